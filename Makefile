@@ -1,0 +1,42 @@
+# Everything from a bare clone: `make demo`, `make test`. Needs Python 3.11 or newer, with venv and pip, and nothing else.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+DEMO := runs/demo
+
+.PHONY: demo test lint types tests results clean
+
+demo: $(VENV)/.core
+	@rm -rf $(DEMO)
+	$(BIN)/tailcloud train digits-lt/ce --seed 0 --seed 1 --seed 2 --seed 3 --seed 4 --out $(DEMO)/ce
+	$(BIN)/tailcloud train digits-lt/gcl --seed 0 --seed 1 --seed 2 --seed 3 --seed 4 --out $(DEMO)/gcl
+	@$(BIN)/tailcloud report $(DEMO)/ce/seed* $(DEMO)/gcl/seed* --out $(DEMO)/report.html
+
+test: lint types tests
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+tests: $(VENV)/.dev
+	$(BIN)/pytest
+
+# docs/results.md and the table in README.md, from the records under benchmarks/results/
+results: $(VENV)/.core
+	$(BIN)/python benchmarks/render.py
+
+$(VENV)/.core: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tailcloud needs Python 3.11 or newer; name one with: make PYTHON=python3.12 …")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) $(DEMO) .mypy_cache .ruff_cache .pytest_cache .hypothesis

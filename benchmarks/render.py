@@ -1,0 +1,160 @@
+"""Write docs/results.md and the results of README.md from the runs under benchmarks/results/runs.
+
+python benchmarks/render.py            write both files
+python benchmarks/render.py --check    exit 1 if they are not what would be written
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from tailcloud.errors import TailcloudError
+from tailcloud.files import read_json, write_atomically
+from tailcloud.profile import FEW_BELOW, MANY_ABOVE
+from tailcloud.reporting.result import Result, parse_result
+from tailcloud.reporting.tables import COLUMNS, DatasetTable, MethodRow, by_dataset, cells, gain, markdown, paired
+
+ROOT = Path(__file__).resolve().parent.parent
+BASELINE, OURS = "ce", "gcl"
+SHORT = ("label", "seeds", "top1", "many", "medium", "few", "parameters", "seconds")
+START, END = "<!-- results:start -->", "<!-- results:end -->"
+
+
+def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
+    parser = argparse.ArgumentParser(description="Write docs/results.md and the results in README.md.")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file is out of date")
+    check = parser.parse_args(arguments).check
+    try:
+        stale = {
+            path: text
+            for path, text in render(root).items()
+            if not path.exists() or path.read_text(encoding="utf-8") != text
+        }
+    except TailcloudError as error:
+        print(error, file=sys.stderr)
+        return 1
+    for path, text in stale.items():
+        if check:
+            print(f"{path} is out of date; run python benchmarks/render.py", file=sys.stderr)
+        else:
+            write_atomically(path, text)
+            print(f"wrote {path}")
+    return int(check and bool(stale))
+
+
+def render(root: Path) -> dict[Path, str]:
+    """What each generated file should hold."""
+    tables = by_dataset(read_results(root / "benchmarks" / "results" / "runs"))
+    readme = root / "README.md"
+    return {root / "docs" / "results.md": results_page(tables), readme: readme_with(readme, tables)}
+
+
+def read_results(folder: Path) -> list[Result]:
+    """The measured runs: the baseline first, then the methods by name."""
+    files = sorted(folder.glob("*.json"))
+    if not files:
+        raise TailcloudError(f"there are no runs in {folder}; copy result.json files there as SPEC-METHOD-seedN.json")
+    results = [read_result(path) for path in files]
+    return sorted(results, key=lambda one: (one.dataset.spec, one.method != BASELINE, one.method, one.protocol.seed))
+
+
+def read_result(path: Path) -> Result:
+    result = parse_result(read_json(path), str(path))
+    spec = result.dataset.spec.replace(":", "-")
+    expected = f"{spec}-{result.method}-seed{result.protocol.seed}.json"
+    if path.name != expected:
+        raise TailcloudError(f"{path} holds the run of {expected}; rename it, or copy the right result there")
+    return result
+
+
+def results_page(tables: Sequence[DatasetTable]) -> str:
+    head = (
+        "# Results\n\n"
+        "<!-- written by benchmarks/render.py from benchmarks/results/runs; do not edit -->\n\n"
+        "Mean ± sample standard deviation over seeds, in percent, of the last epoch. The best epoch has a column of\n"
+        "its own that says on which split it was chosen: chosen on the test set, it is optimistic. Groups by training\n"
+        f"images of a class: many has more than {MANY_ABOVE}, few fewer than {FEW_BELOW}, medium lies between.\n"
+    )
+    return "\n".join([head, *(dataset_section(table) for table in tables)])
+
+
+def dataset_section(table: DatasetTable) -> str:
+    lines = [
+        f"## {table.spec}\n",
+        method_table(table, COLUMNS),
+        "",
+        *gain_sentences(table),
+        *facts(table),
+        "\nMade by:\n",
+        "```sh",
+        *distinct(table, lambda result: result.command),
+        "```\n",
+    ]
+    return "\n".join(lines)
+
+
+def method_table(table: DatasetTable, columns: Iterable[str]) -> str:
+    chosen = list(columns)
+    return markdown([COLUMNS[column] for column in chosen], [cells(row, chosen) for row in table.rows])
+
+
+def gain_sentences(table: DatasetTable) -> list[str]:
+    """What our method gains over the baseline in the few-shot classes, where both were measured."""
+    ours, baseline = find_row(table, OURS), find_row(table, BASELINE)
+    if ours is None or baseline is None:
+        return []
+    points = gain(ours, baseline, "few")
+    if points.mean is None:
+        return []
+    how = f"{points.n} seeds, seed by seed" if paired(ours, baseline) else "difference of the means"
+    return [
+        f"In the few-shot classes {ours.label} gains {points.text(signed=True)} points over {baseline.label} ({how}).\n"
+    ]
+
+
+def find_row(table: DatasetTable, method: str) -> MethodRow | None:
+    return next((row for row in table.rows if row.method == method), None)
+
+
+def facts(table: DatasetTable) -> list[str]:
+    return [
+        f"- machine: {'; '.join(distinct(table, machine))}",
+        f"- versions: {'; '.join(distinct(table, versions))}",
+        f"- commit: {', '.join(distinct(table, lambda result: result.commit or 'unknown'))}",
+        f"- fingerprint of the images: `{table.fingerprint}`",
+    ]
+
+
+def machine(result: Result) -> str:
+    parts = [result.machine.get("gpu"), result.machine.get("processor"), result.machine.get("platform")]
+    return ", ".join(
+        [f"{result.device} with {result.machine.get('threads', '?')} threads", *(str(p) for p in parts if p)]
+    )
+
+
+def versions(result: Result) -> str:
+    libraries = (f"{name} {result.machine[name]}" for name in ("python", "torch", "numpy") if result.machine.get(name))
+    return ", ".join([f"tailcloud {result.version}", *libraries])
+
+
+def distinct(table: DatasetTable, words: Callable[[Result], str]) -> list[str]:
+    """What the results of a table say, each thing once, in their order."""
+    return list(dict.fromkeys(words(result) for row in table.rows for result in row.results))
+
+
+def readme_with(path: Path, tables: Sequence[DatasetTable]) -> str:
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    if text.count(START) != 1 or text.count(END) != 1:
+        raise TailcloudError(f"{path} needs one block from {START} to {END} for the results")
+    sections = [
+        "\n".join([f"**{table.spec}**\n", method_table(table, SHORT), "", *gain_sentences(table)]) for table in tables
+    ]
+    note = "Last epoch, mean ± standard deviation over seeds; more in [docs/results.md](docs/results.md)."
+    block = "\n".join([START, *sections, note, END])
+    return re.sub(f"{re.escape(START)}.*{re.escape(END)}", lambda _: block, text, flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

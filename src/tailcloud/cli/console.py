@@ -1,0 +1,38 @@
+"""What the command line says, and how."""
+
+import sys
+
+from rich.console import Console
+from rich.markup import escape
+
+out = Console(soft_wrap=True, highlight=False)
+errors = Console(stderr=True, soft_wrap=True, highlight=False)
+
+
+def say_error(sentence: str) -> None:
+    """The one sentence that a failed command ends with, on standard error."""
+    errors.print(f"[bold red]error:[/] {escape(sentence)}")
+
+
+def say_note(sentence: str) -> None:
+    """Something worth knowing that stops nothing, on standard error."""
+    errors.print(f"[yellow]note:[/] {escape(sentence)}")
+
+
+def on_terminal() -> bool:
+    """Whether a person watches: then there are bars that move, otherwise plain lines."""
+    return sys.stdout.isatty()
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    """A figure for people; an empty group is a dash."""
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def amount(value: float) -> str:
+    """A large number of bytes or operations in short: 38.4 M."""
+    for unit in ("", " k", " M", " G", " T"):
+        if abs(value) < 1000:
+            return f"{value:.3g}{unit}"
+        value /= 1000
+    return f"{value:.3g} P"

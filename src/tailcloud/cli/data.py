@@ -1,0 +1,134 @@
+"""``tailcloud data``: which data sets there are, how to get them, whether a copy is right."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from tailcloud.data.download import Progress
+
+Root = Annotated[Path, typer.Option(help="The folder that holds the data sets.", file_okay=False)]
+
+app = typer.Typer(
+    name="data",
+    help="List, download and verify data sets.",
+    epilog='Example: "tailcloud data get cifar10", then "tailcloud data verify cifar10-lt:100".',
+    no_args_is_help=True,
+)
+
+
+@app.command()
+def ls(root: Root = Path("data")) -> None:
+    """List the data sets that tailcloud knows, and whether they are here.
+
+    Example: tailcloud data ls --root ~/datasets
+    """
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from tailcloud.data.cifar import EDITIONS
+
+    table = Table("name", "classes", "train + test", "download", "here", box=box.SIMPLE_HEAD)
+    table.add_row("digits-lt, digits-lt:γ", "10", "331 + 500", "none", "built in")
+    for name, edition in EDITIONS.items():
+        row = (f"{name}, {name}-lt:γ", str(edition.classes), "50,000 + 10,000", _megabytes(edition.archive_bytes))
+        table.add_row(*row, _presence(name, root))
+    Console().print(table)
+
+
+@app.command()
+def get(
+    name: Annotated[str, typer.Argument(help='"cifar10" or "cifar100".')],
+    root: Root = Path("data"),
+    url: Annotated[str | None, typer.Option(help="Another place that has the archive; it is checked as well.")] = None,
+) -> None:
+    """Download a data set from its publisher, check it, and unpack it under ROOT.
+
+    A download that broke off is continued. Without a network, put the archive into ROOT and run the same command.
+
+    Example: tailcloud data get cifar10 --root data
+    """
+    from tailcloud.data.download import get as get_cifar
+
+    wanted = name.partition(":")[0].removesuffix("-lt")
+    if wanted == "digits":
+        typer.echo("digits-lt needs no download: it comes with scikit-learn.")
+        return
+    with _progress(wanted) as progress:
+        said = get_cifar(wanted, root, progress, url=url)
+    typer.echo(said)
+
+
+@app.command()
+def verify(
+    spec: Annotated[str, typer.Argument(help='A data set, such as "cifar10" or "cifar100-lt:50".')],
+    root: Root = Path("data"),
+) -> None:
+    """Check that every image and label of a data set is as published.
+
+    Prints OK and the fingerprint, or what is wrong, with exit status 1.
+
+    Example: tailcloud data verify cifar10-lt:100 --root data
+    """
+    from tailcloud.data import open_dataset
+    from tailcloud.errors import TailcloudError
+
+    dataset = open_dataset(spec, root)
+    if dataset.remarks:
+        raise TailcloudError("\n".join(dataset.remarks))
+    counts = dataset.profile.counts
+    typer.echo(
+        f"OK: {dataset.spec} has {len(dataset.train):,} training images ({counts.max():,} … {counts.min():,} a class) "
+        f"and {len(dataset.test):,} test images in {dataset.classes} classes, fingerprint {dataset.fingerprint}"
+    )
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.0f} MB"
+
+
+def _presence(name: str, root: Path) -> str:
+    from tailcloud.data.cifar import find_copy
+
+    copy = find_copy(name, root)
+    if copy is None:
+        return "no"
+    return "incomplete" if copy.missing() else "yes"
+
+
+@contextmanager
+def _progress(title: str) -> "Iterator[Progress]":
+    """A bar on a terminal, a line for each tenth elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _Lines()
+        return
+    columns = "{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(title, start=False, visible=False)
+
+        def update(here: int, total: int | None) -> None:
+            bar.start_task(task)
+            bar.update(task, completed=here, total=total, visible=True)
+
+        yield update
+
+
+class _Lines:
+    """Says each tenth of a download once."""
+
+    def __init__(self) -> None:
+        self.said = -1
+
+    def __call__(self, here: int, total: int | None) -> None:
+        tenth = here * 10 // total if total else 0
+        if tenth > self.said:
+            self.said = tenth
+            typer.echo(f"{_megabytes(here)} of {_megabytes(total) if total else 'an unknown size'}", err=True)

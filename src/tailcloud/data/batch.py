@@ -1,0 +1,15 @@
+"""What a training step receives, from whichever plane of data."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Normalised images [batch, C, H, W] and their classes; when mixed, also the partners' classes and λ."""
+
+    images: Tensor
+    target: Tensor
+    other: Tensor | None = None
+    lam: Tensor | None = None

@@ -1,0 +1,81 @@
+"""Accuracy by class and by shot group, calibration and confusion, from one pass over a part of the data.
+
+Everything is computed from a few vectors with one entry per image, so memory is linear in images, not images × classes.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tailcloud.profile import shot_groups
+
+BINS = 15
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a classifier said about each image: its class, how sure it was, whether the true one was in its top k."""
+
+    target: NDArray[np.int64]
+    predicted: NDArray[np.int64]
+    confidence: NDArray[np.float64]
+    in_top_k: NDArray[np.bool_]
+    top_k: int
+
+
+def summarise(predictions: Predictions, counts: ArrayLike) -> dict[str, Any]:
+    """Every figure of a result, in percent; None where there is nothing to measure.
+
+    ``counts`` are the training images per class, which decide the shot groups. A group's accuracy is the mean of
+    its classes' accuracies (classes without a test image are left out).
+    """
+    classes = len(np.asarray(counts))
+    target, predicted = predictions.target, predictions.predicted
+    correct = predicted == target
+    images = np.bincount(target, minlength=classes)
+    hits = np.bincount(target[correct], minlength=classes)
+    per_class = np.divide(100.0 * hits, images, out=np.full(classes, np.nan), where=images > 0)
+    groups = {name: _mean(per_class[members]) for name, members in shot_groups(counts).items()}
+    return {
+        "top1": 100 * float(correct.mean()),
+        "top5": 100 * float(predictions.in_top_k.mean()),
+        "top_k": predictions.top_k,
+        "balanced_accuracy": _mean(per_class),
+        "macro_f1": macro_f1(images, hits, np.bincount(predicted, minlength=classes)),
+        **groups,
+        "per_class": [None if np.isnan(value) else float(value) for value in per_class],
+        **calibration(predictions.confidence, correct),
+    }
+
+
+def macro_f1(images: NDArray[np.int64], hits: NDArray[np.int64], claimed: NDArray[np.int64]) -> float | None:
+    """The mean F1 over classes with test images: F1 = 2·hits / (images of the class + predictions of it)."""
+    return _mean(100 * 2 * hits[images > 0] / (images + claimed)[images > 0])
+
+
+def calibration(confidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> dict[str, Any]:
+    """Expected calibration error over 15 equal bins (Guo et al., ICML 2017), and the bins for a reliability diagram."""
+    which = np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)
+    count = np.bincount(which, minlength=BINS)
+    sure = np.bincount(which, weights=confidence, minlength=BINS)
+    right = np.bincount(which, weights=correct, minlength=BINS)
+    ece = 100 * float(np.abs(right - sure).sum() / max(len(confidence), 1))
+    bins = [
+        {"count": int(n), "confidence": float(s / n) if n else None, "accuracy": float(r / n) if n else None}
+        for n, s, r in zip(count, sure, right, strict=True)
+    ]
+    return {"ece": ece, "reliability": bins}
+
+
+def confusion(predictions: Predictions, classes: int) -> list[list[int]]:
+    """[true class, predicted class, images] for every pair that occurs."""
+    pairs, images = np.unique(predictions.target * classes + predictions.predicted, return_counts=True)
+    triples: list[list[int]] = np.stack([pairs // classes, pairs % classes, images], axis=1).tolist()
+    return triples
+
+
+def _mean(values: NDArray[np.float64]) -> float | None:
+    values = values[~np.isnan(values)]
+    return float(values.mean()) if len(values) else None

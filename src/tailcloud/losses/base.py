@@ -1,0 +1,56 @@
+"""What a loss is here: an ``nn.Module`` on the outputs of a head, which owns its randomness openly."""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+
+class Loss(nn.Module):
+    """``loss(output, target)`` is a scalar; ``output`` is [batch, classes], ``target`` [batch] of class numbers.
+
+    A loss with a random part implements ``draw``; the training loop calls it with a generator of its own and
+    passes the result in as ``epsilon``, so that a compiled or captured step draws nothing by itself.
+    """
+
+    needs_cosine: ClassVar[bool] = False
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale = positive("scale", scale)
+
+    def logits(self, output: Tensor) -> Tensor:
+        """The clean logits that predict: no noise, no margin, only the scale."""
+        return self.scale * output
+
+    def draw(self, rows: int, device: torch.device, generator: torch.Generator | None = None) -> Tensor | None:  # noqa: ARG002
+        """The random numbers that one call on ``rows`` samples needs; None when the loss is deterministic."""
+        return None
+
+    def forward(self, output: Tensor, target: Tensor, *, epsilon: Tensor | None = None) -> Tensor:
+        """The mean loss of a batch."""
+        raise NotImplementedError
+
+
+def positive(name: str, value: float) -> float:
+    """The value, if it is a positive finite number."""
+    if not 0 < value < float("inf"):
+        raise ValueError(f"{name} = {value} must be a positive number")
+    return value
+
+
+def not_negative(name: str, value: float) -> float:
+    """The value, if it is zero or a positive finite number."""
+    if not 0 <= value < float("inf"):
+        raise ValueError(f"{name} = {value} must not be negative")
+    return value
+
+
+def at_least_float32(output: Tensor) -> Tensor:
+    """Half precision is for convolutions: a softmax is computed in float32 or better."""
+    return output if output.dtype == torch.float64 else output.float()
+
+
+def batch_mean(per_sample: Tensor) -> Tensor:
+    """The mean over a batch; 0 for an empty one, where PyTorch would say NaN."""
+    return per_sample.sum() / max(len(per_sample), 1)

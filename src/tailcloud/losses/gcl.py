@@ -1,0 +1,95 @@
+"""Gaussian clouded logits (Li, Cheung & Lu, CVPR 2022).
+
+z̃_j = s · (cos θ_j − k · δ_j · |ε|)   (eq. 11; the factor k is the released code's, the paper has k = 1)
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar, Literal, get_args
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from tailcloud.losses.base import Loss, at_least_float32, batch_mean, not_negative
+from tailcloud.profile import Strategy, cloud_sizes
+
+Granularity = Literal["entry", "sample", "class"]
+
+SIGMA = 1 / 3  # 3σ = 1: almost every ε lies in [−1, 1] by itself
+
+
+class GCLLoss(Loss):
+    """Cross-entropy on cosines, each lowered by a half-normal cloud that is widest for the rarest class.
+
+    The cloud keeps rare classes away from softmax saturation, so that their few images go on giving gradients, and
+    leaves them a margin. In expectation it is a logit adjustment of s·k·0.266 nats for the rarest class.
+
+    Args:
+        counts: training images per class; an absent class counts as one image.
+        scale: s, the length of the normalised logits.
+        noise: k, how deep a cloud reaches; 0.5 on CIFAR and 1.0 on Places in the released code.
+        margin: m, taken off the target's cosine (CosFace); 0.1 in the second stage of the released code.
+        focal: exponent of the modulator (1 − p_y), through which no gradient flows; 1 in that second stage.
+        strategy: how cloud sizes follow from counts (eq. 9 and table 3): "log", "cos", "pow3", "pow4".
+        granularity: a fresh ε for every (sample, class) "entry", one per "sample", or one per "class".
+
+    Shapes: ``cosine`` [batch, classes] in [−1, 1]; ``target`` [batch]; the loss is a scalar.
+
+    >>> loss = GCLLoss([5000, 50])
+    >>> loss(torch.tensor([[0.9, 0.1]]), torch.tensor([0])) >= 0
+    tensor(True)
+    """
+
+    needs_cosine: ClassVar[bool] = True
+    reach: Tensor
+    penalty: Tensor
+
+    def __init__(
+        self,
+        counts: Sequence[int],
+        *,
+        scale: float = 30.0,
+        noise: float = 0.5,
+        margin: float = 0.0,
+        focal: float = 0.0,
+        strategy: Strategy = "log",
+        granularity: Granularity = "entry",
+    ) -> None:
+        super().__init__(scale)
+        if granularity not in get_args(Granularity):
+            raise ValueError(f'granularity = "{granularity}" must be one of {", ".join(get_args(Granularity))}')
+        self.noise = not_negative("noise", noise)
+        self.margin = not_negative("margin", margin)
+        self.focal = not_negative("focal", focal)
+        self.granularity = granularity
+        reach = torch.from_numpy(scale * noise * cloud_sizes(counts, strategy))
+        self.register_buffer("reach", reach, persistent=False)  # s·k·δ_j: how far a cloud can lower logit j
+        self.register_buffer("penalty", torch.tensor(-scale * margin, dtype=torch.float64), persistent=False)
+
+    def forward(self, cosine: Tensor, target: Tensor, *, epsilon: Tensor | None = None) -> Tensor:
+        """The mean loss of a batch; draws its own |ε| unless ``epsilon`` is given."""
+        if epsilon is None:
+            epsilon = self.draw(len(cosine), cosine.device)
+        clouded = self.cloud(at_least_float32(cosine), epsilon)
+        if self.margin:
+            rows = torch.arange(len(target), device=target.device)
+            clouded.index_put_((rows, target), self.penalty.to(clouded.dtype), accumulate=True)
+        cross_entropy = F.cross_entropy(clouded, target, reduction="none")
+        if self.focal:
+            cross_entropy = self.modulator(cross_entropy) * cross_entropy
+        return batch_mean(cross_entropy)
+
+    def draw(self, rows: int, device: torch.device, generator: torch.Generator | None = None) -> Tensor:
+        """|ε| with ε ~ N(0, 1/3) clamped to [−1, 1]: [rows, classes], [rows, 1] or [1, classes]."""
+        classes = len(self.reach)
+        shape = {"entry": (rows, classes), "sample": (rows, 1), "class": (1, classes)}[self.granularity]
+        normal = torch.randn(shape, device=device, generator=generator)
+        return normal.mul_(SIGMA).abs_().clamp_(max=1.0)
+
+    def cloud(self, cosine: Tensor, epsilon: Tensor) -> Tensor:
+        """The clouded logits s·(cos θ_j − k·δ_j·|ε|) of eq. 11, target and other classes alike."""
+        return torch.addcmul(self.logits(cosine), epsilon.abs().to(cosine.dtype), self.reach.to(cosine.dtype), value=-1)
+
+    def modulator(self, cross_entropy: Tensor) -> Tensor:
+        """The focal factor (1 − p_y)^γ; rounding can push a cross-entropy below 0, where the power would be NaN."""
+        return (-torch.expm1(-cross_entropy.detach().clamp(min=0))) ** self.focal

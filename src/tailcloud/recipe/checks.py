@@ -1,0 +1,120 @@
+"""Is a recipe right? Every part exists, takes its options and fits the others; every error is a sentence."""
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from tailcloud.backbones import BACKBONES
+from tailcloud.data import parse_spec
+from tailcloud.errors import UsageError, unknown
+from tailcloud.heads import HEADS
+from tailcloud.losses import LOSSES, Loss
+from tailcloud.recipe.schema import Part, Recipe
+from tailcloud.sampling import WEIGHTS
+
+TRIAL_COUNTS = [10, 1]
+Built = TypeVar("Built")
+SMALLEST_SCALE = 2.0
+
+
+def check_parts(recipe: Recipe, name: str) -> None:
+    """Every part that the recipe names exists, takes its options, and fits the others."""
+    parse_spec(recipe.data)
+    for kind, choice, known in (("backbone", recipe.model.backbone, BACKBONES), ("head", recipe.model.head, HEADS)):
+        if choice not in known:
+            raise UsageError(f"{name}: model.{kind}: {unknown(kind, choice, known)}")
+    for stage_name, stage in recipe.stages.items():
+        where = f"{name}: {stage_name}"
+        try_part(f"{where}.sampler", stage.sampler, WEIGHTS)
+        loss = try_part(f"{where}.loss", stage.loss, LOSSES)
+        check_fit(f"{where}.loss", stage.loss.name, loss, cosine=HEADS[recipe.model.head].cosine)
+
+
+def try_part(where: str, part: Part, known: Mapping[str, Callable[..., Built]]) -> Built:
+    """Build a part once on made-up counts, to hear its own complaints before anything is loaded."""
+    try:
+        return known[part.name](np.array(TRIAL_COUNTS), **part.options)
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}") from None
+
+
+def check_fit(where: str, name: str, loss: Loss, *, cosine: bool) -> None:
+    """A loss on cosines needs a cosine head, and a cosine head needs a loss that stretches its outputs."""
+    if loss.needs_cosine and not cosine:
+        raise UsageError(f'{where} = "{name}" works on cosines; set model.head = "cosine"')
+    if cosine and loss.scale < SMALLEST_SCALE:
+        raise UsageError(
+            f"{where}.scale = {loss.scale:g} cannot learn with a cosine head, whose outputs lie in [-1, 1]; "
+            "set it to about 30"
+        )
+
+
+def complete(recipe: Recipe, name: str) -> Recipe:
+    """The recipe with every option of its losses and samplers spelled out."""
+    stages = {
+        stage_name: stage.model_copy(
+            update={
+                "sampler": complete_part(f"{name}: {stage_name}.sampler", stage.sampler, WEIGHTS),
+                "loss": complete_part(f"{name}: {stage_name}.loss", stage.loss, LOSSES),
+            }
+        )
+        for stage_name, stage in recipe.stages.items()
+    }
+    return recipe.model_copy(update=stages)
+
+
+def complete_part(where: str, part: Part, known: Mapping[str, Callable[..., object]]) -> Part:
+    """The part with its defaults; its options must be those that its constructor takes by keyword, of that type."""
+    if part.name not in known:
+        raise UsageError(f"{where}: {unknown('part', part.name, known)}")
+    schema = options_schema(known[part.name])
+    try:
+        options = schema.model_validate(part.options)
+    except ValidationError as error:
+        raise UsageError(f"{where}: {explain(error, schema)}") from None
+    return Part(name=part.name, **options.model_dump())
+
+
+def options_schema(factory: Callable[..., object]) -> type[BaseModel]:
+    """The keyword-only parameters of a loss or sampler as a schema."""
+    fields: dict[str, Any] = {
+        parameter.name: (parameter.annotation, parameter.default)
+        for parameter in inspect.signature(factory).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    return create_model("Options", __config__=ConfigDict(extra="forbid", strict=True, allow_inf_nan=False), **fields)
+
+
+def explain(error: ValidationError, schema: type[BaseModel]) -> str:
+    """The first thing that is wrong, as a sentence that names the field, the value and what is allowed."""
+    details = error.errors()
+    first = details[0]
+    path = [str(step) for step in first["loc"]]
+    field, value = ".".join(path), first["input"]
+    more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
+    if first["type"] == "extra_forbidden":
+        return f"{unknown('field', field, _siblings(schema, path))}{more}"
+    if first["type"] == "missing":
+        return f"{field} is missing{more}"
+    wanted = re.sub("valid dictionary or instance of .*", "table", first["msg"].removeprefix("Input "))
+    return f"{field} = {_shown(value)} {wanted}{more}"
+
+
+def _siblings(schema: type[BaseModel], path: Sequence[str]) -> list[str]:
+    """The fields that could have stood where ``path`` points."""
+    prefix = ""
+    for step in path[:-1]:
+        annotation = schema.model_fields[step].annotation
+        options = [annotation, *getattr(annotation, "__args__", ())]
+        schema = next(o for o in options if inspect.isclass(o) and issubclass(o, BaseModel))
+        prefix += f"{step}."
+    return [prefix + name for name in schema.model_fields]
+
+
+def _shown(value: object) -> str:
+    text = f'"{value}"' if isinstance(value, str) else str(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"

@@ -1,0 +1,132 @@
+"""How a recipe comes together: the method's fragment, the recipe file, and the settings of the command line.
+
+Each layer overrides the one before. A resolved recipe names everything, so it is the same run again.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from tailcloud.data import parse_spec
+from tailcloud.errors import TailcloudError, UsageError, unknown
+from tailcloud.files import check_format
+from tailcloud.recipe.checks import check_parts, complete, explain
+from tailcloud.recipe.schema import Recipe, named
+
+Table = dict[str, Any]
+
+
+def shipped(kind: Literal["methods", "recipes"]) -> dict[str, Traversable]:
+    """The TOML files that come with the package, by name: ``gcl``, ``cifar10-lt/gcl``."""
+    return dict(_toml_files(resources.files("tailcloud") / kind))
+
+
+def _toml_files(folder: Traversable, prefix: str = "") -> Iterable[tuple[str, Traversable]]:
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name.removesuffix(".toml")):
+        if entry.is_dir():
+            yield from _toml_files(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(".toml"):
+            yield prefix + entry.name.removesuffix(".toml"), entry
+
+
+def find_recipe(reference: str) -> Traversable:
+    """A shipped recipe by name, or a file by path."""
+    known = shipped("recipes")
+    if reference in known:
+        return known[reference]
+    path = Path(reference)
+    if path.is_dir():
+        path = path / "recipe.toml"
+    if path.suffix == ".toml":
+        if not path.is_file():
+            raise TailcloudError(f'there is no recipe file {path}; "tailcloud recipes ls" lists the shipped ones')
+        return path
+    raise unknown("recipe", reference, known)
+
+
+def read_toml(file: Traversable) -> Table:
+    """A TOML file as a table, or a sentence with the line that is wrong."""
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} is not valid TOML: {error}") from None
+    except OSError as error:
+        raise TailcloudError(f"{file} cannot be read: {error.strerror}") from None
+
+
+def parse_setting(setting: str) -> Table:
+    """``stage1.epochs=10`` as a nested table; the value is read as TOML, else taken as a string."""
+    key, equals, text = setting.partition("=")
+    names = key.strip().split(".")
+    if not equals or not all(names):
+        raise UsageError(f'--set takes KEY=VALUE, for example --set stage1.epochs=10, not "{setting}"')
+    try:
+        value: Any = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    for name in reversed(names):
+        value = {name: value}
+    table: Table = value
+    return table
+
+
+def merge(below: Table, above: Mapping[str, Any]) -> Table:
+    """``above`` laid over ``below``, table by table. A part that changes its name keeps none of its old options."""
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        value = named(value) if isinstance(old, dict) and "name" in old else value  # noqa: PLW2901
+        old = named(old) if isinstance(value, Mapping) else old
+        if isinstance(old, dict) and isinstance(value, Mapping):
+            renamed = "name" in value and value["name"] != old.get("name")
+            merged[key] = dict(value) if renamed else merge(old, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def load_recipe(reference: str | None, settings: Sequence[Mapping[str, Any]] = (), name: str | None = None) -> Recipe:
+    """The recipe ``reference`` names, with settings laid over it, resolved and checked.
+
+    Without a reference, the data's own recipe for GCL. ``name`` is what errors call it.
+    """
+    overrides: Table = {}
+    for setting in settings:
+        overrides = merge(overrides, setting)
+    reference = reference or default_recipe(str(overrides.get("data", "digits-lt")))
+    file = find_recipe(reference)
+    table = read_toml(file)
+    if "format" in table:
+        check_format(Path(str(file)), table["format"])
+    return resolve(merge(table, overrides), name or reference)
+
+
+def default_recipe(spec: str) -> str:
+    """The shipped GCL recipe for a data set: ``cifar10-lt/gcl`` for ``cifar10-lt:100`` and for ``cifar10``."""
+    return f"{parse_spec(spec)[0].removesuffix('-lt')}-lt/gcl"
+
+
+def resolve(table: Table, name: str = "the recipe") -> Recipe:
+    """A recipe table on top of its method, validated: every field, every part, every option."""
+    method = table.get("method", "gcl")
+    known = shipped("methods")
+    if not isinstance(method, str) or method not in known:
+        raise unknown("method", str(method), known)
+    fragment = read_toml(known[method])
+    extra = sorted(
+        key for key in table if key.startswith("stage") and key in Recipe.model_fields and key not in fragment
+    )
+    if extra:
+        raise UsageError(f'{name} sets [{extra[0]}], which method "{method}" does not have; take that table out')
+    try:
+        recipe = Recipe.model_validate(merge(fragment, {**table, "method": method}))
+    except ValidationError as error:
+        raise UsageError(f"{name}: {explain(error, Recipe)}") from None
+    recipe = complete(recipe, name)
+    check_parts(recipe, name)
+    return recipe

@@ -1,0 +1,100 @@
+"""The schema of a recipe: every table, every field, and what is allowed in it."""
+
+from typing import Annotated, Any, Literal
+
+import tomli_w
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+
+class Record(BaseModel):
+    """A table of a recipe: every field known, nothing coerced, nothing changed later."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Part(BaseModel):
+    """A loss or sampler by name, with its own options beside the name."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", strict=True, allow_inf_nan=False)
+    name: str
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Everything but the name."""
+        return self.model_extra or {}
+
+
+def named(value: object) -> object:
+    """``sampler = "cb"`` is short for a table with that name."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+NamedPart = Annotated[Part, BeforeValidator(named)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+
+
+class Model(Record):
+    """What is trained."""
+
+    backbone: str = "resnet32"
+    width: Annotated[float, Field(gt=0, le=64)] = 1.0
+    head: str = "linear"
+
+
+class Augment(Record):
+    """How training images are varied."""
+
+    crop_padding: Annotated[int, Field(ge=0, le=64)] = 0
+    flip: bool = False
+
+
+class Stage(Record):
+    """One stage of training: what is shown, what is minimised, what may move, and how fast."""
+
+    epochs: Annotated[int, Field(ge=0)]
+    batch: Annotated[int, Field(ge=1)] = 64
+    sampler: NamedPart = Part(name="ib")
+    mixup: Annotated[float, Field(ge=0)] = 0.0
+    loss: NamedPart
+    train: Literal["all", "head"] = "all"
+    head: Literal["keep", "fresh"] = "keep"
+    batch_norm: Literal["moving", "frozen"] = "moving"
+    lr: Annotated[float, Field(gt=0)] = 0.1
+    schedule: Literal["step", "cosine"] = "step"
+    warmup: Annotated[int, Field(ge=0)] = 5
+    milestones: list[Fraction] = [0.8, 0.9]
+    decay: Annotated[float, Field(gt=0, le=1)] = 0.1
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    weight_decay: Annotated[float, Field(ge=0)] = 2e-4
+
+
+class Selection(Record):
+    """What is held out, how often the model is evaluated, and which epoch's weights a stage ends with."""
+
+    split: Annotated[float, Field(ge=0, le=0.5)] = 0.0
+    pick: Literal["last", "best"] = "last"
+    every: Annotated[int, Field(ge=1)] = 1
+
+
+class Recipe(Record):
+    """Everything that decides a run."""
+
+    format: Literal[1] = 1
+    data: str = "digits-lt"
+    root: str = "data"
+    method: str = "gcl"
+    seed: Annotated[int, Field(ge=0)] = 0
+    model: Model = Model()
+    augment: Augment = Augment()
+    stage1: Stage
+    stage2: Stage | None = None
+    selection: Selection = Selection()
+
+    @property
+    def stages(self) -> dict[str, Stage]:
+        """The stages in order, by name."""
+        return {"stage1": self.stage1, **({"stage2": self.stage2} if self.stage2 else {})}
+
+    def to_toml(self) -> str:
+        """The resolved recipe as a file."""
+        return tomli_w.dumps(self.model_dump(exclude_none=True))

@@ -1,0 +1,136 @@
+"""The two pages: about one run, and about several side by side."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from tailcloud.profile import FEW_BELOW, GROUPS, MANY_ABOVE
+from tailcloud.reporting import tables, wording
+from tailcloud.reporting.calibration import plot_reliability
+from tailcloud.reporting.confusion import frequent_confusions, plot_confusion
+from tailcloud.reporting.groups import plot_groups, plot_methods
+from tailcloud.reporting.learning import plot_accuracy, plot_loss
+from tailcloud.reporting.plots import plot_classes, plot_counts, plot_method_classes
+from tailcloud.reporting.result import Result
+from tailcloud.reporting.runs import Run
+from tailcloud.reporting.tables import DatasetTable, MethodRow, by_dataset
+
+GROUP_BOUNDS = {
+    "many": f"more than {MANY_ABOVE} images",
+    "medium": f"{FEW_BELOW} to {MANY_ABOVE} images",
+    "few": f"fewer than {FEW_BELOW} images",
+}
+SPLITS = {"test": "the test set", "val": "the validation set", "train": "the training set"}
+
+
+def run_page(run: Run) -> str:
+    """The page about one run."""
+    result = run.result
+    return _render(
+        "run.html.j2",
+        title=f"{result.method} on {result.dataset.spec}, seed {result.protocol.seed}",
+        headline=_run_headline(result),
+        run=run,
+        result=result,
+        counts=plot_counts(result),
+        curves=[plot_loss(run.log), plot_accuracy(result, run.log)] if run.log else [],
+        classes=plot_classes(result),
+        groups=plot_groups(result),
+        confusion=plot_confusion(result),
+        confusions=frequent_confusions(result),
+        reliability=plot_reliability(result),
+    )
+
+
+def comparison_page(runs: Sequence[Run]) -> str:
+    """The page that compares several runs: one section for each data set."""
+    found = by_dataset([run.result for run in runs])
+    headline = _comparison_headline(found, len(runs))
+    sections = [
+        {
+            "table": table,
+            "bars": plot_methods(table),
+            "classes": plot_method_classes(table),
+            "notes": _notes(table, runs),
+        }
+        for table in found
+    ]
+    return _render("comparison.html.j2", title=headline, headline=headline, runs=runs, sections=sections)
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("tailcloud.reporting"),
+        autoescape=True,  # class names, specifications and commands are strangers' words
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    words = (wording.number, wording.percent, wording.whole, wording.magnitude, wording.duration, wording.moment)
+    environment.filters |= {word.__name__: word for word in words}
+    environment.globals |= {"counted": wording.counted, "tables": tables, "zip": zip, "GROUPS": GROUPS}
+    environment.globals |= {"GROUP_BOUNDS": GROUP_BOUNDS, "SPLITS": SPLITS}
+    return environment
+
+
+def _render(template: str, **content: Any) -> str:
+    return _environment().get_template(template).render(**content)
+
+
+def _run_headline(result: Result) -> str:
+    images = result.dataset.images.get("test")
+    on = f" on {wording.counted(images, 'test image')}" if images else ""
+    few = f"; few-shot classes {wording.percent(result.few)}" if result.group_sizes["few"] else ""
+    who = f"{result.method} on {result.dataset.spec}, seed {result.protocol.seed}"
+    return f"{who}: {wording.percent(result.top1.last)} top-1{on}{few}"
+
+
+def _comparison_headline(found: Sequence[DatasetTable], runs: int) -> str:
+    if len(found) > 1:
+        specs = len({table.spec for table in found})
+        return f"{wording.counted(runs, 'run')} on {wording.counted(specs, 'data set')}"
+    rows = found[0].rows
+    first, leader = rows[0], max(rows, key=lambda row: row.summary("top1").mean or 0.0)
+    top1, few = leader.summary("top1").text(), leader.summary("few")
+    verb = "leads" if len(rows) > 1 else "ran"
+    ahead = (
+        f", {tables.gain(leader, first, 'top1').text(signed=True)} points over {first.label}"
+        if leader is not first
+        else ""
+    )
+    tail = f"; few-shot classes {few.text()}\u00a0%" if few.n else ""
+    return f"{leader.label} {verb} on {found[0].spec}: {top1}\u00a0% top-1{ahead}{tail}"
+
+
+def _notes(table: DatasetTable, runs: Sequence[Run]) -> list[str]:
+    """What keeps the rows of a table from being plain means over seeds."""
+    notes = []
+    for row in table.rows:
+        members = [run for run in runs if any(run.result is result for result in row.results)]
+        differing = _differing_keys(members)
+        if differing:
+            notes.append(f"The recipes of {row.label} differ in more than the seed: {', '.join(differing)}.")
+        if len(row.seeds) < len(row.results):
+            notes.append(f"{row.label} has {len(row.results)} runs of only {wording.counted(len(row.seeds), 'seed')}.")
+    return [*_same_name(table, runs), *notes, *_unpaired(table.rows)]
+
+
+def _same_name(table: DatasetTable, runs: Sequence[Run]) -> list[str]:
+    marks = {run.result.dataset.fingerprint for run in runs if run.result.dataset.spec == table.spec}
+    if len(marks) == 1:
+        return []
+    return [f"The runs on {table.spec} saw {len(marks)} sets of images; this table has those of {table.fingerprint}."]
+
+
+def _unpaired(rows: Sequence[MethodRow]) -> list[str]:
+    apart = [row.label for row in rows[1:] if not tables.paired(row, rows[0])]
+    if not apart:
+        return []
+    return [f"Other seeds than {rows[0].label}: {', '.join(apart)}; these gains are differences of means."]
+
+
+def _differing_keys(runs: Sequence[Run]) -> list[str]:
+    settings = [run.settings() for run in runs]
+    keys = sorted({key for one in settings for key in one})
+    return [key for key in keys if any(one.get(key) != settings[0].get(key) for one in settings)]

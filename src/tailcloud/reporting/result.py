@@ -1,0 +1,169 @@
+"""What a result.json says, checked: the parts a report reads, with null for what was not measured."""
+
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from tailcloud.errors import TailcloudError
+from tailcloud.profile import GROUPS, shot_groups
+
+
+def _finite(value: object) -> object:
+    """NaN and infinity are no measurements."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+Measured = Annotated[float | None, BeforeValidator(_finite)]
+Row = tuple[int, int, int]
+
+
+class Part(BaseModel):
+    """A part of a record: keys that this version does not know are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=())
+
+
+class BestEpoch(Part):
+    """Where the best epoch was."""
+
+    stage: str
+    epoch: int
+
+
+class Top1(Part):
+    """Top-1 accuracy of the last epoch, and of the best one on a named split."""
+
+    last: Measured
+    best: Measured = None
+    best_on: str | None = None
+    best_epoch: BestEpoch | None = None
+
+
+class Bin(Part):
+    """One bin of the reliability diagram."""
+
+    count: int
+    confidence: Measured = None
+    accuracy: Measured = None
+
+
+class Scores(Part):
+    """What is measured after a stage, in percent."""
+
+    top5: Measured = None
+    balanced_accuracy: Measured = None
+    macro_f1: Measured = None
+    many: Measured = None
+    medium: Measured = None
+    few: Measured = None
+    per_class: list[Measured] = Field(default_factory=list)
+    ece: Measured = None
+    reliability: list[Bin] = Field(default_factory=list)
+    seconds: Measured = None
+
+
+class Stage(Scores):
+    """One stage of a run; ``top1`` is of its last epoch."""
+
+    name: str
+    epochs: int = 0
+    top1: Measured = None
+
+
+class Data(Part):
+    """The data set of a run."""
+
+    spec: str
+    fingerprint: str
+    counts: list[Annotated[int, Field(ge=0)]] = Field(min_length=1)
+    class_names: list[str] = Field(default_factory=list)
+    images: dict[str, int] = Field(default_factory=dict)
+    shape: list[int] = Field(default_factory=list)
+
+
+class Protocol(Part):
+    """How the numbers came about."""
+
+    seed: int
+    selection: str = "last"
+    split: float = 0.0
+    every: int = 1
+
+
+class Model(Part):
+    """The network and its cost."""
+
+    backbone: str = "unknown"
+    head: str | None = None
+    width: float | None = None
+    parameters: int | None = None
+    flops: Measured = None
+
+
+class Result(Scores):
+    """A whole result.json."""
+
+    method: str
+    top1: Top1
+    top_k: int = 5
+    confusion: list[Row] = Field(default_factory=list)
+    stages: list[Stage] = Field(default_factory=list)
+    dataset: Data
+    protocol: Protocol
+    model: Model = Model()
+    remarks: list[str] = Field(default_factory=list)
+    device: str = "unknown"
+    version: str = "unknown"
+    machine: dict[str, Any] = Field(default_factory=dict)
+    commit: str | None = None
+    command: str = ""
+    finished: str | None = None
+
+    @model_validator(mode="after")
+    def _lengths_agree(self) -> "Result":
+        classes = len(self.dataset.counts)
+        if not any(self.dataset.counts):
+            raise ValueError("every class count is 0")
+        lengths = [len(self.dataset.class_names), *(len(part.per_class) for part in (self, *self.stages))]
+        if any(length not in {0, classes} for length in lengths):
+            raise ValueError(f"its lists do not all have one entry for each of the {classes} classes")
+        if any(not 0 <= index < classes for row in self.confusion for index in row[:2]):
+            raise ValueError("its confusions name a class that does not exist")
+        return self
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The class names; numbers where the file has none."""
+        return self.dataset.class_names or [str(index) for index in range(len(self.dataset.counts))]
+
+    @cached_property
+    def order(self) -> list[int]:
+        """The classes, the most frequent in training first."""
+        return sorted(range(len(self.dataset.counts)), key=lambda index: -self.dataset.counts[index])
+
+    @cached_property
+    def group_of(self) -> list[str]:
+        """The shot group of each class."""
+        groups = shot_groups(self.dataset.counts)
+        home = {int(index): name for name in GROUPS for index in groups[name]}
+        return [home[index] for index in range(len(self.dataset.counts))]
+
+    @cached_property
+    def group_sizes(self) -> dict[str, int]:
+        """How many classes each shot group has."""
+        return {name: self.group_of.count(name) for name in GROUPS}
+
+
+def parse_result(content: "Mapping[str, Any] | Result", where: str = "the result") -> Result:
+    """A checked result, or one sentence that names the first thing that is wrong with it."""
+    try:
+        return Result.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        reason = first["msg"].removeprefix("Value error, ")
+        problem = f'"{key}": {reason[0].lower()}{reason[1:]}' if key else reason
+        raise TailcloudError(f"{where} is damaged or was not written by tailcloud ({problem})") from None

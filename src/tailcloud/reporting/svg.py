@@ -1,0 +1,138 @@
+"""Charts as SVG: a scale and a canvas.
+
+Marks carry class names and no colours: the style sheet colours them, so one drawing serves light, dark and paper.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from markupsafe import Markup, escape
+
+WIDTH = 480.0
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Data from ``low`` to ``high`` onto pixels from ``start`` to ``end``; what lies outside stays on the edge."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    def __call__(self, value: float) -> float:
+        """The pixel of a value."""
+        low, high, here = (self._inner(bound) for bound in (self.low, self.high, value))
+        share = (here - low) / (high - low) if high != low else 0.5
+        return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
+
+    def _inner(self, value: float) -> float:
+        return math.log10(max(value, 1e-12)) if self.log else value
+
+    def ticks(self, about: int = 5) -> list[float]:
+        """Round values within the scale, about so many."""
+        return self._log_ticks(about) if self.log else self._linear_ticks(about)
+
+    def _linear_ticks(self, about: int) -> list[float]:
+        step = round_step((self.high - self.low) / about)
+        first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        return [round(index * step, 10) for index in range(first, last + 1)]
+
+    def _log_ticks(self, about: int) -> list[float]:
+        decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        tens = [10.0**power for power in decades]
+        fine = [factor * ten for ten in tens for factor in (1, 2, 5)]
+        inside = [value for value in fine if self.low <= value <= self.high]
+        return inside if len(inside) <= about else [value for value in tens if self.low <= value <= self.high]
+
+
+def round_step(size: float) -> float:
+    """The nearest 1, 2 or 5 times a power of ten that is not below ``size``."""
+    if size <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(size))
+    return float(next(factor for factor in (1, 2, 5, 10) if factor * power >= size * 0.999) * power)
+
+
+def tick_text(value: float) -> str:
+    """5,000, 20, 0.25: as short as it is exact."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:g}"
+
+
+@dataclass
+class Canvas:
+    """A drawing ``WIDTH`` wide; ``label`` is what a screen reader says in its place."""
+
+    label: str
+    height: float
+    width: float = WIDTH
+    marks: list[str] = field(default_factory=list)
+
+    def line(self, points: Iterable[Point], css: str) -> None:
+        """A line through points; a single point becomes a dot."""
+        places = list(points)
+        if len(places) == 1:
+            self.dots(places, css)
+        elif places:
+            self._path("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places), f"line {css}")
+
+    def dots(self, points: Iterable[Point], css: str) -> None:
+        """Round dots, all in one path: a thousand classes stay small."""
+        path = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in points)
+        if path:
+            self._path(path, f"dot {css}")
+
+    def area(self, points: Iterable[Point], css: str) -> None:
+        """A filled polygon."""
+        self._path("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points) + "z", f"fill {css}")
+
+    def bars(self, boxes: Iterable[tuple[float, float, float, float]], css: str) -> None:
+        """Filled boxes (x, y, width, height), all in one path."""
+        path = "".join(f"M{x:.2f} {y:.2f}h{width:.2f}v{height:.2f}h{-width:.2f}z" for x, y, width, height in boxes)
+        if path:
+            self._path(path, f"fill {css}")
+
+    def rule(self, start: Point, end: Point, css: str) -> None:
+        """A straight helper line."""
+        self._path(f"M{start[0]:.1f} {start[1]:.1f}L{end[0]:.1f} {end[1]:.1f}", css)
+
+    def text(self, at: Point, words: str, css: str = "", *, anchor: str = "start", turned: bool = False) -> None:
+        """Words; ``anchor`` is start, middle or end; turned words read upwards."""
+        place = f'x="{at[0]:.1f}" y="{at[1]:.1f}"'
+        turn = f' transform="rotate(-90 {at[0]:.1f} {at[1]:.1f})"' if turned else ""
+        self.marks.append(f'<text {place} class="{css}" text-anchor="{anchor}"{turn}>{escape(words)}</text>')
+
+    def x_axis(self, x: Scale, y: Scale, ticks: Iterable[float] | None = None, title: str = "") -> None:
+        """Vertical grid lines with their values below, and the title at the end."""
+        for value in x.ticks() if ticks is None else ticks:
+            self.rule((x(value), y.start), (x(value), y.end), "grid")
+            self.text((x(value), y.start + 17), tick_text(value), "tick", anchor="middle")
+        if title:
+            self.text(((x.start + x.end) / 2, y.start + 36), title, "tick", anchor="middle")
+
+    def y_axis(self, x: Scale, y: Scale, about: int = 5, words: Callable[[float], str] = tick_text) -> None:
+        """Horizontal grid lines with their values to the left."""
+        for value in y.ticks(about):
+            self.rule((x.start, y(value)), (x.end, y(value)), "grid")
+            self.text((min(x.start, x.end) - 7, y(value) + 4), words(value), "tick", anchor="end")
+
+    def svg(self) -> Markup:
+        """The drawing."""
+        head = f'<svg viewBox="0 0 {self.width:g} {self.height:g}" role="img" aria-label="{escape(self.label)}">'
+        return Markup(head + "".join(self.marks) + "</svg>")  # safe: all words went through escape
+
+    def _path(self, path: str, css: str) -> None:
+        self.marks.append(f'<path class="{css}" d="{path}"/>')
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawing with its heading, one sentence on how to read it, and a legend of (css class, words)."""
+
+    title: str
+    drawing: Markup
+    caption: str
+    legend: tuple[tuple[str, str], ...] = ()

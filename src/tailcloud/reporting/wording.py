@@ -1,0 +1,65 @@
+"""Numbers as people read them. What was not measured is "n/a", never NaN."""
+
+from datetime import UTC, datetime
+
+NOT_MEASURED = "n/a"
+
+
+def number(value: float | None, digits: int = 1, *, signed: bool = False) -> str:
+    """92.6, or +8.0 and −0.3 when signed."""
+    if value is None:
+        return NOT_MEASURED
+    rounded = round(value, digits) + 0.0  # no negative zero
+    return f"{rounded:{'+' if signed else ''},.{digits}f}".replace("-", "−")
+
+
+def percent(value: float | None) -> str:
+    """92.6 %, with a space that does not break."""
+    return NOT_MEASURED if value is None else f"{number(value)}\u00a0%"
+
+
+def whole(value: float | None) -> str:
+    """77,824."""
+    return NOT_MEASURED if value is None else f"{value:,.0f}"
+
+
+def magnitude(value: float | None) -> str:
+    """69.8 M: three digits and a unit."""
+    if value is None:
+        return NOT_MEASURED
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.3g}\u00a0{unit}"
+    return f"{value:.0f}"
+
+
+def duration(seconds: float | None) -> str:
+    """4.9 s, 3 min 20 s or 2 h 5 min."""
+    if seconds is None:
+        return NOT_MEASURED
+    if seconds < 60:
+        return f"{seconds:.1f}\u00a0s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}\u00a0min {rest}\u00a0s"
+    return f"{minutes // 60}\u00a0h {minutes % 60}\u00a0min"
+
+
+def moment(text: str | None) -> str:
+    """2026-11-15 09:00 UTC; a text that is no time is left as it is."""
+    if not text:
+        return NOT_MEASURED
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except ValueError:
+        return text
+
+
+def counted(count: int, one: str, several: str | None = None) -> str:
+    """1 class, 4 classes."""
+    return f"{count:,}\u00a0{one if count == 1 else several or one + 's'}"
+
+
+def shortened(text: str, length: int = 12) -> str:
+    """A name that fits beside a plot."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"

@@ -1,0 +1,99 @@
+"""Checkpoints: named tensors and where the run stands, in one safetensors file that is whole or not used.
+
+A file carries a digest of everything in it. The newest whole checkpoint wins; a damaged one is reported and skipped.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from tailcloud.errors import TailcloudError
+from tailcloud.files import FORMAT, check_format, write_atomically
+
+KEPT = 2  # of the stage that is running; of a finished stage the last one stays
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The tensors of a run (``model.…``, ``momentum.…``, ``best.…``) and its state, as of the end of an epoch."""
+
+    tensors: Mapping[str, Tensor]
+    state: dict[str, Any]
+
+    def group(self, prefix: str) -> dict[str, Tensor]:
+        """The tensors under a prefix, without it."""
+        start = f"{prefix}."
+        return {name.removeprefix(start): value for name, value in self.tensors.items() if name.startswith(start)}
+
+
+class Damaged(Exception):
+    """A checkpoint that is cut short or altered."""
+
+
+def save_checkpoint(folder: Path, stage: str, epoch: int, checkpoint: Checkpoint) -> None:
+    """Write the checkpoint of an epoch, then drop older ones of the same stage beyond the one before."""
+    tensors = {name: value.detach().cpu().contiguous() for name, value in checkpoint.tensors.items()}
+    state = json.dumps(checkpoint.state)
+    metadata = {"format": str(FORMAT), "state": state, "digest": _digest(tensors, state)}
+    write_atomically(folder / f"{stage}-{epoch:06d}.safetensors", save(tensors, metadata))
+    for old in sorted(folder.glob(f"{stage}-*.safetensors"))[:-KEPT]:
+        old.unlink(missing_ok=True)
+
+
+def load_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
+    """The newest whole checkpoint, and a sentence for each damaged one that was passed over."""
+    remarks: list[str] = []
+    for path in sorted(folder.glob("*.safetensors"), reverse=True):
+        try:
+            return load_checkpoint(path), remarks
+        except Damaged:
+            remarks.append(f"{path} is damaged (cut short or altered); going back to the checkpoint before it.")
+    if remarks:
+        raise TailcloudError(f"every checkpoint in {folder} is damaged; delete the run folder and train again")
+    return None, remarks
+
+
+def peek(folder: Path) -> dict[str, Any] | None:
+    """The state in the newest readable checkpoint, without its tensors; None when there is none."""
+    for path in sorted(folder.glob("*.safetensors"), reverse=True):
+        try:
+            with safe_open(path, framework="pt") as file:
+                state: dict[str, Any] = json.loads((file.metadata() or {})["state"])
+                return state
+        except (SafetensorError, OSError, KeyError, ValueError):
+            continue
+    return None
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """One checkpoint, read whole and checked against its digest."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError):
+        raise Damaged(path) from None
+    if "digest" not in metadata or "state" not in metadata:
+        raise TailcloudError(
+            f"{path} is a safetensors file, but not a tailcloud checkpoint; move it out of the run folder"
+        )
+    found = metadata.get("format", "")
+    check_format(path, int(found) if found.isdecimal() else found)
+    if _digest(tensors, metadata["state"]) != metadata["digest"]:
+        raise Damaged(path)
+    return Checkpoint(tensors, json.loads(metadata["state"]))
+
+
+def _digest(tensors: Mapping[str, Tensor], state: str) -> str:
+    digest = sha256(state.encode())
+    for name in sorted(tensors):
+        digest.update(f"{name}{tuple(tensors[name].shape)}".encode())
+        digest.update(tensors[name].numpy().data)
+    return digest.hexdigest()

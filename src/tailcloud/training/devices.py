@@ -1,0 +1,94 @@
+"""Where a run computes, and what a record of that place says."""
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+
+import tailcloud
+from tailcloud.errors import TailcloudError, unknown
+
+DeviceName = Literal["auto", "cpu", "cuda", "mps"]
+
+
+def pick_device(name: str) -> torch.device:
+    """``auto`` is CUDA where there is a GPU, else the CPU."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name not in get_args(DeviceName):
+        raise unknown("device", name, get_args(DeviceName))
+    available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not available.get(name, False):
+        raise TailcloudError(f"PyTorch sees no {name} device on this machine; use --device cpu")
+    return torch.device(name)
+
+
+def make_repeatable(device: torch.device) -> None:
+    """Ask cuDNN for algorithms that add in the same order every time: a resumed run then ends bit for bit the same."""
+    if device.type == "cuda":
+        torch.backends.cudnn.deterministic = True
+        torch.backends.cudnn.benchmark = False
+
+
+def resumed_device(name: str, recorded: str | None) -> torch.device:
+    """A run goes on where it was started, unless another device is asked for by name."""
+    if name != "auto" or recorded is None:
+        return pick_device(name)
+    try:
+        return pick_device(recorded)
+    except TailcloudError:
+        raise TailcloudError(
+            f"this run was started on {recorded}, which this machine does not have; go on with --device cpu "
+            "(the result will not be bit for bit the same)"
+        ) from None
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """What a bit-for-bit repetition depends on."""
+    return {
+        "device": device.type,
+        "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "tailcloud": tailcloud.__version__,
+        "executor": "eager",
+    }
+
+
+def machine(device: torch.device) -> dict[str, Any]:
+    """The computer, for people who compare seconds."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        **environment(device),
+    }
+
+
+def commit() -> str | None:
+    """The git commit of a source checkout ("+" when files differ from it); None for an installed package."""
+    source = Path(tailcloud.__file__).parents[2]
+    if not (source / ".git").exists():
+        return None
+    try:
+        return _git(source, "rev-parse", "HEAD") + ("+" if _git(source, "status", "--porcelain", "src") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    return subprocess.run(["git", "-C", folder, *arguments], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -1,0 +1,33 @@
+"""What a run will take, before it is started."""
+
+from dataclasses import dataclass
+
+from tailcloud.classifier import cost
+from tailcloud.data import Dataset
+from tailcloud.data.resident import batch_ends
+from tailcloud.recipe import Recipe
+from tailcloud.training.session import architecture
+
+FLOAT = 4
+COPIES = 3  # of each weight: itself, its gradient, its momentum
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Steps of each stage, and the size of the model and of everything on the device."""
+
+    steps: dict[str, int]
+    parameters: int
+    flops: int
+    memory: int
+
+
+def estimate(recipe: Recipe, dataset: Dataset) -> Estimate:
+    """Counted from shapes: nothing is allocated. Memory is weights, images and kept activations, in bytes."""
+    price = cost(architecture(recipe, dataset), *dataset.shape[:2])
+    images = sum(part.images.nbytes for part in (dataset.train, dataset.test, dataset.val) if part)
+    batch = max(stage.batch for stage in recipe.stages.values())
+    memory = images + FLOAT * (COPIES * price.parameters + 2 * batch * price.activations)
+    size = len(dataset.train)
+    steps = {name: stage.epochs * len(batch_ends(size, stage.batch)) for name, stage in recipe.stages.items()}
+    return Estimate(steps, price.parameters, price.flops, memory)

@@ -1,0 +1,121 @@
+"""The run folder: recipe, log, checkpoints, model, result and report of one run."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tailcloud.errors import TailcloudError
+from tailcloud.files import FORMAT, read_json, write_atomically, write_json
+from tailcloud.recipe import Recipe, load_recipe
+
+LOCK = ".lock"
+
+
+class RunFolder:
+    """The files of a run, by name. Opening one reads nothing; ``create`` starts a run in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.recipe_file = path / "recipe.toml"
+        self.log_file = path / "log.jsonl"
+        self.result_file = path / "result.json"
+        self.weights_file = path / "model.safetensors"
+        self.model_file = path / "model.json"
+        self.checkpoints = path / "checkpoint"
+
+    @property
+    def exists(self) -> bool:
+        """Whether a run was started here."""
+        return self.recipe_file.is_file()
+
+    @property
+    def finished(self) -> bool:
+        """Whether that run came to its end."""
+        return self.result_file.is_file()
+
+    def check_free(self) -> None:
+        """Refuse a folder that holds anything already."""
+        if self.exists:
+            raise TailcloudError(
+                f"{self.path} already holds a run; continue it with --resume, or choose another folder with --out"
+            )
+        if self.path.exists() and not self.path.is_dir():
+            raise TailcloudError(f"{self.path} is a file, and a run needs a folder; choose another one with --out")
+        if self.path.is_dir() and any(entry.name != LOCK for entry in self.path.iterdir()):
+            raise TailcloudError(f"{self.path} is not empty and holds no run; choose another folder with --out")
+
+    def create(self, recipe: Recipe, command: str = "") -> None:
+        """Start a run here: its recipe, and above that the command that asked for it."""
+        self.check_free()
+        write_atomically(self.recipe_file, f"# {command}\n{recipe.to_toml()}")
+
+    def command(self) -> str:
+        """The command that started the run."""
+        return self.recipe_file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+
+    def recipe(self) -> Recipe:
+        """The resolved recipe of the run that was started here."""
+        if not self.exists:
+            raise TailcloudError(f"{self.path} holds no run: there is no recipe.toml in it")
+        return load_recipe(str(self.recipe_file))
+
+    def result(self) -> dict[str, Any]:
+        """The result of a finished run."""
+        if not self.finished:
+            raise TailcloudError(
+                f'{self.path} holds no finished run; "tailcloud train --resume --out {self.path}" goes on'
+            )
+        return read_json(self.result_file)
+
+    def append_log(self, line: dict[str, Any]) -> None:
+        """One line per epoch."""
+        with self.log_file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"format": FORMAT, **line}) + "\n")
+
+    def cut_log(self, keep: Callable[[dict[str, Any]], bool]) -> None:
+        """Drop the lines of epochs that a resumed run will train again, and a last line that was cut short."""
+        kept = [json.dumps(line) + "\n" for line in self.log() if keep(line)]
+        write_atomically(self.log_file, "".join(kept))
+
+    def log(self) -> list[dict[str, Any]]:
+        """The whole lines of the log."""
+        if not self.log_file.is_file():
+            return []
+        lines = []
+        for text in self.log_file.read_text(encoding="utf-8").splitlines():
+            try:
+                lines.append(json.loads(text))
+            except json.JSONDecodeError:
+                break
+        return lines
+
+    def write_result(self, result: dict[str, Any]) -> None:
+        """The result comes last: its presence says that the run is finished."""
+        write_json(self.result_file, result)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder alone while training; the system lets go even when the process is killed."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / LOCK).open("wb") as file:
+            try:
+                _lock(file)
+            except OSError:
+                raise TailcloudError(
+                    f"{self.path} is in use by another tailcloud process; wait for it or stop it"
+                ) from None
+            yield
+
+
+def _lock(file: BinaryIO) -> None:
+    if os.name == "nt":
+        import msvcrt
+
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+    else:
+        import fcntl
+
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

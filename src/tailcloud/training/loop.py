@@ -1,0 +1,198 @@
+"""The loop: one for both stages, readable from top to bottom.
+
+    for each stage:    what may move, which images, which loss
+        for each epoch:    steps, evaluation, a line in the log, a checkpoint
+
+Between two checkpoints nothing is remembered outside of them, and all randomness follows from (seed, part, epoch):
+a run that is killed and resumed ends bit for bit where it would have ended.
+"""
+
+import time
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from tailcloud.data import Dataset
+from tailcloud.errors import TailcloudError
+from tailcloud.evaluation import summarise
+from tailcloud.randomness import device_generator
+from tailcloud.recipe import Recipe, Stage
+from tailcloud.stages.scope import open_stage, set_modes
+from tailcloud.training.checkpoint import Checkpoint, load_newest, save_checkpoint
+from tailcloud.training.devices import environment, make_repeatable
+from tailcloud.training.folder import RunFolder
+from tailcloud.training.optim import momentum_of, restore_momentum, set_learning_rate
+from tailcloud.training.progress import Progress
+from tailcloud.training.result import finish
+from tailcloud.training.schedule import learning_rate
+from tailcloud.training.session import Session, StageParts
+
+LOGGED = ("top1", "many", "medium", "few")
+
+
+class Observer(Protocol):
+    """Somebody who watches a run: a progress bar, a test."""
+
+    def stage_started(self, name: str, stage: Stage, done: int) -> None:
+        """A stage begins, or goes on after ``done`` epochs."""
+
+    def epoch_done(self, line: dict[str, Any]) -> None:
+        """An epoch is trained, logged and saved."""
+
+    def note(self, text: str) -> None:
+        """A sentence that the person at the keyboard should read."""
+
+
+def train(
+    recipe: Recipe, dataset: Dataset, folder: RunFolder, device: torch.device, observer: Observer
+) -> dict[str, Any]:
+    """Train a run from where its folder stands to its end; the result is also in the folder."""
+    make_repeatable(device)
+    session = Session(recipe, dataset, device)
+    progress, checkpoint = resume(session, folder, observer)
+    for name, stage in recipe.stages.items():
+        if name in {done["name"] for done in progress.finished}:
+            continue
+        if name != progress.stage:
+            progress.next_stage(name)
+        train_stage(session, folder, progress, checkpoint, observer)
+        progress.finished.append(conclude(session, progress, stage))
+        checkpoint = None
+    return finish(session, folder, progress)
+
+
+def train_stage(
+    session: Session, folder: RunFolder, progress: Progress, checkpoint: Checkpoint | None, observer: Observer
+) -> None:
+    """Train the epochs of the current stage that are still to do."""
+    name, stage = progress.stage, session.recipe.stages[progress.stage]
+    if progress.epoch == 0:
+        open_stage(session.model, stage, session.recipe.seed)
+    parts = session.parts(name, stage)
+    if checkpoint:
+        restore_momentum(parts.optimizer, parts.parameters, checkpoint.group("momentum"))
+    observer.stage_started(name, stage, progress.epoch)
+    for epoch in range(progress.epoch, stage.epochs):
+        started = time.perf_counter()
+        lr = learning_rate(stage, epoch)
+        loss = train_epoch(session, parts, epoch, lr)
+        line: dict[str, Any] = {"stage": name, "epoch": epoch + 1, "lr": lr, "loss": loss}
+        if (epoch + 1) % session.recipe.selection.every == 0 or epoch + 1 == stage.epochs:
+            line |= evaluate_epoch(session, parts, progress, epoch + 1)
+        line["seconds"] = time.perf_counter() - started
+        progress.epoch = epoch + 1
+        progress.seconds += line["seconds"]
+        folder.append_log(line)
+        save_checkpoint(folder.checkpoints, name, progress.epoch, snapshot(session, parts, progress))
+        observer.epoch_done(line)
+
+
+def train_epoch(session: Session, parts: StageParts, epoch: int, lr: float) -> float:
+    """One pass over the sampled images; the mean loss. Nothing is read from the device before the end."""
+    set_modes(session.model, parts.stage)
+    set_learning_rate(parts.optimizer, lr)
+    generator = device_generator(session.device, session.recipe.seed, parts.name, "cloud", epoch)
+    losses = torch.stack([parts.step(batch, generator) for batch in parts.loader.epoch(epoch)])
+    check_finite(losses, parts, epoch, lr)
+    return float(losses.mean())
+
+
+def check_finite(losses: Tensor, parts: StageParts, epoch: int, lr: float) -> None:
+    """Stop a run whose loss or weights are not numbers any more; the last good checkpoint stays."""
+    weights = torch.stack([parameter.detach().sum() for parameter in parts.parameters.values()])
+    bad = torch.cat([~torch.isfinite(losses), ~torch.isfinite(weights).all()[None]]).nonzero()
+    if len(bad):
+        step = min(int(bad[0]) + 1, len(losses))
+        what = "loss" if int(bad[0]) < len(losses) else "model's weights"
+        raise TailcloudError(
+            f"the {what} became NaN or infinite in {parts.name}, epoch {epoch + 1}, step {step} of {len(losses)}; "
+            f"every checkpoint of earlier epochs is kept. The usual cause is a learning rate that is too high: "
+            f"start a new run with --set {parts.name}.lr={lr / 10:g}, or a smaller {parts.name}.loss.scale"
+        )
+
+
+def evaluate_epoch(session: Session, parts: StageParts, progress: Progress, epoch: int) -> dict[str, Any]:
+    """Accuracy after an epoch, for the log; remembers the best one, on validation if there is any."""
+    counts = session.dataset.profile.counts
+    test = summarise(session.predict(session.test, parts.scale), counts)
+    measured = {key: test[key] for key in LOGGED}
+    if session.val:
+        measured["val_top1"] = summarise(session.predict(session.val, parts.scale), counts)["top1"]
+    better = progress.note_best(epoch, measured.get("val_top1", test["top1"]), test["top1"], session.best_on)
+    if better and session.recipe.selection.pick == "best":
+        progress.best_weights = {name: value.clone() for name, value in session.model.state_dict().items()}
+    return measured
+
+
+def conclude(session: Session, progress: Progress, stage: Stage) -> dict[str, Any]:
+    """Close a stage: take the picked weights, and measure them in full."""
+    scale, counts = session.loss(stage).scale, session.dataset.profile.counts
+    last = summarise(session.predict(session.test, scale), counts)
+    picked = last
+    if progress.best_weights:
+        session.model.load_state_dict(progress.best_weights)
+        picked = summarise(session.predict(session.test, scale), counts)
+    best = progress.best or {"epoch": 0, "top1": last["top1"], "on": session.best_on}
+    return {
+        "name": progress.stage,
+        "epochs": stage.epochs,
+        **picked,
+        "last": last["top1"],
+        "best": {key: best[key] for key in ("epoch", "top1", "on")},
+        "seconds": progress.seconds,
+    }
+
+
+def snapshot(session: Session, parts: StageParts, progress: Progress) -> Checkpoint:
+    """Everything that the rest of the run depends on."""
+    groups = {
+        "model": session.model.state_dict(),
+        "momentum": momentum_of(parts.optimizer, parts.parameters),
+        "best": progress.best_weights,
+    }
+    tensors = {f"{group}.{name}": value for group, values in groups.items() for name, value in values.items()}
+    about = {"environment": environment(session.device), "fingerprint": session.dataset.fingerprint}
+    return Checkpoint(tensors, {**progress.state(), **about})
+
+
+def resume(session: Session, folder: RunFolder, observer: Observer) -> tuple[Progress, Checkpoint | None]:
+    """Put model and progress where the newest whole checkpoint left them; a new run starts at the beginning."""
+    checkpoint, remarks = load_newest(folder.checkpoints)
+    for remark in remarks:
+        observer.note(remark)
+    if checkpoint is None:
+        folder.cut_log(lambda _: False)
+        return Progress(), None
+    state = dict(checkpoint.state)
+    check_same_world(state.pop("environment"), state.pop("fingerprint"), session, observer)
+    try:
+        session.model.load_state_dict(checkpoint.group("model"))
+        progress = Progress(**state, best_weights=checkpoint.group("best"))
+    except (RuntimeError, TypeError):
+        raise TailcloudError(
+            f"the checkpoint in {folder.checkpoints} belongs to another model than {folder.recipe_file}"
+        ) from None
+    order = list(session.recipe.stages)
+    reached = (order.index(progress.stage), progress.epoch)
+    folder.cut_log(lambda line: (order.index(line["stage"]), line["epoch"]) <= reached)
+    return progress, checkpoint
+
+
+def check_same_world(then: dict[str, Any], fingerprint: str, session: Session, observer: Observer) -> None:
+    """Other data is refused; another device or version is allowed and said, because the bits will differ."""
+    dataset = session.dataset
+    if fingerprint != dataset.fingerprint:
+        raise TailcloudError(
+            f"{dataset.spec} is not the data this run was started on (fingerprint {dataset.fingerprint}, "
+            f"then {fingerprint}); restore that data or start a new run"
+        )
+    if then["device"] == session.device.type == "cpu":
+        torch.set_num_threads(then["threads"])
+    now = environment(session.device)
+    for key in sorted(now):
+        if now[key] != then.get(key):
+            observer.note(
+                f"This run was started with {key} {then.get(key)} and goes on with {now[key]}: "
+                "the result will be as good, but not bit for bit the same."
+            )

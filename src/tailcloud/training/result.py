@@ -1,0 +1,96 @@
+"""What a finished run leaves behind: the model, and a result that carries its protocol."""
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from safetensors.torch import save
+
+import tailcloud
+from tailcloud.classifier import cost
+from tailcloud.evaluation import confusion
+from tailcloud.files import FORMAT, write_atomically, write_json
+from tailcloud.training.devices import commit, machine
+from tailcloud.training.folder import RunFolder
+from tailcloud.training.progress import Progress
+from tailcloud.training.session import Session
+
+ABOUT_STAGE = ("name", "epochs", "last", "best", "seconds")
+
+
+def finish(session: Session, folder: RunFolder, progress: Progress) -> dict[str, Any]:
+    """Write the model and the result; the result's presence says that the run is done."""
+    write_model(session, folder)
+    result = make_result(session, folder, progress)
+    folder.write_result(result)
+    return result
+
+
+def write_model(session: Session, folder: RunFolder) -> None:
+    """Weights, and beside them what is needed to use them."""
+    weights = {name: value.cpu().contiguous() for name, value in session.model.state_dict().items()}
+    write_atomically(folder.weights_file, save(weights, {"format": str(FORMAT)}))
+    dataset, stages = session.dataset, list(session.recipe.stages.values())
+    write_json(
+        folder.model_file,
+        {
+            "architecture": asdict(session.architecture),
+            "class_names": list(dataset.class_names),
+            "counts": dataset.profile.counts.tolist(),
+            "transform": {"size": list(dataset.shape[:2]), "mean": list(dataset.mean), "std": list(dataset.std)},
+            "calibration": {"scale": session.loss(stages[-1]).scale},
+        },
+    )
+
+
+def make_result(session: Session, folder: RunFolder, progress: Progress) -> dict[str, Any]:
+    """The record of a run: the figures of its last stage first, then everything they hang on."""
+    recipe, dataset, final = session.recipe, session.dataset, progress.finished[-1]
+    pick = "last" if recipe.selection.pick == "last" else f"best on {session.best_on}"
+    price = cost(session.architecture, *dataset.shape[:2])
+    predictions = session.predict(session.test, session.loss(recipe.stages[final["name"]]).scale)
+    return {
+        "method": recipe.method,
+        "top1": {
+            "last": final["last"],
+            "best": final["best"]["top1"],
+            "best_on": final["best"]["on"],
+            "best_epoch": {"stage": final["name"], "epoch": final["best"]["epoch"]},
+        },
+        **{key: value for key, value in final.items() if key not in {"top1", *ABOUT_STAGE}},
+        "confusion": confusion(predictions, dataset.classes),
+        "stages": progress.finished,
+        "dataset": {
+            "spec": dataset.spec,
+            "fingerprint": dataset.fingerprint,
+            "counts": dataset.profile.counts.tolist(),
+            "class_names": list(dataset.class_names),
+            "images": {
+                "train": len(dataset.train),
+                "val": len(dataset.val) if dataset.val else 0,
+                "test": len(dataset.test),
+            },
+            "shape": list(dataset.shape),
+        },
+        "protocol": {
+            "seed": recipe.seed,
+            "selection": pick,
+            "split": recipe.selection.split,
+            "every": recipe.selection.every,
+        },
+        "model": {
+            "backbone": recipe.model.backbone,
+            "head": recipe.model.head,
+            "width": recipe.model.width,
+            "parameters": price.parameters,
+            "flops": price.flops,
+        },
+        "remarks": [*dataset.profile.remarks(), *dataset.remarks],
+        "seconds": sum(stage["seconds"] for stage in progress.finished),
+        "device": session.device.type,
+        "version": tailcloud.__version__,
+        "machine": machine(session.device),
+        "commit": commit(),
+        "command": folder.command(),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }

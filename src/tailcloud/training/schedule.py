@@ -1,0 +1,22 @@
+"""The learning rate of each epoch."""
+
+import math
+
+from tailcloud.recipe import Stage
+
+SHORTEST_WARMUP_SHARE = 5  # a warm-up takes at most a fifth of a stage
+
+
+def learning_rate(stage: Stage, epoch: int) -> float:
+    """The learning rate of an epoch, counted from 0; constant within the epoch.
+
+    Linear warm-up over the first epochs (lr·1/5, lr·2/5 … for five), then either steps, × ``decay`` at each
+    milestone (a fraction of the epochs), or half a cosine from the top to almost nothing.
+    """
+    warmup = min(stage.warmup, stage.epochs // SHORTEST_WARMUP_SHARE)
+    if epoch < warmup:
+        return stage.lr * (epoch + 1) / warmup
+    if stage.schedule == "cosine":
+        return stage.lr * (1 + math.cos(math.pi * epoch / stage.epochs)) / 2
+    passed = sum(epoch >= round(milestone * stage.epochs) for milestone in stage.milestones)
+    return stage.lr * stage.decay**passed

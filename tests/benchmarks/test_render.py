@@ -1,0 +1,117 @@
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "benchmarks" / "render.py"
+README = "# tailcloud\n\nbefore\n<!-- results:start -->\nold\n<!-- results:end -->\nafter\n"
+
+
+def load_render():
+    spec = importlib.util.spec_from_file_location("benchmarks_render", SOURCE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+render = load_render()
+
+
+def measured(method, seed, *, top1, few, spec="cifar10-lt:100"):
+    return {
+        "format": 1,
+        "method": method,
+        "top1": {"last": top1, "best": top1 + 1, "best_on": "test"},
+        "many": 90.0,
+        "medium": 80.0,
+        "few": few,
+        "balanced_accuracy": top1,
+        "ece": 3.0,
+        "per_class": [90.0, 80.0, few],
+        "dataset": {"spec": spec, "fingerprint": "0123456789abcdef", "counts": [200, 50, 5]},
+        "protocol": {"seed": seed, "selection": "last"},
+        "model": {"backbone": "resnet32", "parameters": 464144},
+        "seconds": 30.0 + seed,
+        "device": "cuda",
+        "version": "0.1.0",
+        "machine": {"processor": "a processor", "threads": 8, "gpu": "a GPU", "python": "3.12", "torch": "2.11"},
+        "commit": "abcdef1",
+        "command": f"tailcloud train cifar10-lt/{method} --seed {seed}",
+    }
+
+
+@pytest.fixture
+def root(tmp_path):
+    folder = tmp_path / "benchmarks" / "results" / "runs"
+    folder.mkdir(parents=True)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text(README)
+    numbers = {"ce": [(70.0, 50.0), (72.0, 54.0)], "gcl": [(80.0, 70.0), (83.0, 76.0)]}
+    for method, values in numbers.items():
+        for seed, (top1, few) in enumerate(values):
+            text = json.dumps(measured(method, seed, top1=top1, few=few))
+            (folder / f"cifar10-lt-100-{method}-seed{seed}.json").write_text(text)
+    return tmp_path
+
+
+def test_the_page_has_every_number_of_the_runs(root):
+    assert render.main([], root) == 0
+    page = (root / "docs" / "results.md").read_text()
+    ce, gcl = (line for line in page.splitlines() if line.startswith(("| ce |", "| gcl |")))
+    assert ce == (
+        "| ce | 2 | 71.0 ± 1.4 | 72.0 ± 1.4 on test | 90.0 ± 0.0 | 80.0 ± 0.0 | 52.0 ± 2.8 | 71.0 ± 1.4 | 3.0 ± 0.0 "
+        "| 464,144 | 30.5 ± 0.7 |"
+    )
+    assert "| gcl | 2 | 81.5 ± 2.1 |" in gcl
+    assert "In the few-shot classes gcl gains +21.0 ± 1.4 points over ce (2 seeds, seed by seed)." in page
+    for words in ("a GPU", "a processor", "torch 2.11", "abcdef1", "0123456789abcdef", "cifar10-lt/gcl --seed 1"):
+        assert words in page
+
+
+def test_the_readme_keeps_what_is_around_the_block(root):
+    render.main([], root)
+    text = (root / "README.md").read_text()
+    assert text.startswith("# tailcloud\n\nbefore\n<!-- results:start -->\n")
+    assert text.endswith("<!-- results:end -->\nafter\n")
+    assert "old" not in text
+    assert "| gcl | 2 | 81.5 ± 2.1 |" in text
+
+
+def test_check_writes_nothing_and_fails_until_the_files_are_right(root, capsys):
+    assert render.main(["--check"], root) == 1
+    assert "results.md is out of date" in capsys.readouterr().err
+    assert not (root / "docs" / "results.md").exists()
+    assert render.main([], root) == 0
+    assert render.main(["--check"], root) == 0
+    page = root / "docs" / "results.md"
+    page.write_text(page.read_text().replace("81.5", "91.5"))
+    assert render.main(["--check"], root) == 1
+
+
+def test_a_file_under_another_name_is_refused(root, capsys):
+    folder = root / "benchmarks" / "results" / "runs"
+    (folder / "cifar10-lt-100-ce-seed0.json").rename(folder / "cifar10-lt-100-ce-seed7.json")
+    assert render.main([], root) == 1
+    assert "holds the run of cifar10-lt-100-ce-seed0.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("readme", ["", "<!-- results:start -->", README + README])
+def test_a_readme_without_one_block_is_a_sentence(root, capsys, readme):
+    (root / "README.md").write_text(readme)
+    assert render.main([], root) == 1
+    assert "needs one block" in capsys.readouterr().err
+
+
+def test_no_runs_is_a_sentence(root, capsys):
+    for path in (root / "benchmarks" / "results" / "runs").iterdir():
+        path.unlink()
+    assert render.main([], root) == 1
+    assert "there are no runs" in capsys.readouterr().err
+
+
+def test_a_method_alone_has_no_gain(root):
+    for path in (root / "benchmarks" / "results" / "runs").glob("*-ce-*"):
+        path.unlink()
+    assert render.main([], root) == 0
+    assert "gains" not in (root / "docs" / "results.md").read_text()

@@ -1,0 +1,273 @@
+"""Bad inputs, and the sentence that each gets: the cases behind docs/errors.md.
+
+``python tests/cli/bad_inputs.py`` writes that page anew; the tests compare every sentence with it.
+Each case prepares a folder (the working directory) and gives the words after ``tailcloud``.
+"""
+
+import contextlib
+import errno
+import io
+import json
+import os
+import pickle
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
+SMALL = "--set model.width=0.25 --set stage1.epochs=1 --set stage2.epochs=1"
+
+
+@dataclass(frozen=True)
+class Case:
+    """Something wrong, and how to bring it about."""
+
+    what: str
+    words: str
+    prepare: Callable[[], contextlib.AbstractContextManager | None] = lambda: None
+
+
+def text(path, content):
+    """Write a file before the command."""
+
+    def prepare():
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(content)
+
+    return prepare
+
+
+def trained(*, finished=True, then=lambda: None):
+    """Train a small run in ``run`` first, then do something to it."""
+
+    def prepare():
+        assert command(f"train --out run {SMALL}")[0] == 0
+        if not finished:
+            Path("run/result.json").unlink()
+        return then()
+
+    return prepare
+
+
+def checkpoints(change):
+    """Do something to every checkpoint of an unfinished run."""
+
+    def then():
+        for path in Path("run/checkpoint").iterdir():
+            change(path)
+
+    return trained(finished=False, then=then)
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def foreign_tensors(path):
+    from safetensors.torch import save_file
+    from torch import zeros
+
+    save_file({"weight": zeros(3)}, path)
+
+
+def other_format(path):
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+
+    with safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        save_file(tensors, path, file.metadata() | {"format": "7"})
+
+
+def other_model(path):
+    from tailcloud.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+
+    old = load_checkpoint(path)
+    stage, _, epoch = path.stem.partition("-")
+    tensors = {name: value for name, value in old.tensors.items() if "head" not in name}
+    save_checkpoint(path.parent, stage, int(epoch), Checkpoint(tensors, old.state))
+
+
+def edited(path, **changes):
+    def then():
+        content = json.loads(Path(path).read_text())
+        Path(path).write_text(json.dumps(content | changes))
+
+    return then
+
+
+def cifar(*, batches=5, label=None, cut=0, evil=False):
+    """A CIFAR-10 folder with something wrong in it."""
+
+    def prepare():
+        folder = Path("data/cifar-10-batches-py")
+        folder.mkdir(parents=True)
+        content = {"data": np.zeros((10_000, 3072), np.uint8), "labels": [i % 10 for i in range(10_000)]}
+        if label is not None:
+            content["labels"][0] = label
+        for name in [*(f"data_batch_{k + 1}" for k in range(batches)), "test_batch"]:
+            (folder / name).write_bytes(pickle.dumps(content))
+        (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": [f"class{c}" for c in range(10)]}))
+        first = folder / "data_batch_1"
+        first.write_bytes(first.read_bytes()[: -cut or None])
+        if evil:
+            first.write_bytes(b"cos\nsystem\n(S'touch hacked'\ntR.")
+
+    return prepare
+
+
+def failing_disk(number):
+    """A disk on which nothing can be written any more."""
+
+    def fail(_handle):
+        raise OSError(number, os.strerror(number), "run/recipe.toml")
+
+    return lambda: mock.patch("os.fsync", fail)
+
+
+def held():
+    """Another process that trains in the same folder."""
+    from tailcloud.training.folder import RunFolder
+
+    return RunFolder(Path("run")).locked()
+
+
+def other_data():
+    """The run was started on other images."""
+    recipe = Path("run/recipe.toml")
+    recipe.write_text(recipe.read_text().replace('"digits-lt"', '"digits-lt:20"'))
+
+
+def no_network():
+    """A machine on its own."""
+    return mock.patch("urllib.request.OpenerDirector.open", side_effect=OSError("Network is unreachable"))
+
+
+CASES = [
+    Case("a recipe that does not exist", "train digits-lt/gcll"),
+    Case("a recipe file that does not exist", "train mine.toml"),
+    Case("a recipe that is not TOML", "train mine.toml", text("mine.toml", "data = digits-lt\n")),
+    Case("a recipe of another format", "train mine.toml", text("mine.toml", 'format = 7\ndata = "digits-lt"\n')),
+    Case("a misspelt field", "train --set stage1.epcohs=3"),
+    Case("a misspelt table", "train --set stage3.epochs=3"),
+    Case("a value of the wrong type", "train --set stage1.epochs=many"),
+    Case("a table where a value belongs", "train --set stage1=5"),
+    Case("a value out of range", "train --set stage1.epochs=-3"),
+    Case("a learning rate that is not a number", "train --set stage1.lr=nan"),
+    Case("a choice that does not exist", "train --set stage2.train=classifier"),
+    Case("a setting without a value", "train --set stage1.epochs"),
+    Case("a method that does not exist", "train --set method=gcl-papre"),
+    Case("a loss that does not exist", "train --set stage1.loss=gcx"),
+    Case("an option that a loss does not have", "train --set stage1.loss.nois=0.5"),
+    Case("an impossible option of a loss", "train --set stage1.loss.noise=-0.5"),
+    Case("an impossible option of a sampler", "train --set stage2.sampler=en --set stage2.sampler.beta=1.5"),
+    Case("a backbone that does not exist", "train --set model.backbone=resnet33"),
+    Case("GCL on a head without cosines", "train --set model.head=linear"),
+    Case("cross-entropy on bare cosines", "train --set stage1.loss=ce"),
+    Case("a second stage for a method that has none", "train --set method=ce"),
+    Case("a data set that does not exist", "train --data digits"),
+    Case("no imbalance ratio", "train --data cifar10-lt"),
+    Case("an imbalance ratio that is not a number", "inspect cifar10-lt:high"),
+    Case("an imbalance ratio below 1", "inspect digits-lt:0.5"),
+    Case("an imbalance ratio that would empty a class", "inspect digits-lt:1000"),
+    Case("a folder as data", "inspect .", text("photos/cat/1.jpg", "")),
+    Case("data that is not there", "train cifar10-lt/gcl --root nowhere"),
+    Case("a data folder with a file missing", "inspect cifar10-lt:100", cifar(batches=3)),
+    Case("a truncated data file", "inspect cifar10-lt:100", cifar(cut=100)),
+    Case("a label that no class has", "inspect cifar10-lt:100", cifar(label=12)),
+    Case("a class with a gap in its labels", "inspect cifar10-lt:100", cifar(label=3)),
+    Case("a data file that wants to run a program", "inspect cifar10-lt:100", cifar(evil=True)),
+    Case("data that differs from what was published", "data verify cifar10-lt:100", cifar()),
+    Case("a download that does not exist", "data get cifar1000"),
+    Case("a download without a network", "data get cifar10", no_network),
+    Case("a run folder that holds a run", "train --out run", trained()),
+    Case("a folder that holds other things", "train --out thesis", text("thesis/chapter1.tex", "")),
+    Case("a file where the run folder should be", "train --out notes.txt", text("notes.txt", "")),
+    Case("a run folder in use", f"train --out run {SMALL}", held),
+    Case("a disk that is full", f"train --out run {SMALL}", failing_disk(errno.ENOSPC)),
+    Case("a disk that is read-only", f"train --out run {SMALL}", failing_disk(errno.EROFS)),
+    Case("a negative seed", "train --seed -1"),
+    Case("a seed given twice", "train --seed 1 --seed 1"),
+    Case("no GPU", "train --device cuda"),
+    Case("a device that does not exist", "train --device gpu"),
+    Case("a loss that diverges", f"train --out run {SMALL} --set stage1.lr=1e20"),
+    Case("nothing to resume", "train --resume --out run"),
+    Case(
+        "a resumed run with another recipe", "train --resume --out run --set stage1.epochs=5", trained(finished=False)
+    ),
+    Case("a resumed run on other data", "train --resume --out run", trained(finished=False, then=other_data)),
+    Case("checkpoints that are cut short", "train --resume --out run", checkpoints(truncate)),
+    Case("a checkpoint that is somebody else's", "train --resume --out run", checkpoints(foreign_tensors)),
+    Case("a checkpoint of another format", "train --resume --out run", checkpoints(other_format)),
+    Case("a checkpoint of another model", "train --resume --out run", checkpoints(other_model)),
+    Case("a run folder that is none", "evaluate somewhere"),
+    Case("a model measured on other classes", "evaluate run --data cifar10", trained(then=cifar())),
+    Case("a truncated model", "evaluate run", trained(then=lambda: truncate(Path("run/model.safetensors")))),
+    Case("a model of another format", "evaluate run", trained(then=edited("run/model.json", format=7))),
+    Case("a report on a run that is not finished", "report run", trained(finished=False)),
+    Case("a report on a damaged result", "report run", trained(then=text("run/result.json", '{"format": 1, "top'))),
+    Case("a report on a result of another format", "report run", trained(then=edited("run/result.json", format=7))),
+    Case("a comparison without a place", "report run run", trained()),
+    Case("a recipe copied onto a file", "recipes copy digits-lt/gcl mine.toml", text("mine.toml", "")),
+    Case("a command that does not exist", "tran"),
+    Case("an option that does not exist", "train --epochs 3"),
+]
+
+
+def command(words):
+    """Run ``tailcloud WORDS`` in this process: its exit code and what it said on standard error."""
+    from tailcloud.cli import main
+
+    said = io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", ["tailcloud", *words.split()]),
+        mock.patch.dict(os.environ, {"COLUMNS": "1000", "NO_COLOR": "1", "TERM": "dumb"}),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(said),
+    ):
+        try:
+            main()
+        except SystemExit as stop:
+            return int(stop.code or 0), said.getvalue()
+    return 0, said.getvalue()
+
+
+def sentence(case):
+    """The exit code and the one sentence that a case ends with, run in a folder of its own."""
+    home = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            with case.prepare() or contextlib.nullcontext():
+                code, said = command(case.words)
+        finally:
+            os.chdir(home)
+    lines = [line.strip(" │╭╮╰╯─") for line in said.splitlines() if not line.startswith(("note:", "Usage:", "Try "))]
+    lines = [line for line in lines if line and line != "Error"]
+    return code, " ".join(lines).removeprefix("error: ").replace(str(Path(folder).resolve()), "…")
+
+
+def row(case, code, said):
+    def cell(value):
+        return value.replace("|", "\\|")
+
+    return f"| {case.what} | `tailcloud {cell(case.words.replace(SMALL, '').strip())}` | {cell(said)} | {code} |"
+
+
+HEAD = """# What tailcloud says when something is wrong
+
+Every command ends in one sentence that names the thing, the value and the way out; the exit code is 2 for wrong use
+and 1 for failure. Nothing is overwritten, and nothing half-written is left behind. Each row is a test; the page is
+written by `python tests/cli/bad_inputs.py`.
+
+| what is wrong | for example | what it says | exit code |
+|---|---|---|---|
+"""
+
+if __name__ == "__main__":
+    PAGE.write_text(HEAD + "".join(row(case, *sentence(case)) + "\n" for case in CASES))

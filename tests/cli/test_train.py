@@ -1,0 +1,119 @@
+"""The train verb as people use it: plans, seeds, resuming, Ctrl-C, two at once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from bad_inputs import SMALL
+from typer.testing import CliRunner
+
+from tailcloud.cli import app
+from tailcloud.errors import TailcloudError, UsageError
+
+
+@pytest.fixture
+def tailcloud(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def call(words):
+        result = CliRunner().invoke(app, words.split(), catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    return call
+
+
+def background(words, folder):
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "tailcloud", *words.split()]
+    return subprocess.Popen(
+        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def wait_for(path, process):
+    for _ in range(1200):
+        if path.exists() and path.stat().st_size:
+            return
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    pytest.fail(f"{path} did not appear")
+
+
+def test_a_dry_run_prints_the_plan_and_writes_nothing(tailcloud, tmp_path):
+    said = tailcloud("train --dry-run --seed 0 --seed 1")
+    assert "331 training, 0 validation and 500 test images" in said
+    assert "74,992 parameters" in said
+    assert "60 epochs, 360 steps of 64" in said
+    assert "memory   about" in said
+    assert "seed 1 in runs/digits-lt-gcl/seed1" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_several_seeds_get_a_folder_each_and_a_summary(tailcloud, tmp_path):
+    said = tailcloud(f"train digits-lt/gcl --seed 3 --seed 5 --out both {SMALL}")
+    assert "mean of 2 seeds" in said
+    results = [json.loads((tmp_path / "both" / name / "result.json").read_text()) for name in ("seed3", "seed5")]
+    assert [result["protocol"]["seed"] for result in results] == [3, 5]
+    assert (tmp_path / "both" / "seed3" / "report.html").exists()
+    assert results[0]["command"] == f"tailcloud train digits-lt/gcl {SMALL} --seed 3"
+
+
+def test_the_command_in_a_result_makes_the_same_run(tailcloud, tmp_path):
+    tailcloud(f"train digits-lt/gcl --seed 3 --out first {SMALL}")
+    command = json.loads((tmp_path / "first" / "result.json").read_text())["command"]
+    tailcloud(command.removeprefix("tailcloud ") + " --out second")
+    first, second = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("first", "second"))
+    assert first == second
+
+
+def test_a_finished_run_is_not_trained_again(tailcloud, tmp_path):
+    tailcloud(f"train --out run {SMALL}")
+    before = (tmp_path / "run" / "model.safetensors").stat().st_mtime_ns
+    assert "finished already" in tailcloud("train --resume --out run")
+    assert (tmp_path / "run" / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_resuming_several_seeds_starts_those_that_are_missing(tailcloud, tmp_path):
+    tailcloud(f"train --seed 0 --out runs/seed0 {SMALL}")
+    tailcloud(f"train --resume --seed 0 --seed 1 --out runs {SMALL}")
+    assert (tmp_path / "runs" / "seed1" / "result.json").exists()
+
+
+def test_resuming_with_a_changed_field_names_it(tailcloud):
+    tailcloud(f"train --out run {SMALL}")
+    with pytest.raises(UsageError, match=r"was started with stage1.epochs = 1, and this command asks for 5"):
+        tailcloud("train --resume --out run --set stage1.epochs=5")
+    with pytest.raises(TailcloudError, match="holds no run"):
+        tailcloud("train --resume --out nothing")
+
+
+def test_ctrl_c_leaves_a_run_that_goes_on(tailcloud, tmp_path):
+    words = "train --out run --set model.width=0.25 --set stage1.epochs=4000 --set stage2.epochs=1"
+    process = background(words, tmp_path)
+    wait_for(tmp_path / "run" / "log.jsonl", process)
+    process.send_signal(signal.SIGINT)
+    said, complaint = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert 'Go on with "tailcloud train --resume --out run"' in complaint
+    assert "Traceback" not in said + complaint
+    assert list((tmp_path / "run" / "checkpoint").glob("stage1-*.safetensors"))
+
+
+def test_a_second_process_on_the_same_folder_is_refused(tailcloud, tmp_path):
+    first = background("train --out run --set model.width=0.25 --set stage1.epochs=4000", tmp_path)
+    try:
+        wait_for(tmp_path / "run" / "log.jsonl", first)
+        with pytest.raises(TailcloudError, match="in use by another tailcloud process"):
+            tailcloud("train --resume --out run")
+    finally:
+        first.kill()
+        first.communicate()
+
+
+def test_a_held_out_part_shows_as_validation(tailcloud):
+    assert "val" in tailcloud(f"train --out run {SMALL} --set selection.split=0.2")

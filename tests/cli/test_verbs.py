@@ -1,0 +1,89 @@
+"""The other verbs, and the promises of the command line as a whole."""
+
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+import tailcloud
+from tailcloud.cli import app
+from tailcloud.cli.inspect import bars
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words):
+        result = CliRunner().invoke(app, words, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    return call
+
+
+HELP_AND_WHAT_IT_LOADS = """
+import runpy, sys
+sys.argv = ["tailcloud", "--help"]
+try:
+    runpy.run_module("tailcloud", run_name="__main__")
+except SystemExit:
+    pass
+heavy = {"torch", "numpy", "sklearn", "pydantic", "jinja2", "safetensors"} & set(sys.modules)
+sys.exit(str(heavy) if heavy else 0)
+"""
+
+
+def test_help_loads_nothing_heavy():
+    """A quick start is a matter of what is imported."""
+    command = [sys.executable, "-c", HELP_AND_WHAT_IT_LOADS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "tailcloud train" in done.stdout
+
+
+def test_version(call):
+    assert call("--version") == f"tailcloud {tailcloud.__version__}\n"
+
+
+@pytest.mark.parametrize("verb", ["train", "evaluate", "inspect", "report", "recipes", "data"])
+def test_every_verb_explains_itself_with_an_example(call, verb):
+    said = call(verb, "--help")
+    assert "tailcloud " + verb in said
+
+
+def test_inspect_shows_counts_groups_and_a_plot(call):
+    said = call("inspect", "digits-lt")
+    assert "331 training and 500 test images, 8×8×1, 10 classes, 120 to 2 images each" in said
+    assert "few (< 20): 5" in said
+    assert "█ 120" in said
+
+
+def test_inspect_says_when_there_is_no_tail(call):
+    assert "there is no tail" in call("inspect", "digits-lt:1")
+
+
+def test_bars_of_many_classes_fit_a_screen():
+    lines = bars(list(range(1000, 0, -1)), [f"c{i}" for i in range(1000)])
+    assert len(lines) <= 41
+    assert lines[-1] == "(one class in 25 shown)"
+
+
+def test_evaluate_prints_a_table_or_json(call, finished_run):
+    assert "500 test images of digits-lt" in call("evaluate", str(finished_run))
+    assert '"per_class"' in call("evaluate", str(finished_run), "--json")
+
+
+def test_recipes_are_listed_shown_and_copied(call, tmp_path):
+    assert "cifar100-lt/gcl-paper" in call("recipes", "ls")
+    assert 'method = "gcl"' in call("recipes", "show", "digits-lt/gcl")
+    assert "granularity" in call("recipes", "show", "digits-lt/gcl", "--resolved")
+    call("recipes", "copy", "digits-lt/gcl")
+    assert (tmp_path / "digits-lt-gcl.toml").read_text() == call("recipes", "show", "digits-lt/gcl")
+    assert "gcl on digits-lt" in call("train", "digits-lt-gcl.toml", "--dry-run")
+
+
+def test_report_names_its_page(call, finished_run, tmp_path):
+    assert "page.html" in call("report", str(finished_run), "--out", str(tmp_path / "page.html"))
+    assert (tmp_path / "page.html").stat().st_size < 5_000_000

@@ -1,0 +1,57 @@
+"""What many tests share: a run that takes a second, and somebody who watches it."""
+
+import pytest
+import torch
+
+from tailcloud.data import hold_out, open_dataset
+from tailcloud.recipe import load_recipe
+from tailcloud.training.folder import RunFolder
+from tailcloud.training.loop import train
+
+torch.set_num_threads(1)
+
+SMALL = {
+    "model": {"width": 0.25},
+    "stage1": {"epochs": 3},
+    "stage2": {"epochs": 2},
+}
+
+
+class Watcher:
+    """Remembers what it was told."""
+
+    def __init__(self):
+        self.notes, self.lines, self.stages = [], [], []
+
+    def stage_started(self, name, stage, done):
+        self.stages.append((name, done))
+
+    def epoch_done(self, line):
+        self.lines.append(line)
+
+    def note(self, text):
+        self.notes.append(text)
+
+
+def small_recipe(*settings, name="digits-lt/gcl"):
+    base = dict(SMALL)
+    if name.endswith("/ce"):
+        base.pop("stage2")
+    return load_recipe(name, [base, *settings])
+
+
+def run(folder, recipe, watcher=None):
+    """Start or continue a run on the CPU."""
+    place = RunFolder(folder)
+    if not place.exists:
+        place.create(recipe, "tailcloud train")
+    dataset = hold_out(open_dataset(recipe.data, recipe.root), recipe.selection.split)
+    return train(recipe, dataset, place, torch.device("cpu"), watcher or Watcher())
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory):
+    """A finished GCL run with two stages; tests must not change it."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    run(folder, small_recipe())
+    return folder

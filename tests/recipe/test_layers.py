@@ -1,0 +1,105 @@
+"""How recipes come together, and that every shipped one is right."""
+
+import tomllib
+
+import pytest
+
+from tailcloud.errors import UsageError
+from tailcloud.recipe import load_recipe, parse_setting, resolve, shipped
+from tailcloud.recipe.layers import merge
+
+
+@pytest.mark.parametrize("name", shipped("recipes"))
+def test_every_shipped_recipe_resolves_and_is_its_own_fixed_point(name):
+    recipe = load_recipe(name)
+    assert recipe.data.split(":")[0] == name.split("/")[0]
+    assert recipe.method == name.split("/")[1]
+    assert resolve(tomllib.loads(recipe.to_toml())) == recipe
+
+
+@pytest.mark.parametrize("name", shipped("methods"))
+def test_every_method_resolves_alone(name):
+    assert resolve({"method": name}).method == name
+
+
+@pytest.mark.parametrize("kind", ["methods", "recipes"])
+def test_every_shipped_file_opens_with_what_it_is(kind):
+    for file in shipped(kind).values():
+        assert file.read_text().startswith("# ")
+
+
+def test_the_recipe_of_the_released_code():
+    recipe = load_recipe("cifar10-lt/gcl-official")
+    one, two = recipe.stage1, recipe.stage2
+    assert (recipe.model.backbone, recipe.model.head) == ("resnet32", "cosine")
+    assert (recipe.augment.crop_padding, recipe.augment.flip) == (4, True)
+    assert (one.epochs, one.batch, one.lr, one.momentum, one.weight_decay, one.mixup) == (200, 64, 0.1, 0.9, 2e-4, 1.0)
+    assert (one.warmup, one.milestones, one.decay, one.sampler.name) == (5, [0.8, 0.9], 0.1, "ib")
+    common = {"strategy": "log", "granularity": "entry"}
+    assert one.loss.options == {"scale": 30.0, "noise": 0.5, "margin": 0.0, "focal": 0.0, **common}
+    assert (two.epochs, two.batch, two.lr, two.schedule, two.mixup) == (30, 64, 0.002, "cosine", 1.0)
+    assert (two.train, two.head, two.batch_norm, two.sampler.name) == ("head", "keep", "frozen", "cb")
+    assert two.loss.options == {"scale": 20.0, "noise": 0.5, "margin": 0.1, "focal": 1.0, **common}
+
+
+def test_our_default_is_the_released_code_without_mixup_in_stage_two():
+    ours, theirs = load_recipe("cifar10-lt/gcl"), load_recipe("cifar10-lt/gcl-official")
+    assert ours.stage1 == theirs.stage1
+    assert ours.stage2 == theirs.stage2.model_copy(update={"mixup": 0.0})
+
+
+def test_the_recipe_of_the_papers_text():
+    recipe = load_recipe("cifar10-lt/gcl-paper")
+    assert recipe.stage1.loss.options["noise"] == recipe.stage2.loss.options["noise"] == 1.0
+    assert recipe.stage2.sampler.model_dump() == {"name": "cben", "a": 0.999, "b": 0.0009}
+    assert recipe.stage2.head == "fresh"
+
+
+@pytest.mark.parametrize(
+    ("setting", "table"),
+    [
+        ("stage1.epochs=10", {"stage1": {"epochs": 10}}),
+        ("stage1.lr = 1e-3", {"stage1": {"lr": 1e-3}}),
+        ("augment.flip=true", {"augment": {"flip": True}}),
+        ("data=cifar10-lt:100", {"data": "cifar10-lt:100"}),
+        ('stage2.sampler="cb"', {"stage2": {"sampler": "cb"}}),
+        ("stage1.milestones=[0.5]", {"stage1": {"milestones": [0.5]}}),
+        ("a=b=c", {"a": "b=c"}),
+    ],
+)
+def test_settings_are_read_as_toml_or_taken_as_text(setting, table):
+    assert parse_setting(setting) == table
+
+
+def test_a_part_that_changes_its_name_keeps_none_of_its_options():
+    below = {"loss": {"name": "gcl", "scale": 20.0}, "sampler": "cben"}
+    assert merge(below, {"loss": "ce"})["loss"] == {"name": "ce"}
+    assert merge(below, {"loss": {"name": "ce"}})["loss"] == {"name": "ce"}
+    assert merge(below, {"loss": {"scale": 9.0}})["loss"] == {"name": "gcl", "scale": 9.0}
+    assert merge(below, {"loss": "gcl"})["loss"] == {"name": "gcl", "scale": 20.0}
+    assert merge(below, {"sampler": {"a": 0.9}})["sampler"] == {"name": "cben", "a": 0.9}
+    assert below == {"loss": {"name": "gcl", "scale": 20.0}, "sampler": "cben"}
+
+
+def test_later_layers_win():
+    recipe = load_recipe("digits-lt/gcl", [{"stage1": {"epochs": 5}}, {"stage1": {"epochs": 6}}, {"seed": 4}])
+    assert (recipe.stage1.epochs, recipe.stage2.epochs, recipe.seed) == (6, 10, 4)
+    assert recipe.stage1.mixup == 1.0
+
+
+def test_without_a_name_the_data_has_its_own_recipe():
+    assert load_recipe(None).data == "digits-lt"
+    for spec in ("cifar100-lt:50", "cifar100"):
+        recipe = load_recipe(None, [{"data": spec}])
+        assert (recipe.data, recipe.model.backbone) == (spec, "resnet32")
+
+
+def test_a_run_folder_is_a_recipe(finished_run):
+    assert load_recipe(str(finished_run)) == load_recipe(str(finished_run / "recipe.toml"))
+
+
+def test_nothing_is_coerced():
+    for table in ({"stage1": {"epochs": 3.0}}, {"seed": True}, {"augment": {"flip": 1}}, {"data": 5}):
+        with pytest.raises(UsageError):
+            resolve(table)
+    assert resolve({"stage1": {"lr": 1}}).stage1.lr == 1.0

@@ -1,0 +1,281 @@
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from synthetic_runs import make_log, make_result, write_run
+
+from tailcloud.errors import TailcloudError
+from tailcloud.reporting import write_report
+
+VOID = {"meta", "link", "br", "hr", "img", "input", "path"}
+
+
+class Page(HTMLParser):
+    """Checks that tags are balanced, and keeps the words, headings and attributes."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.words, self.attributes, self.tags = [], [], [], []
+        self.feed(text)
+        self.close()
+        assert not self.open, f"never closed: {self.open}"
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open, f"</{tag}> without a start"
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if not self.open or self.open[-1] != "style":
+            self.words.append(data)
+
+    @property
+    def text(self):
+        return re.sub(r"\s+", " ", " ".join(self.words)).replace("top‑1", "top-1")
+
+
+def page_of(tmp_path, result, log=None):
+    path = write_report([write_run(tmp_path / "run", result, log)])
+    assert path == tmp_path / "run" / "report.html"
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("stages", [1, 2])
+@pytest.mark.parametrize("classes", [10, 100, 1000])
+def test_a_page_is_balanced_small_and_alone(tmp_path, classes, stages):
+    text = page_of(tmp_path, make_result(classes, stages=stages))
+    page = Page(text)
+    assert len(text) < 5_000_000
+    assert "script" not in page.tags
+    assert not [value for name, value in page.attributes if name in {"src", "href", "srcset", "action"}]
+    assert not re.search(r"https?://|@import|url\(", text)
+    assert not re.search(r"\b[Nn]a[Nn]\b|\bNone\b|\binf\b", page.text)
+    assert page.tags.count("h1") == 1
+    assert len([value for name, value in page.attributes if name == "aria-label" and value]) >= page.tags.count(
+        "figure"
+    )
+
+
+def test_ids_are_unique_and_labels_point_to_them(tmp_path):
+    page = Page(page_of(tmp_path, make_result(10)))
+    ids = [value for name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    assert {value for name, value in page.attributes if name == "aria-labelledby"} <= set(ids)
+
+
+def test_the_headline_is_a_sentence(tmp_path):
+    result = make_result(10) | {"few": 87.84}
+    result["top1"]["last"] = 92.61
+    text = Page(page_of(tmp_path, result)).text
+    assert "gcl on synthetic-10, seed 0: 92.6 % top-1 on 500 test images; few-shot classes 87.8 %" in text
+
+
+def test_the_numbers_are_those_of_the_result(tmp_path):
+    result = make_result(10)
+    text = Page(page_of(tmp_path, result)).text
+    for key in ("balanced_accuracy", "macro_f1", "top5", "ece", "many", "medium", "few"):
+        assert f"{result[key]:.1f} %" in text
+    for value in (result["top1"]["last"], result["top1"]["best"], *result["per_class"]):
+        assert f"{value:.1f}" in text
+    for stage in result["stages"]:
+        assert all(f"{value:.1f}" in text for value in stage["per_class"])
+    for words in ("77,824", "1.23 M", "0123456789abcdef", "2026-11-15 09:00 UTC", "a processor", "stage2, epoch 7"):
+        assert words in text
+    assert result["command"] in text
+    assert result["remarks"][0] in text
+    assert "epochs = 60" in text
+
+
+def test_every_tile_has_its_own_number(tmp_path):
+    keys = {"balanced_accuracy": "Balanced accuracy", "macro_f1": "Macro F1", "top5": "Top-5", "ece": "ECE"}
+    keys |= {group: f"{group.capitalize()}-shot" for group in ("many", "medium", "few")}
+    result = make_result(10) | {key: 10.1 + place for place, key in enumerate(keys)}
+    result["top1"] |= {"last": 50.1, "best": 60.1}
+    text = Page(page_of(tmp_path, result)).text
+    assert "Top-1, last epoch 50.1 %" in text
+    for place, label in enumerate(keys.values()):
+        assert f"{label} {10.1 + place:.1f} %" in text
+    assert "last 50.1 %" in text
+    assert "best 60.1 %" in text
+
+
+def test_the_sections_come_in_their_order(tmp_path):
+    text = page_of(tmp_path, make_result(10))
+    headings = ["numbers", "data", "training", "accuracy", "errors", "protocol", "remarks", "again"]
+    assert re.findall(r'<h2 id="(\w+)"', text) == headings
+
+
+@pytest.mark.parametrize(
+    ("split", "words"), [("test", "chosen on the test set"), ("val", "chosen on the validation set")]
+)
+def test_the_best_epoch_is_labelled_with_its_split(tmp_path, split, words):
+    result = make_result(10)
+    result["top1"]["best_on"] = split
+    text = Page(page_of(tmp_path, result)).text
+    assert words in text
+    assert ("optimistic" in text) == (split == "test")
+
+
+def test_strangers_words_are_escaped_everywhere(tmp_path):
+    evil = "<script>alert('x')</script>\"><img src=x onerror=y>&"
+    result = make_result(10, class_names=[evil] * 10, spec=evil)
+    result |= {"method": evil, "command": evil, "remarks": [evil], "device": evil, "commit": evil}
+    result["machine"] |= {"processor": evil, evil: evil}
+    result["stages"][0]["name"] = result["stages"][1]["name"] = evil
+    result["top1"]["best_on"] = evil
+    run = write_run(tmp_path / "run", result | {"finished": evil}, make_log(result))
+    (run / "recipe.toml").write_text(f"# {evil}\n")
+    other = write_run(tmp_path / "other", make_result(10, method=evil, spec=evil))
+    for folders in ([run], [run, other]):
+        text = write_report(folders, tmp_path / "page.html").read_text(encoding="utf-8")
+        page = Page(text)
+        assert "script" not in page.tags
+        assert "img" not in page.tags
+        assert "alert('x')" in page.text
+
+
+def test_null_groups_and_classes_are_not_available(tmp_path):
+    result = make_result(10, counts=[500, 400, 300, 200, 150, 140, 130, 120, 110, 105])
+    assert result["few"] is None
+    result["per_class"][3] = None
+    result["stages"][0]["per_class"][3] = None
+    result["top5"] = float("nan")
+    text = Page(page_of(tmp_path, result)).text
+    assert "Few-shot n/a 0 classes" in text
+    assert "few-shot classes" not in text
+    assert "Top-5 n/a" in text
+
+
+def test_a_run_without_epochs_has_no_curves(tmp_path):
+    assert "How it learned" not in page_of(tmp_path, make_result(10), log=[])
+
+
+def test_a_comparison_has_means_gains_and_every_run(tmp_path):
+    tops = {"ce": [80.0, 82.0, 84.0], "gcl": [90.0, 93.0, 96.0]}
+    folders = []
+    for method, values in tops.items():
+        for seed, top1 in enumerate(values):
+            result = make_result(10, method=method, seed=seed, stages=1 if method == "ce" else 2)
+            result["top1"]["last"] = top1
+            folders.append(write_run(tmp_path / f"{method}-{seed}", result))
+    path = write_report(folders)
+    assert path == tmp_path / "report.html"
+    page = Page(path.read_text(encoding="utf-8"))
+    assert "gcl leads on synthetic-10: 93.0 ± 3.0 % top-1, +11.0 ± 1.0 points over ce" in page.text
+    assert "82.0 ± 2.0" in page.text
+    assert "on test" in page.text
+    assert all(str(folder) in page.text for folder in folders)
+    assert page.text.count("77,824") >= len(folders) + 2
+
+
+def test_a_comparison_parts_other_images_and_says_so(tmp_path):
+    folders = [
+        write_run(tmp_path / "a", make_result(10, seed=0)),
+        write_run(tmp_path / "b", make_result(10, seed=1, fingerprint="ffff0000ffff0000")),
+    ]
+    text = write_report(folders).read_text(encoding="utf-8")
+    assert text.count('<table class="methods">') == 2
+    assert "saw 2 sets of images" in text
+
+
+def test_a_comparison_names_the_settings_that_differ(tmp_path):
+    folders = [write_run(tmp_path / str(seed), make_result(10, seed=seed)) for seed in range(2)]
+    assert "differ in more than the seed" not in write_report(folders).read_text(encoding="utf-8")
+    recipe = folders[1] / "recipe.toml"
+    recipe.write_text(recipe.read_text().replace("batch = 64", "batch = 32"))
+    assert "differ in more than the seed: stage1.batch" in write_report(folders).read_text(encoding="utf-8")
+
+
+def test_the_same_folder_twice_is_one_run(tmp_path):
+    run = write_run(tmp_path / "run", make_result(10))
+    assert write_report([run, tmp_path / "." / "run"]) == run / "report.html"
+
+
+def test_out_may_be_a_folder_or_a_file_in_a_new_folder(tmp_path):
+    run = write_run(tmp_path / "run", make_result(10))
+    assert write_report([run], tmp_path) == tmp_path / "report.html"
+    assert write_report([run], tmp_path / "new" / "page.html").is_file()
+
+
+def test_what_is_no_run_is_said_in_a_sentence(tmp_path):
+    with pytest.raises(TailcloudError, match="no such folder"):
+        write_report([tmp_path / "nowhere"])
+    with pytest.raises(TailcloudError, match=r"neither recipe\.toml nor result\.json"):
+        write_report([tmp_path])
+    write_run(tmp_path / "seed0", make_result(10))
+    with pytest.raises(TailcloudError, match="it holds the runs seed0"):
+        write_report([tmp_path])
+    (tmp_path / "seed0" / "result.json").unlink()
+    with pytest.raises(TailcloudError, match=r"unfinished run .*--resume"):
+        write_report([tmp_path / "seed0"])
+    with pytest.raises(TailcloudError, match="at least one"):
+        write_report([])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("result.json", "{", "not a JSON file"),
+        ("result.json", '{"format": 2}', "format 2"),
+        ("result.json", '{"format": 1}', "damaged"),
+        ("log.jsonl", '{"format": 1, "stage"', "line 1 of .* is damaged"),
+        ("log.jsonl", "[]", "line 1 of .* is damaged"),
+        ("log.jsonl", '{"format": 7}', "format 7"),
+        ("log.jsonl", None, "is missing"),
+        ("recipe.toml", None, "is missing"),
+        ("recipe.toml", b"\xff\xfe", "not a text file"),
+    ],
+)
+def test_damaged_files_are_one_sentence(tmp_path, name, content, words):
+    run = write_run(tmp_path / "run", make_result(10))
+    if content is None:
+        (run / name).unlink()
+    else:
+        (run / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(TailcloudError, match=words) as caught:
+        write_report([run])
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda result: result["per_class"].pop(),
+        lambda result: result["dataset"].update(counts=[0] * 10),
+        lambda result: result["dataset"].update(counts=[-1] * 10),
+        lambda result: result["confusion"].append([0, 10, 1]),
+        lambda result: result.update(top1=92.6),
+        lambda result: result["protocol"].pop("seed"),
+    ],
+)
+def test_results_that_contradict_themselves_are_refused(tmp_path, damage):
+    result = make_result(10)
+    damage(result)
+    run = write_run(tmp_path / "run", make_result(10))
+    (run / "result.json").write_text(json.dumps(result))
+    with pytest.raises(TailcloudError, match=r"result\.json is damaged") as caught:
+        write_report([run])
+    assert "\n" not in str(caught.value)
+
+
+def test_a_page_that_cannot_be_written_is_a_sentence(tmp_path):
+    run = write_run(tmp_path / "run", make_result(10))
+    with pytest.raises(TailcloudError, match="cannot be written"):
+        write_report([run], run / "recipe.toml" / "page.html")
+
+
+def test_the_command_prints_where_the_page_is(tmp_path, capsys):
+    from tailcloud.cli.report import report
+
+    runs = [write_run(tmp_path / str(seed), make_result(10, seed=seed)) for seed in range(2)]
+    report(runs[:1], None)
+    assert str(runs[0] / "report.html") in capsys.readouterr().out
+    with pytest.raises(TailcloudError, match="--out"):
+        report(runs, None)

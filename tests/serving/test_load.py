@@ -1,0 +1,56 @@
+"""A trained model comes back as it was, from its folder alone."""
+
+import json
+import shutil
+
+import pytest
+import torch
+
+import tailcloud
+from tailcloud.data import open_dataset
+from tailcloud.errors import TailcloudError
+from tailcloud.serving.evaluate import evaluate_run
+
+
+def test_the_module_comes_back_with_what_belongs_to_it(finished_run):
+    model = tailcloud.load(finished_run)
+    dataset = open_dataset("digits-lt")
+    assert model.class_names == [str(digit) for digit in range(10)]
+    assert model.counts == dataset.profile.counts.tolist()
+    assert not model.training
+    images = torch.from_numpy(dataset.test.images)
+    logits = model(model.transform(images))
+    result = json.loads((finished_run / "result.json").read_text())
+    accuracy = (logits.argmax(dim=1).numpy() == dataset.test.labels).mean() * 100
+    assert accuracy == pytest.approx(result["top1"]["last"])
+    probabilities = model.predict_proba(images)
+    torch.testing.assert_close(probabilities, logits.softmax(dim=1).detach())
+    torch.testing.assert_close(probabilities.sum(dim=1), torch.ones(len(images)))
+
+
+def test_measuring_again_gives_the_figures_of_the_result(finished_run):
+    measured = evaluate_run(finished_run, open_dataset("digits-lt"), torch.device("cpu"))
+    result = json.loads((finished_run / "result.json").read_text())
+    for key in ("top5", "many", "medium", "few", "per_class", "macro_f1", "ece", "balanced_accuracy"):
+        assert measured[key] == pytest.approx(result[key]), key
+
+
+def test_other_data_with_the_same_classes_is_measured_with_the_models_own_counts(finished_run):
+    measured = evaluate_run(finished_run, open_dataset("digits-lt:1"), torch.device("cpu"))
+    assert measured["few"] is not None
+
+
+@pytest.mark.parametrize("damage", ["missing", "other model", "no weights"])
+def test_a_damaged_model_is_refused_by_a_sentence(finished_run, tmp_path, damage):
+    folder = tmp_path / "run"
+    shutil.copytree(finished_run, folder)
+    if damage == "missing":
+        (folder / "model.json").unlink()
+    elif damage == "no weights":
+        (folder / "model.safetensors").unlink()
+    else:
+        about = json.loads((folder / "model.json").read_text())
+        about["architecture"]["classes"] = 7
+        (folder / "model.json").write_text(json.dumps(about))
+    with pytest.raises(TailcloudError, match="run"):
+        tailcloud.load(folder)

@@ -1,0 +1,208 @@
+"""The loop: what a run leaves behind, that it repeats, resumes, and stops when it must."""
+
+import json
+import math
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from conftest import Watcher, run, small_recipe
+from tailcloud.errors import TailcloudError
+from tailcloud.training import loop
+from tailcloud.training.folder import RunFolder
+
+
+class Interrupted(Exception):
+    pass
+
+
+class StopAfter(Watcher):
+    """Breaks a run off after a number of epochs."""
+
+    def __init__(self, epochs):
+        super().__init__()
+        self.left = epochs
+
+    def epoch_done(self, line):
+        super().epoch_done(line)
+        self.left -= 1
+        if not self.left:
+            raise Interrupted
+
+
+def same_weights(first, second):
+    a, b = (load_file(folder / "model.safetensors") for folder in (first, second))
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_a_run_folder_holds_what_it_promises(finished_run):
+    names = {path.name for path in finished_run.iterdir()}
+    assert {"recipe.toml", "log.jsonl", "result.json", "model.safetensors", "model.json", "checkpoint"} <= names
+    result = json.loads((finished_run / "result.json").read_text())
+    assert result["format"] == 1
+    assert result["method"] == "gcl"
+    assert set(result["top1"]) == {"last", "best", "best_on", "best_epoch"}
+    assert result["top1"]["best_on"] == "test"
+    assert [stage["name"] for stage in result["stages"]] == ["stage1", "stage2"]
+    assert result["dataset"]["counts"] == [120, 77, 50, 32, 21, 13, 8, 5, 3, 2]
+    assert result["protocol"] == {"seed": 0, "selection": "last", "split": 0.0, "every": 1}
+    assert len(result["per_class"]) == 10
+    lines = [json.loads(text) for text in (finished_run / "log.jsonl").read_text().splitlines()]
+    assert [(line["stage"], line["epoch"]) for line in lines] == [
+        ("stage1", 1),
+        ("stage1", 2),
+        ("stage1", 3),
+        ("stage2", 1),
+        ("stage2", 2),
+    ]
+    assert result["top1"]["last"] == lines[-1]["top1"] == result["stages"][-1]["top1"]
+    assert result["top1"]["best"] == max(line["top1"] for line in lines[3:])
+    assert not any(math.isnan(line["loss"]) for line in lines)
+
+
+def test_stage_two_moves_the_head_and_nothing_else(tmp_path):
+    run(tmp_path / "one", small_recipe({"stage2": {"epochs": 0}}))
+    run(tmp_path / "two", small_recipe({"stage2": {"epochs": 2}}))
+    before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
+    changed = {name for name in before if not torch.equal(before[name], after[name])}
+    assert changed == {"head.weight"}
+
+
+def test_moving_batch_norm_statistics_move_without_the_weights(tmp_path):
+    run(tmp_path / "one", small_recipe({"stage2": {"epochs": 0}}))
+    run(tmp_path / "two", small_recipe({"stage2": {"epochs": 1, "batch_norm": "moving"}}))
+    before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
+    changed = {name.rpartition(".")[2] for name in before if not torch.equal(before[name], after[name])}
+    assert changed == {"weight", "running_mean", "running_var", "num_batches_tracked"}
+    assert torch.equal(before["backbone.conv1.weight"], after["backbone.conv1.weight"])
+
+
+def test_a_fresh_head_forgets_stage_one(tmp_path):
+    watcher = Watcher()
+    run(
+        tmp_path / "fresh",
+        small_recipe({"stage1": {"epochs": 12}, "stage2": {"epochs": 1, "head": "fresh", "lr": 1e-9}}),
+        watcher,
+    )
+    assert watcher.lines[-1]["top1"] < watcher.lines[-2]["top1"]
+
+
+def test_the_same_recipe_is_the_same_run(tmp_path, finished_run):
+    again = RunFolder(finished_run).recipe()
+    run(tmp_path / "again", again)
+    assert same_weights(finished_run, tmp_path / "again")
+    run(tmp_path / "other", small_recipe({"seed": 1}))
+    assert not same_weights(finished_run, tmp_path / "other")
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 3, 4])
+@pytest.mark.parametrize("pick", ["last", "best"])
+def test_an_interrupted_run_ends_where_it_would_have_ended(tmp_path, epochs, pick):
+    recipe = small_recipe({"selection": {"pick": pick, "split": 0.2}})
+    undisturbed = run(tmp_path / "undisturbed", recipe)
+    with pytest.raises(Interrupted):
+        run(tmp_path / "broken", recipe, StopAfter(epochs))
+    resumed = run(tmp_path / "broken", recipe)
+    assert same_weights(tmp_path / "undisturbed", tmp_path / "broken")
+    for key in ("top1", "per_class", "many", "few", "ece", "confusion"):
+        assert resumed[key] == undisturbed[key]
+    logs = [
+        [{k: v for k, v in line.items() if k != "seconds"} for line in RunFolder(tmp_path / name).log()]
+        for name in ("undisturbed", "broken")
+    ]
+    assert logs[0] == logs[1]
+
+
+def test_a_truncated_checkpoint_is_passed_over(tmp_path):
+    recipe = small_recipe()
+    run(tmp_path / "undisturbed", recipe)
+    with pytest.raises(Interrupted):
+        run(tmp_path / "broken", recipe, StopAfter(2))
+    newest = sorted((tmp_path / "broken" / "checkpoint").iterdir())[-1]
+    newest.write_bytes(newest.read_bytes()[:-100])
+    watcher = Watcher()
+    run(tmp_path / "broken", recipe, watcher)
+    assert "is damaged" in watcher.notes[0]
+    assert watcher.stages[0] == ("stage1", 1)
+    assert same_weights(tmp_path / "undisturbed", tmp_path / "broken")
+
+
+def test_an_altered_checkpoint_is_noticed(tmp_path):
+    recipe = small_recipe()
+    with pytest.raises(Interrupted):
+        run(tmp_path / "run", recipe, StopAfter(1))
+    (only,) = (tmp_path / "run" / "checkpoint").iterdir()
+    content = bytearray(only.read_bytes())
+    content[-1] ^= 1
+    only.write_bytes(content)
+    with pytest.raises(TailcloudError, match=r"every checkpoint .* is damaged"):
+        run(tmp_path / "run", recipe)
+
+
+def test_a_diverging_loss_stops_with_epoch_step_and_causes_and_keeps_the_good_checkpoint(tmp_path, monkeypatch):
+    recipe = small_recipe()
+    monkeypatch.setattr(loop, "learning_rate", lambda stage, epoch: 0.1 if epoch < 1 else 1e30)
+    with pytest.raises(TailcloudError, match=r"in stage1, epoch 2, step \d of 6; .*learning rate.*--set stage1.lr="):
+        run(tmp_path / "run", recipe)
+    assert [path.name for path in (tmp_path / "run" / "checkpoint").iterdir()] == ["stage1-000001.safetensors"]
+    assert len(RunFolder(tmp_path / "run").log()) == 1
+
+
+def test_other_data_is_refused_on_resume(tmp_path):
+    recipe = small_recipe()
+    with pytest.raises(Interrupted):
+        run(tmp_path / "run", recipe, StopAfter(1))
+    with pytest.raises(TailcloudError, match="is not the data this run was started on"):
+        run(tmp_path / "run", recipe.model_copy(update={"data": "digits-lt:20"}))
+
+
+def test_another_environment_is_said_on_resume(tmp_path, monkeypatch):
+    recipe = small_recipe()
+    with pytest.raises(Interrupted):
+        run(tmp_path / "run", recipe, StopAfter(1))
+    here = loop.environment(torch.device("cpu"))
+    monkeypatch.setattr(loop, "environment", lambda device: here | {"torch": "9.9"})
+    watcher = Watcher()
+    run(tmp_path / "run", recipe, watcher)
+    assert any("goes on with 9.9" in note for note in watcher.notes)
+
+
+def test_a_held_out_part_decides_and_is_labelled(tmp_path):
+    result = run(tmp_path / "run", small_recipe({"selection": {"split": 0.2, "pick": "best"}}))
+    log = RunFolder(tmp_path / "run").log()
+    assert result["protocol"]["selection"] == "best on val"
+    assert result["top1"]["best_on"] == "val"
+    second = [line for line in log if line["stage"] == "stage2"]
+    best = max(second, key=lambda line: line["val_top1"])
+    assert result["top1"]["best_epoch"] == {"stage": "stage2", "epoch": best["epoch"]}
+    assert result["top1"]["best"] == best["top1"] == result["stages"][-1]["top1"]
+    assert result["top1"]["last"] == log[-1]["top1"]
+    assert result["dataset"]["images"]["val"] == 331 - sum(result["dataset"]["counts"]) > 0
+
+
+def test_picking_on_the_test_set_is_labelled(tmp_path):
+    result = run(tmp_path / "run", small_recipe({"selection": {"pick": "best"}}))
+    assert result["protocol"]["selection"] == "best on test"
+
+
+def test_evaluating_less_often_still_evaluates_the_last_epoch(tmp_path):
+    watcher = Watcher()
+    run(tmp_path / "run", small_recipe({"selection": {"every": 2}}), watcher)
+    assert ["top1" in line for line in watcher.lines] == [False, True, True, False, True]
+
+
+def test_cross_entropy_has_one_stage(tmp_path):
+    result = run(tmp_path / "run", small_recipe(name="digits-lt/ce"))
+    assert [stage["name"] for stage in result["stages"]] == ["stage1"]
+
+
+@pytest.mark.parametrize("sampler", ["ib", "cb", "en", "cben", "sqrt"])
+def test_every_sampler_trains(tmp_path, sampler):
+    result = run(tmp_path / "run", small_recipe({"stage1": {"epochs": 1}, "stage2": {"epochs": 1, "sampler": sampler}}))
+    assert 0 <= result["top1"]["last"] <= 100
+
+
+@pytest.mark.parametrize("method", ["gcl-official", "gcl-paper"])
+def test_every_method_trains(tmp_path, method):
+    assert run(tmp_path / "run", small_recipe(name=f"digits-lt/{method}"))["method"] == method
