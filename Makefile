@@ -8,8 +8,7 @@ DEMO := runs/demo
 
 demo: $(VENV)/.core
 	@rm -rf $(DEMO)
-	$(BIN)/tailcloud train digits-lt/ce --seed 0 --seed 1 --seed 2 --seed 3 --seed 4 --out $(DEMO)/ce
-	$(BIN)/tailcloud train digits-lt/gcl --seed 0 --seed 1 --seed 2 --seed 3 --seed 4 --out $(DEMO)/gcl
+	$(BIN)/tailcloud train digits-lt/ce digits-lt/gcl --seed 0 --seed 1 --seed 2 --seed 3 --seed 4 --out $(DEMO)
 	@$(BIN)/tailcloud report $(DEMO)/ce/seed* $(DEMO)/gcl/seed* --out $(DEMO)/report.html
 
 test: lint types tests

@@ -1,7 +1,7 @@
 """From the words of a ``train`` command to the runs it asks for."""
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from tailcloud.training.folder import RunFolder
 class Request:
     """What was typed after ``tailcloud train``."""
 
-    recipe: str | None = None
+    recipes: Sequence[str] = ()
     data: str | None = None
     root: str | None = None
     settings: Sequence[str] = ()
@@ -28,19 +28,14 @@ class Request:
     out: Path | None = None
     resume: bool = False
 
-    @property
-    def names_a_recipe(self) -> bool:
-        """Whether anything was said about what to train."""
-        return bool(self.recipe or self.data or self.settings)
-
     def overrides(self) -> list[Mapping[str, Any]]:
-        """The settings that lie over the recipe, in the order of their strength."""
+        """The settings that lie over a recipe, the strongest last."""
         options = {"data": self.data, "root": self.root}
         return [*map(parse_setting, self.settings), {key: value for key, value in options.items() if value is not None}]
 
-    def command(self, seed: int) -> str:
+    def command(self, recipe: str | None, seed: int) -> str:
         """The command for one of the runs."""
-        words = ["tailcloud", "train", *([self.recipe] if self.recipe else [])]
+        words = ["tailcloud", "train", *([recipe] if recipe else [])]
         for option, value in (("--data", self.data), ("--root", self.root)):
             words += [option, value] if value is not None else []
         for setting in self.settings:
@@ -64,31 +59,46 @@ class Run:
 
 def plan_runs(request: Request) -> list[Run]:
     """The runs of a request, each with its folder; everything that can be refused is refused here."""
-    if request.resume and request.out and not request.seeds:
-        return [continued(RunFolder(request.out), request)]
-    recipe = load_recipe(request.recipe, request.overrides())
-    seeds = list(request.seeds) or [recipe.seed]
-    if len(set(seeds)) < len(seeds):
-        raise UsageError(f"each seed can be given once, not {', '.join(map(str, seeds))}")
-    runs = []
-    for seed, path in zip(seeds, run_paths(recipe, seeds, request.out), strict=True):
-        folder, seeded = RunFolder(path), reseeded(recipe, seed)
-        if request.resume and folder.exists:
-            runs.append(continued(folder, request))
-        elif request.resume and len(seeds) == 1:
-            raise TailcloudError(f"{path} holds no run to resume; leave out --resume to start one")
-        else:
-            folder.check_free()
-            runs.append(Run(folder, seeded, request.command(seed)))
+    if request.resume and request.out and not request.recipes and not request.seeds:
+        return [continued(RunFolder(request.out), request, None)]
+    if len(set(request.seeds)) < len(request.seeds):
+        raise UsageError(f"each seed can be given once, not {', '.join(map(str, request.seeds))}")
+    references: Sequence[str | None] = request.recipes or [None]
+    runs = [run for reference in references for run in runs_of(reference, request)]
+    folders = [run.folder.path for run in runs]
+    if len(set(folders)) < len(folders):
+        raise UsageError(
+            f"two of these recipes would train in {max(folders, key=folders.count)}; train them one by one"
+        )
     return runs
 
 
-def run_paths(recipe: Recipe, seeds: Sequence[int], output: Path | None) -> list[Path]:
-    """``--out`` is the run folder itself; with several seeds it holds a folder for each."""
-    base = output or Path("runs") / f"{recipe.data.replace(':', '-')}-{recipe.method}"
-    if len(seeds) > 1:
-        return [base / f"seed{seed}" for seed in seeds]
-    return [output or base.with_name(f"{base.name}-seed{seeds[0]}")]
+def runs_of(reference: str | None, request: Request) -> list[Run]:
+    """The runs of one recipe: one for each seed."""
+    recipe = load_recipe(reference, request.overrides())
+    seeds = list(request.seeds) or [recipe.seed]
+    alone = len(seeds) == 1 and len(request.recipes) < 2
+    runs = []
+    for seed in seeds:
+        folder, seeded = RunFolder(run_path(reference, reseeded(recipe, seed), request)), reseeded(recipe, seed)
+        if request.resume and folder.exists:
+            runs.append(continued(folder, request, reference))
+        elif request.resume and alone:
+            raise TailcloudError(f"{folder.path} holds no run to resume; leave out --resume to start one")
+        else:
+            folder.check_free()
+            runs.append(Run(folder, seeded, request.command(reference, seed)))
+    return runs
+
+
+def run_path(reference: str | None, recipe: Recipe, request: Request) -> Path:
+    """``--out`` is the run folder itself; with several recipes or seeds it holds a folder for each."""
+    base = request.out or Path("runs") / f"{recipe.data.replace(':', '-')}-{recipe.method}"
+    if request.out and reference and len(request.recipes) > 1:
+        base = base / Path(reference).name.removesuffix(".toml")
+    if len(request.seeds) > 1:
+        return base / f"seed{recipe.seed}"
+    return base if request.out else base.with_name(f"{base.name}-seed{recipe.seed}")
 
 
 def reseeded(recipe: Recipe, seed: int) -> Recipe:
@@ -98,19 +108,17 @@ def reseeded(recipe: Recipe, seed: int) -> Recipe:
     return recipe.model_copy(update={"seed": seed})
 
 
-def continued(folder: RunFolder, request: Request) -> Run:
+def continued(folder: RunFolder, request: Request, reference: str | None) -> Run:
     """A run that exists, by its own recipe; asking for a different one is refused."""
     own = folder.recipe()
-    if request.names_a_recipe:
-        asked = load_recipe(request.recipe or str(folder.recipe_file), request.overrides())
-        for field, then, now in differences(own.model_dump(), reseeded(asked, own.seed).model_dump()):
-            if field != "root":
-                raise UsageError(
-                    f"{folder.path} was started with {field} = {then}, and this command asks for {now}; resume it with "
-                    f'"tailcloud train --resume --out {folder.path}", or start a new run in another folder'
-                )
-    moved = own.model_copy(update={"root": request.root}) if request.root else own
-    return Run(folder, moved, folder.command())
+    asked = load_recipe(reference or str(folder.recipe_file), request.overrides())
+    for field, then, now in differences(own.model_dump(), reseeded(asked, own.seed).model_dump()):
+        if field != "root":
+            raise UsageError(
+                f"{folder.path} was started with {field} = {then}, and this command asks for {now}; resume it with "
+                f'"tailcloud train --resume --out {folder.path}", or start a new run in another folder'
+            )
+    return Run(folder, reseeded(asked, own.seed), folder.command())
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -123,10 +131,23 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "
             yield prefix + key, old, new
 
 
-def print_plan(runs: Sequence[Run], dataset: Dataset, device: torch.device) -> None:
-    """What would happen, without doing any of it."""
-    recipe, profile = runs[0].recipe, dataset.profile
-    figures = estimate(recipe, dataset)
+def print_plan(runs: Sequence[Run], open_data: Callable[[Recipe], Dataset], device: torch.device) -> None:
+    """What would happen, without doing any of it: each recipe once, with the runs it is for."""
+    by_recipe: dict[str, list[Run]] = {}
+    for run in runs:
+        by_recipe.setdefault(reseeded(run.recipe, 0).to_toml(), []).append(run)
+    for members in by_recipe.values():
+        dataset = open_data(members[0].recipe)
+        describe(members[0].recipe, dataset, device)
+        for run in members:
+            out.print(f"run      seed {run.recipe.seed} in {run.folder.path}", markup=False)
+        for remark in [*dataset.profile.remarks(), *dataset.remarks]:
+            say_note(remark)
+
+
+def describe(recipe: Recipe, dataset: Dataset, device: torch.device) -> None:
+    """Data, model, stages and memory of a recipe."""
+    profile, figures = dataset.profile, estimate(recipe, dataset)
     groups = " / ".join(str(len(members)) for members in profile.groups.values())
     out.print(f"[bold]{recipe.method}[/] on [bold]{dataset.spec}[/] (fingerprint {dataset.fingerprint})")
     out.print(
@@ -144,7 +165,3 @@ def print_plan(runs: Sequence[Run], dataset: Dataset, device: torch.device) -> N
             f"lr {stage.lr:g} ({stage.schedule})"
         )
     out.print(f"memory   about {amount(figures.memory)}B on {device}")
-    for run in runs:
-        out.print(f"run      seed {run.recipe.seed} in {run.folder.path}", markup=False)
-    for remark in [*profile.remarks(), *dataset.remarks]:
-        say_note(remark)

@@ -1,4 +1,4 @@
-"""Watching a run: bars where there is a terminal, plain lines where there is none."""
+"""Watching runs: bars where there is a terminal, plain lines where there is none."""
 
 from types import TracebackType
 from typing import Any, Self
@@ -8,14 +8,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from tailcloud.cli.console import number, on_terminal, out, say_note
 from tailcloud.recipe import Stage
 
-PLAIN_LINES = 10  # per stage
+PLAIN_LINES = 5  # per stage
 
 
-class Watcher:
-    """Shows each stage of a run with loss, accuracy and time left."""
+class Screen:
+    """Shows the stages of one run or several, each with loss, accuracy and time left."""
 
-    def __init__(self, title: str) -> None:
-        self.title = title
+    def __init__(self) -> None:
         self.bars = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -25,8 +24,6 @@ class Watcher:
             console=out,
             disable=not on_terminal(),
         )
-        self.bar: TaskID | None = None
-        self.epochs = 0
 
     def __enter__(self) -> Self:
         self.bars.start()
@@ -37,13 +34,28 @@ class Watcher:
     ) -> None:
         self.bars.stop()
 
+    def watch(self, title: str) -> "Watcher":
+        """An observer for one run."""
+        return Watcher(title, self.bars)
+
+
+class Watcher:
+    """One run on the screen: a bar for the stage it is in."""
+
+    def __init__(self, title: str, bars: Progress) -> None:
+        self.title, self.bars = title, bars
+        self.bar: TaskID | None = None
+        self.epochs = 0
+
     def stage_started(self, name: str, stage: Stage, done: int) -> None:
-        """A new bar."""
+        """The bar of this stage takes the place of the one before."""
+        if self.bar is not None:
+            self.bars.remove_task(self.bar)
         self.epochs = stage.epochs
         self.bar = self.bars.add_task(f"{self.title} {name}", total=stage.epochs, completed=done, figures="")
 
     def epoch_done(self, line: dict[str, Any]) -> None:
-        """Move the bar, or print every tenth of the lines."""
+        """Move the bar; without a terminal, print a line every so often."""
         split, accuracy = ("val", line["val_top1"]) if "val_top1" in line else ("test", line.get("top1"))
         figures = f"loss {line['loss']:.3f}"
         if accuracy is not None:

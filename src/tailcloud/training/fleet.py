@@ -1,0 +1,106 @@
+"""Many runs at once: on the CPU, as processes side by side.
+
+A small model cannot keep several cores busy, but several small models can. Each run has its own folder, generators and
+checkpoints, and does what it would do alone with as many threads; if one fails, the others go on.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import active_children, get_context
+from multiprocessing.queues import SimpleQueue
+from typing import Any
+
+import torch
+
+from tailcloud.errors import TailcloudError
+from tailcloud.recipe import Stage
+from tailcloud.training.loop import Observer
+
+Job = Callable[[Observer], dict[str, Any]]  # trains one run; must survive pickling
+Outcome = dict[str, Any] | TailcloudError
+Event = tuple[int, str, tuple[Any, ...]]
+
+PATIENCE = 0.1  # seconds between looks at the workers
+
+
+class Reporter:
+    """Tells an observer in another process, over a queue."""
+
+    def __init__(self, run: int, events: "SimpleQueue[Event]") -> None:
+        self.run, self.events = run, events
+
+    def stage_started(self, name: str, stage: Stage, done: int) -> None:
+        """A stage begins."""
+        self.events.put((self.run, "stage_started", (name, stage, done)))
+
+    def epoch_done(self, line: dict[str, Any]) -> None:
+        """An epoch is over."""
+        self.events.put((self.run, "epoch_done", (line,)))
+
+    def note(self, text: str) -> None:
+        """A sentence to read."""
+        self.events.put((self.run, "note", (text,)))
+
+
+def train_side_by_side(jobs: Sequence[Job], observers: Sequence[Observer]) -> list[Outcome]:
+    """Run all jobs, as many at a time as there are cores; the result of each, or the error that ended it.
+
+    Ctrl-C stops the runs that are under way, each with its last checkpoint, and starts no more.
+    """
+    threads = torch.get_num_threads()
+    workers = min(len(jobs), threads)
+    context = get_context("spawn")
+    events: SimpleQueue[Event] = context.SimpleQueue()
+    with ProcessPoolExecutor(workers, context, _prepare, (events, threads // workers)) as pool:
+        futures = [pool.submit(_work, number, job) for number, job in enumerate(jobs)]
+        try:
+            while not all(future.done() for future in futures):
+                wait(futures, timeout=PATIENCE)
+                _pass_on(events, observers)
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for worker in active_children():
+                os.kill(worker.pid or 0, signal.SIGINT)  # a Ctrl-C in a terminal reached them already; a kill did not
+            raise
+    return [_outcome(future) for future in futures]
+
+
+_events: "SimpleQueue[Event]"
+
+
+def _prepare(events: "SimpleQueue[Event]", threads: int) -> None:
+    """Once in every worker: an equal share of the cores, and the line to the parent."""
+    global _events  # noqa: PLW0603
+    _events = events
+    torch.set_num_threads(threads)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _work(number: int, job: Job) -> dict[str, Any]:
+    """One job; Ctrl-C stops it, and is not heard between two jobs."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return job(Reporter(number, _events))
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _pass_on(events: "SimpleQueue[Event]", observers: Sequence[Observer]) -> None:
+    """Hand what the workers said to the observers, until there is no more for the moment."""
+    while not events.empty():
+        run, what, details = events.get()
+        getattr(observers[run], what)(*details)
+
+
+def _outcome(future: Future[dict[str, Any]]) -> Outcome:
+    error = future.exception()
+    if error is None:
+        return future.result()
+    if isinstance(error, BrokenProcessPool):
+        return TailcloudError("a worker process was killed, perhaps for want of memory; go on with --resume")
+    if isinstance(error, TailcloudError):
+        return error
+    raise error
