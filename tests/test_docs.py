@@ -1,0 +1,70 @@
+"""The documentation is true: its Python runs, its commands parse, its files exist."""
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tailcloud.cli import app
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMANDS = sorted(
+    {
+        line.strip().removeprefix("$ ")
+        for page in PAGES
+        if page.name != "errors.md"
+        for block in re.findall(r"```(?:bash|console)\n(.*?)```", page.read_text(), re.DOTALL)
+        for line in block.splitlines()
+        if line.strip().removeprefix("$ ").startswith("tailcloud ")
+    }
+)
+
+
+def test_the_python_of_the_library_guide_runs(finished_run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(finished_run, tmp_path / "runs" / "digits-lt-gcl-seed0")
+    scope = {}
+    for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "library.md").read_text(), re.DOTALL):
+        exec(block, scope)  # noqa: S102
+    assert len(scope["names"]) == 500
+    assert scope["probabilities"].argmax(dim=1).equal(scope["logits"].argmax(dim=1))
+
+
+def test_the_loop_of_the_library_guide_learns_the_tail():
+    block = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "library.md").read_text(), re.DOTALL).group(1)
+    scope = {}
+    exec(block, scope)  # noqa: S102
+    test = scope["torch"].from_numpy(scope["data"].test.images).flatten(1).float() / 255
+    right = scope["model"](test).argmax(dim=1).numpy() == scope["data"].test.labels
+    assert right.mean() > 0.75
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_in_the_docs_is_valid(command, finished_run, tmp_path, monkeypatch):
+    """Commands run as they stand; training ones with --dry-run, and those that need files get --help."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(finished_run, tmp_path / "runs" / "digits-lt-gcl-seed0")
+    words = shlex.split(command, comments=True)[1:]
+    if words[0] == "train" and "--resume" not in words and "cifar" not in command:
+        words.append("--dry-run")
+    elif "cifar" in command or "--resume" in words or "*" in command:
+        words.append("--help")
+    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_to_a_file_leads_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+def test_the_rooms_of_the_architecture_exist():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    for name in re.findall(r"`([a-z_]+(?:\.py|/))`", text.split("## The ideas")[0]):
+        assert (ROOT / "src" / "tailcloud" / name).exists() or (ROOT / name).exists(), name
