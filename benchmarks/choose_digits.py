@@ -50,11 +50,8 @@ def unused_digits() -> Dataset:
 def measure(case: tuple[str, float | None, int]) -> dict[str, Any]:
     recipe_name, alpha, seed = case
     torch.set_num_threads(1)
-    changes = [
-        {"seed": seed, "selection": {"every": 1000}},
-        *([{"stage1": {"mixup": alpha}}] if alpha is not None else []),
-    ]
-    recipe = load_recipe(recipe_name, changes)
+    mixing: dict[str, Any] = {} if alpha is None else {"stage1": {"mixup": alpha}}
+    recipe = load_recipe(recipe_name, [{"seed": seed, "selection": {"every": 1000}}, mixing])
     with tempfile.TemporaryDirectory() as home:
         folder = RunFolder(Path(home) / "run")
         folder.create(recipe)

@@ -1,32 +1,39 @@
-"""Write docs/results.md and the results of README.md from the runs under benchmarks/results/runs.
+"""Write docs/results.md, and the results in README.md and the recipes, from the runs under benchmarks/results/runs.
 
-python benchmarks/render.py            write both files
-python benchmarks/render.py --check    exit 1 if they are not what would be written
+python benchmarks/render.py                  write them
+python benchmarks/render.py --add RUN...     take the results of these run folders first
+python benchmarks/render.py --check          exit 1 if the files are not what would be written
 """
 
 import argparse
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tailcloud.errors import TailcloudError
-from tailcloud.files import read_json, write_atomically
+from tailcloud.files import read_json, write_atomically, write_json
 from tailcloud.profile import FEW_BELOW, MANY_ABOVE
 from tailcloud.reporting.result import Result, parse_result
 from tailcloud.reporting.tables import COLUMNS, DatasetTable, MethodRow, by_dataset, cells, gain, markdown, paired
 
 ROOT = Path(__file__).resolve().parent.parent
+RUNS = Path("benchmarks") / "results" / "runs"
 BASELINE, OURS = "ce", "gcl"
 SHORT = ("label", "seeds", "top1", "many", "medium", "few", "parameters", "seconds")
 START, END = "<!-- results:start -->", "<!-- results:end -->"
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    parser = argparse.ArgumentParser(description="Write docs/results.md and the results in README.md.")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file is out of date")
-    check = parser.parse_args(arguments).check
+    parser.add_argument("--add", nargs="+", type=Path, default=[], metavar="RUN", help="finished run folders to add")
+    options = parser.parse_args(arguments)
+    check: bool = options.check
     try:
+        for run in options.add:
+            add(run, root)
         stale = {
             path: text
             for path, text in render(root).items()
@@ -44,29 +51,59 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     return int(check and bool(stale))
 
 
+def add(run: Path, root: Path) -> None:
+    """Take the result of a run into the records, under the name that its content gives it."""
+    content = read_json(run / "result.json")
+    write_json(root / RUNS / record_name(parse_result(content, str(run))), content)
+
+
 def render(root: Path) -> dict[Path, str]:
     """What each generated file should hold."""
-    tables = by_dataset(read_results(root / "benchmarks" / "results" / "runs"))
-    readme = root / "README.md"
-    return {root / "docs" / "results.md": results_page(tables), readme: readme_with(readme, tables)}
+    tables = by_dataset(read_results(root / RUNS))
+    readme, recipes = root / "README.md", root / "src" / "tailcloud" / "recipes"
+    return {
+        root / "docs" / "results.md": results_page(tables),
+        readme: readme_with(readme, tables),
+        **{path: recipe_with(path, tables) for path in sorted(recipes.rglob("*.toml"))},
+    }
+
+
+def recipe_with(path: Path, tables: Sequence[DatasetTable]) -> str:
+    """A recipe whose second line says what it was measured to give."""
+    text = path.read_text(encoding="utf-8")
+    recipe, lines = tomllib.loads(text), text.splitlines(keepends=True)
+    rows = [row for table in tables if table.spec == recipe["data"] for row in table.rows]
+    row = next((row for row in rows if row.method == recipe["method"]), None)
+    lines[1] = f"# {expectation(row)}\n"
+    return "".join(lines)
+
+
+def expectation(row: MethodRow | None) -> str:
+    if row is None:
+        return "Not measured with this version yet."
+    figures = ", ".join(f"{COLUMNS[key].partition(',')[0]} {row.summary(key).text()}" for key in ("top1", "few"))
+    place = row.results[0].machine.get("gpu") or f"{row.results[0].machine.get('threads')} CPU thread(s)"
+    return f"{figures} (last epoch, {len(row.seeds)} seeds), {row.summary('seconds').mean:.0f} s on {place}"
 
 
 def read_results(folder: Path) -> list[Result]:
     """The measured runs: the baseline first, then the methods by name."""
     files = sorted(folder.glob("*.json"))
     if not files:
-        raise TailcloudError(f"there are no runs in {folder}; copy result.json files there as SPEC-METHOD-seedN.json")
+        raise TailcloudError(f"there are no runs in {folder}; add some with --add RUN...")
     results = [read_result(path) for path in files]
     return sorted(results, key=lambda one: (one.dataset.spec, one.method != BASELINE, one.method, one.protocol.seed))
 
 
 def read_result(path: Path) -> Result:
     result = parse_result(read_json(path), str(path))
-    spec = result.dataset.spec.replace(":", "-")
-    expected = f"{spec}-{result.method}-seed{result.protocol.seed}.json"
-    if path.name != expected:
-        raise TailcloudError(f"{path} holds the run of {expected}; rename it, or copy the right result there")
+    if path.name != record_name(result):
+        raise TailcloudError(f"{path} holds the run of {record_name(result)}; rename it, or add the right run")
     return result
+
+
+def record_name(result: Result) -> str:
+    return f"{result.dataset.spec.replace(':', '-')}-{result.method}-seed{result.protocol.seed}.json"
 
 
 def results_page(tables: Sequence[DatasetTable]) -> str:

@@ -29,7 +29,7 @@ def test_the_python_of_the_library_guide_runs(finished_run, tmp_path, monkeypatc
     shutil.copytree(finished_run, tmp_path / "runs" / "digits-lt-gcl-seed0")
     scope = {}
     for block in re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "library.md").read_text(), re.DOTALL):
-        exec(block, scope)  # noqa: S102
+        exec(block, scope)
     assert len(scope["names"]) == 500
     assert scope["probabilities"].argmax(dim=1).equal(scope["logits"].argmax(dim=1))
 
@@ -37,7 +37,7 @@ def test_the_python_of_the_library_guide_runs(finished_run, tmp_path, monkeypatc
 def test_the_loop_of_the_library_guide_learns_the_tail():
     block = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "library.md").read_text(), re.DOTALL).group(1)
     scope = {}
-    exec(block, scope)  # noqa: S102
+    exec(block, scope)
     test = scope["torch"].from_numpy(scope["data"].test.images).flatten(1).float() / 255
     right = scope["model"](test).argmax(dim=1).numpy() == scope["data"].test.labels
     assert right.mean() > 0.75
