@@ -82,7 +82,7 @@ def expectation(row: MethodRow | None) -> str:
     if row is None:
         return "Not measured with this version yet."
     figures = ", ".join(f"{COLUMNS[key].partition(',')[0]} {row.summary(key).text()}" for key in ("top1", "few"))
-    place = row.results[0].machine.get("gpu") or f"{row.results[0].machine.get('threads')} CPU thread(s)"
+    place = row.results[0].machine.get("gpu") or f"a CPU with {threads(row.results[0])}"
     return f"{figures} (last epoch, {len(row.seeds)} seeds), {row.summary('seconds').mean:.0f} s on {place}"
 
 
@@ -166,9 +166,12 @@ def facts(table: DatasetTable) -> list[str]:
 
 def machine(result: Result) -> str:
     parts = [result.machine.get("gpu"), result.machine.get("processor"), result.machine.get("platform")]
-    return ", ".join(
-        [f"{result.device} with {result.machine.get('threads', '?')} threads", *(str(p) for p in parts if p)]
-    )
+    return ", ".join([f"{result.device}, {threads(result)} a run", *(str(part) for part in parts if part)])
+
+
+def threads(result: Result) -> str:
+    count = result.machine.get("threads")
+    return "1 thread" if count == 1 else f"{count or '?'} threads"
 
 
 def versions(result: Result) -> str:

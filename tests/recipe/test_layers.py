@@ -84,7 +84,7 @@ def test_a_part_that_changes_its_name_keeps_none_of_its_options():
 def test_later_layers_win():
     recipe = load_recipe("digits-lt/gcl", [{"stage1": {"epochs": 5}}, {"stage1": {"epochs": 6}}, {"seed": 4}])
     assert (recipe.stage1.epochs, recipe.stage2.epochs, recipe.seed) == (6, 10, 4)
-    assert recipe.stage1.mixup == 1.0
+    assert recipe.stage1.mixup == 0.4
 
 
 def test_without_a_name_the_data_has_its_own_recipe():
