@@ -92,6 +92,32 @@ def test_resuming_with_a_changed_field_names_it(tailcloud):
         tailcloud("train --resume --out nothing")
 
 
+def test_resuming_with_another_seed_is_refused(tailcloud):
+    tailcloud(f"train --out run {SMALL}")
+    with pytest.raises(UsageError, match="was started with seed = 0, and this command asks for 1"):
+        tailcloud(f"train --resume --out run --seed 1 {SMALL}")
+
+
+def test_one_failing_run_does_not_stop_the_others(tailcloud, tmp_path):
+    (tmp_path / "wild.toml").write_text('data = "digits-lt"\nmethod = "ce"\n[stage1]\nepochs = 2\nlr = 1e20\n')
+    (tmp_path / "tame.toml").write_text('data = "digits-lt"\nmethod = "ce"\n[stage1]\nepochs = 2\n')
+    with pytest.raises(TailcloudError, match=r"digits-lt ce seed 0: the .* became NaN or infinite in stage1"):
+        tailcloud("train wild.toml tame.toml --out both --set model.backbone=resnet8 --set model.width=0.25")
+    assert (tmp_path / "both" / "tame" / "result.json").exists()
+    assert not (tmp_path / "both" / "wild" / "result.json").exists()
+
+
+def test_ctrl_c_stops_several_runs_and_they_go_on(tailcloud, tmp_path):
+    words = "train --seed 0 --seed 1 --out runs --set model.width=0.25 --set stage1.epochs=4000"
+    process = background(words, tmp_path)
+    wait_for(tmp_path / "runs" / "seed0" / "log.jsonl", process)
+    process.send_signal(signal.SIGINT)
+    said, complaint = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command and --resume" in complaint
+    assert "Traceback" not in said + complaint
+
+
 def test_ctrl_c_leaves_a_run_that_goes_on(tailcloud, tmp_path):
     words = "train --out run --set model.width=0.25 --set stage1.epochs=4000 --set stage2.epochs=1"
     process = background(words, tmp_path)

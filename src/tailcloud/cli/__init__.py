@@ -17,6 +17,8 @@ from tailcloud.cli.report import report
 from tailcloud.cli.train import train
 from tailcloud.errors import TailcloudError, TailcloudWarning
 
+warnings.filterwarnings("ignore", category=TailcloudWarning)  # verbs print remarks of their own
+
 app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
@@ -62,7 +64,6 @@ def tailcloud(
 
 def main() -> None:
     """Run the command line: a sentence instead of a traceback, exit code 2 for wrong use and 1 for failure."""
-    warnings.filterwarnings("ignore", category=TailcloudWarning)  # verbs print remarks of their own
     try:
         app(prog_name="tailcloud")
     except TailcloudError as error:

@@ -60,7 +60,7 @@ class Run:
 def plan_runs(request: Request) -> list[Run]:
     """The runs of a request, each with its folder; everything that can be refused is refused here."""
     if request.resume and request.out and not request.recipes and not request.seeds:
-        return [continued(RunFolder(request.out), request, None)]
+        return [continued(RunFolder(request.out), request)]
     if len(set(request.seeds)) < len(request.seeds):
         raise UsageError(f"each seed can be given once, not {', '.join(map(str, request.seeds))}")
     references: Sequence[str | None] = request.recipes or [None]
@@ -82,7 +82,7 @@ def runs_of(reference: str | None, request: Request) -> list[Run]:
     for seed in seeds:
         folder, seeded = RunFolder(run_path(reference, reseeded(recipe, seed), request)), reseeded(recipe, seed)
         if request.resume and folder.exists:
-            runs.append(continued(folder, request, reference))
+            runs.append(continued(folder, request, seeded))
         elif request.resume and alone:
             raise TailcloudError(f"{folder.path} holds no run to resume; leave out --resume to start one")
         else:
@@ -108,17 +108,17 @@ def reseeded(recipe: Recipe, seed: int) -> Recipe:
     return recipe.model_copy(update={"seed": seed})
 
 
-def continued(folder: RunFolder, request: Request, reference: str | None) -> Run:
-    """A run that exists, by its own recipe; asking for a different one is refused."""
+def continued(folder: RunFolder, request: Request, asked: Recipe | None = None) -> Run:
+    """A run that exists, by its own recipe with what the request lays over it; asking for another one is refused."""
     own = folder.recipe()
-    asked = load_recipe(reference or str(folder.recipe_file), request.overrides())
-    for field, then, now in differences(own.model_dump(), reseeded(asked, own.seed).model_dump()):
+    asked = asked or load_recipe(str(folder.recipe_file), request.overrides())
+    for field, then, now in differences(own.model_dump(), asked.model_dump()):
         if field != "root":
             raise UsageError(
                 f"{folder.path} was started with {field} = {then}, and this command asks for {now}; resume it with "
                 f'"tailcloud train --resume --out {folder.path}", or start a new run in another folder'
             )
-    return Run(folder, reseeded(asked, own.seed), folder.command())
+    return Run(folder, asked, folder.command())
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:

@@ -106,7 +106,7 @@ def train_one(run: "Run", device: str, observer: "Observer") -> dict[str, Any]:
     if run.folder.finished:
         return run.folder.result()
     state = peek(run.folder.checkpoints)
-    chosen = resumed_device(device, state["environment"]["device"] if state else None)
+    chosen = resumed_device(device, (state or {}).get("environment", {}).get("device"))
     dataset = open_data(run.recipe)
     for remark in [*dataset.profile.remarks(), *dataset.remarks]:
         observer.note(remark)

@@ -4,7 +4,6 @@ A small model cannot keep several cores busy, but several small models can. Each
 checkpoints, and does what it would do alone with as many threads; if one fails, the others go on.
 """
 
-import os
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
@@ -48,7 +47,7 @@ class Reporter:
 def train_side_by_side(jobs: Sequence[Job], observers: Sequence[Observer]) -> list[Outcome]:
     """Run all jobs, as many at a time as there are cores; the result of each, or the error that ended it.
 
-    Ctrl-C stops the runs that are under way, each with its last checkpoint, and starts no more.
+    Ctrl-C ends the workers at once: a run can be killed at any moment, and goes on from its last checkpoint.
     """
     threads = torch.get_num_threads()
     workers = min(len(jobs), threads)
@@ -61,9 +60,8 @@ def train_side_by_side(jobs: Sequence[Job], observers: Sequence[Observer]) -> li
                 wait(futures, timeout=PATIENCE)
                 _pass_on(events, observers)
         except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
             for worker in active_children():
-                os.kill(worker.pid or 0, signal.SIGINT)  # a Ctrl-C in a terminal reached them already; a kill did not
+                worker.terminate()
             raise
     return [_outcome(future) for future in futures]
 
@@ -72,7 +70,7 @@ _events: "SimpleQueue[Event]"
 
 
 def _prepare(events: "SimpleQueue[Event]", threads: int) -> None:
-    """Once in every worker: an equal share of the cores, and the line to the parent."""
+    """Once in every worker: an equal share of the cores, and the line to the parent, who alone hears Ctrl-C."""
     global _events  # noqa: PLW0603
     _events = events
     torch.set_num_threads(threads)
@@ -80,12 +78,7 @@ def _prepare(events: "SimpleQueue[Event]", threads: int) -> None:
 
 
 def _work(number: int, job: Job) -> dict[str, Any]:
-    """One job; Ctrl-C stops it, and is not heard between two jobs."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        return job(Reporter(number, _events))
-    finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return job(Reporter(number, _events))
 
 
 def _pass_on(events: "SimpleQueue[Event]", observers: Sequence[Observer]) -> None:
