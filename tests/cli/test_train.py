@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from tailcloud.cli import app
 from tailcloud.errors import TailcloudError, UsageError
+from tailcloud.training.folder import RunFolder
 
 
 @pytest.fixture
@@ -35,13 +36,13 @@ def background(words, folder):
     )
 
 
-def wait_for(path, process):
+def wait_for_a_checkpoint(folder, process):
     for _ in range(1200):
-        if path.exists() and path.stat().st_size:
+        if list(folder.glob("checkpoint/*.safetensors")):
             return
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
-    pytest.fail(f"{path} did not appear")
+    pytest.fail(f"no checkpoint appeared in {folder}")
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(tailcloud, tmp_path):
@@ -110,7 +111,7 @@ def test_one_failing_run_does_not_stop_the_others(tailcloud, tmp_path):
 def test_ctrl_c_stops_several_runs_and_they_go_on(tailcloud, tmp_path):
     words = "train --seed 0 --seed 1 --out runs --set model.width=0.25 --set stage1.epochs=4000"
     process = background(words, tmp_path)
-    wait_for(tmp_path / "runs" / "seed0" / "log.jsonl", process)
+    wait_for_a_checkpoint(tmp_path / "runs" / "seed0", process)
     process.send_signal(signal.SIGINT)
     said, complaint = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -118,10 +119,26 @@ def test_ctrl_c_stops_several_runs_and_they_go_on(tailcloud, tmp_path):
     assert "Traceback" not in said + complaint
 
 
+def test_workers_die_with_their_parent_and_let_go_of_their_runs(tailcloud, tmp_path):
+    words = "train --seed 0 --seed 1 --out runs --set model.width=0.25 --set stage1.epochs=4000"
+    process = background(words, tmp_path)
+    wait_for_a_checkpoint(tmp_path / "runs" / "seed0", process)
+    process.kill()
+    process.wait()
+    folder = RunFolder(tmp_path / "runs" / "seed0")
+    for _ in range(100):
+        try:
+            with folder.locked():
+                return
+        except TailcloudError:
+            time.sleep(0.1)
+    pytest.fail("the worker still holds its run folder")
+
+
 def test_ctrl_c_leaves_a_run_that_goes_on(tailcloud, tmp_path):
     words = "train --out run --set model.width=0.25 --set stage1.epochs=4000 --set stage2.epochs=1"
     process = background(words, tmp_path)
-    wait_for(tmp_path / "run" / "log.jsonl", process)
+    wait_for_a_checkpoint(tmp_path / "run", process)
     process.send_signal(signal.SIGINT)
     said, complaint = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -133,7 +150,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on(tailcloud, tmp_path):
 def test_a_second_process_on_the_same_folder_is_refused(tailcloud, tmp_path):
     first = background("train --out run --set model.width=0.25 --set stage1.epochs=4000", tmp_path)
     try:
-        wait_for(tmp_path / "run" / "log.jsonl", first)
+        wait_for_a_checkpoint(tmp_path / "run", first)
         with pytest.raises(TailcloudError, match="in use by another tailcloud process"):
             tailcloud("train --resume --out run")
     finally:

@@ -4,12 +4,14 @@ A small model cannot keep several cores busy, but several small models can. Each
 checkpoints, and does what it would do alone with as many threads; if one fails, the others go on.
 """
 
+import os
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.queues import SimpleQueue
+from threading import Thread
 from typing import Any
 
 import torch
@@ -75,6 +77,15 @@ def _prepare(events: "SimpleQueue[Event]", threads: int) -> None:
     _events = events
     torch.set_num_threads(threads)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_follow_parent, daemon=True).start()
+
+
+def _follow_parent() -> None:
+    """A worker whose parent was killed has nobody to work for, and must let go of its run folder."""
+    parent = parent_process()
+    if parent:
+        parent.join()
+        os._exit(1)
 
 
 def _work(number: int, job: Job) -> dict[str, Any]:
