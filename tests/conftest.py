@@ -14,6 +14,7 @@ SMALL = {
     "model": {"width": 0.25},
     "stage1": {"epochs": 3},
     "stage2": {"epochs": 2},
+    "engine": {"checkpoint_seconds": 0.0},
 }
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
+from threading import Lock
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,8 @@ from tailcloud.backbones import create_backbone
 from tailcloud.errors import unknown
 from tailcloud.heads import HEADS
 from tailcloud.randomness import derive_seed
+
+_global_generator = Lock()  # runs that train in threads must not draw from it at the same time
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Classifier(nn.Module):
 
 def build_classifier(architecture: Architecture, seed: int) -> Classifier:
     """A fresh classifier on the CPU whose weights depend on the seed alone."""
-    with torch.random.fork_rng(devices=[]):
+    with _global_generator, torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "weights"))
         return Classifier(architecture)
 
@@ -50,7 +53,7 @@ def build_classifier(architecture: Architecture, seed: int) -> Classifier:
 def refresh_head(model: Classifier, seed: int) -> None:
     """Give the head new weights, as if it had never been trained; they depend on the seed alone."""
     device = model.head.weight.device
-    with torch.random.fork_rng(devices=[]):
+    with _global_generator, torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "fresh head"))
         model.head.to("cpu").reset_parameters()
     model.head.to(device)

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from conftest import Watcher, run, small_recipe
 from tailcloud.errors import TailcloudError
-from tailcloud.training import loop
+from tailcloud.training import loop, session
 from tailcloud.training.folder import RunFolder
 
 
@@ -161,8 +161,8 @@ def test_another_environment_is_said_on_resume(tmp_path, monkeypatch):
     recipe = small_recipe()
     with pytest.raises(Interrupted):
         run(tmp_path / "run", recipe, StopAfter(1))
-    here = loop.environment(torch.device("cpu"))
-    monkeypatch.setattr(loop, "environment", lambda device: here | {"torch": "9.9"})
+    here = session.environment(torch.device("cpu"))
+    monkeypatch.setattr(session, "environment", lambda device: here | {"torch": "9.9"})
     watcher = Watcher()
     run(tmp_path / "run", recipe, watcher)
     assert any("goes on with 9.9" in note for note in watcher.notes)

@@ -1,6 +1,7 @@
 """The resident plane: the whole training set is one uint8 tensor on the device, and a batch is an index into it."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -23,8 +24,9 @@ class ResidentImages:
         self.images = torch.from_numpy(split.images).to(device)
         self.labels = torch.from_numpy(split.labels).to(device)
 
-    def in_order(self, transform: Normalise, batch: int = 512) -> Iterator[Batch]:
-        """Every image once, as stored, for evaluation."""
+    def in_order(self, transform: Normalise) -> Iterator[Batch]:
+        """Every image once, as stored, for evaluation; a GPU likes larger batches than a CPU."""
+        batch = 2048 if self.images.device.type == "cuda" else 512
         for start in range(0, len(self.labels), batch):
             here = slice(start, start + batch)
             yield Batch(transform(self.images[here]), self.labels[here])
@@ -36,6 +38,21 @@ def batch_ends(size: int, batch: int) -> NDArray[np.int64]:
     if len(ends) > 1 and ends[-1] - ends[-2] == 1:
         ends = np.delete(ends, -2)
     return ends
+
+
+@dataclass(frozen=True)
+class EpochPlan:
+    """What an epoch needs, drawn before it starts; one row per image of the epoch, ``lambdas`` one per step."""
+
+    order: Tensor
+    corners: Tensor
+    flips: Tensor
+    partners: Tensor
+    lambdas: Tensor
+
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All of it."""
+        return self.order, self.corners, self.flips, self.partners, self.lambdas
 
 
 class ResidentLoader:
@@ -69,38 +86,45 @@ class ResidentLoader:
         """Batches per epoch."""
         return len(self.ends)
 
+    @property
+    def sizes(self) -> list[int]:
+        """Images in each batch of an epoch."""
+        sizes: list[int] = np.diff(self.ends, prepend=0).tolist()
+        return sizes
+
     def epoch(self, number: int) -> Iterator[Batch]:
         """The batches of one epoch; the same ones whenever that epoch is asked for."""
-        order = self._to_device(self.sampler.draw(self._generator("order", number)))
-        corners, flips = self._draw_views(number)
+        plan, device = self.plan(number), self.data.images.device
+        for step, (end, size) in enumerate(zip(self.ends.tolist(), self.sizes, strict=True)):
+            yield self.assemble(plan, torch.arange(end - size, end, device=device), plan.lambdas[step])
+
+    def plan(self, number: int) -> EpochPlan:
+        """Every draw of an epoch, on the device."""
+        order = self.sampler.draw(self._generator("order", number))
+        views = self._generator("views", number)
+        corners = views.integers(0, 2 * self.crop_padding, (self.size, 2), endpoint=True)
+        flips = views.random(self.size) < (0.5 if self.flip else 0.0)
         partners, lambdas = self._draw_mixing(number)
-        start = 0
-        for step, end in enumerate(self.ends.tolist()):
-            here = slice(start, end)
-            images = self.data.images[order[here]]
-            if self.crop_padding or self.flip:
-                images = crop_and_flip(images, corners[here], flips[here], self.crop_padding)
-            batch = Batch(self.transform(images), self.data.labels[order[here]])
-            yield self._mixed(batch, partners[here] - start, lambdas[step]) if self.mixup else batch
-            start = end
+        return EpochPlan(*map(self._to_device, (order, corners, flips, partners, lambdas)))
 
-    def _draw_views(self, number: int) -> tuple[Tensor, Tensor]:
-        generator = self._generator("views", number)
-        corners = generator.integers(0, 2 * self.crop_padding, (self.size, 2), endpoint=True)
-        flips = generator.random(self.size) < (0.5 if self.flip else 0.0)
-        return self._to_device(corners), self._to_device(flips)
-
-    def _draw_mixing(self, number: int) -> tuple[Tensor, Tensor]:
+    def assemble(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
+        """The batch at some rows of an epoch: whole-batch device code, nothing drawn and nothing read."""
+        chosen = plan.order[rows]
+        images, target = self.data.images[chosen], self.data.labels[chosen]
+        if self.crop_padding or self.flip:
+            images = crop_and_flip(images, plan.corners[rows], plan.flips[rows], self.crop_padding)
+        floats = self.transform(images)
         if not self.mixup:
-            return torch.empty(0), torch.empty(0)
+            return Batch(floats, target)
+        partners = plan.partners[rows] - rows[0]
+        return Batch(mix(floats, partners, lam), target, target[partners], lam)
+
+    def _draw_mixing(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        if not self.mixup:
+            return np.zeros(0, np.int64), np.ones(self.steps, np.float32)
         generator = self._generator("mixup", number)
         lambdas = draw_lambdas(generator, self.mixup, self.steps)
-        batch_of = np.repeat(np.arange(self.steps), np.diff(self.ends, prepend=0))
-        return self._to_device(draw_partners(generator, batch_of)), self._to_device(lambdas)
-
-    @staticmethod
-    def _mixed(batch: Batch, partners: Tensor, lam: Tensor) -> Batch:
-        return Batch(mix(batch.images, partners, lam), batch.target, batch.target[partners], lam)
+        return draw_partners(generator, np.repeat(np.arange(self.steps), self.sizes)), lambdas
 
     def _generator(self, part: str, number: int) -> np.random.Generator:
         return host_generator(self.seed, self.stage, part, number)

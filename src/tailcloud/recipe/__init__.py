@@ -1,10 +1,11 @@
 """Recipes: one TOML file decides a run, validated before anything is loaded."""
 
 from tailcloud.recipe.layers import find_recipe, load_recipe, parse_setting, read_toml, resolve, shipped
-from tailcloud.recipe.schema import Augment, Model, Part, Recipe, Selection, Stage
+from tailcloud.recipe.schema import Augment, Engine, Model, Part, Recipe, Selection, Stage
 
 __all__ = [
     "Augment",
+    "Engine",
     "Model",
     "Part",
     "Recipe",

@@ -76,6 +76,14 @@ class Selection(Record):
     every: Annotated[int, Field(ge=1)] = 1
 
 
+class Engine(Record):
+    """How a run is computed. None of this changes what is computed, beyond rounding."""
+
+    executor: Literal["auto", "eager", "graphed"] = "auto"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    checkpoint_seconds: Annotated[float, Field(ge=0)] = 1.0
+
+
 class Recipe(Record):
     """Everything that decides a run."""
 
@@ -89,6 +97,7 @@ class Recipe(Record):
     stage1: Stage
     stage2: Stage | None = None
     selection: Selection = Selection()
+    engine: Engine = Engine()
 
     @property
     def stages(self) -> dict[str, Stage]:

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 import tailcloud
-from tailcloud.errors import TailcloudError, unknown
+from tailcloud.errors import TailcloudError, UsageError, unknown
+from tailcloud.recipe import Engine
 
 DeviceName = Literal["auto", "cpu", "cuda", "mps"]
 
@@ -47,6 +48,14 @@ def resumed_device(name: str, recorded: str | None) -> torch.device:
         ) from None
 
 
+def check_engine(engine: Engine, device: torch.device) -> None:
+    """CUDA graphs and half precision need CUDA."""
+    wanted = {"executor": engine.executor == "graphed", "precision": engine.precision == "bfloat16"}
+    for field, needs_cuda in wanted.items():
+        if needs_cuda and device.type != "cuda":
+            raise UsageError(f'engine.{field} = "{getattr(engine, field)}" needs --device cuda, not {device.type}')
+
+
 def environment(device: torch.device) -> dict[str, Any]:
     """What a bit-for-bit repetition depends on."""
     return {
@@ -56,7 +65,6 @@ def environment(device: torch.device) -> dict[str, Any]:
         "torch": torch.__version__,
         "numpy": np.__version__,
         "tailcloud": tailcloud.__version__,
-        "executor": "eager",
     }
 
 
@@ -72,10 +80,10 @@ def machine(device: torch.device) -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """The git commit of a source checkout ("+" when files differ from it); None for an installed package."""
+    """The git commit of a source checkout ("+" when files differ from it), or what TAILCLOUD_COMMIT says for a copy."""
     source = Path(tailcloud.__file__).parents[2]
     if not (source / ".git").exists():
-        return None
+        return os.environ.get("TAILCLOUD_COMMIT")
     try:
         return _git(source, "rev-parse", "HEAD") + ("+" if _git(source, "status", "--porcelain", "src") else "")
     except (OSError, subprocess.CalledProcessError):

@@ -1,17 +1,17 @@
-"""Many runs at once: on the CPU, as processes side by side.
+"""Many runs at once: on the CPU as processes side by side, on a GPU as threads with a stream each.
 
-A small model cannot keep several cores busy, but several small models can. Each run has its own folder, generators and
+A small model cannot keep a processor busy, but several small models can. Each run has its own folder, generators and
 checkpoints, and does what it would do alone with as many threads; if one fails, the others go on.
 """
 
 import os
 import signal
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.queues import SimpleQueue
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import torch
@@ -22,7 +22,7 @@ from tailcloud.training.loop import Observer
 
 Job = Callable[[Observer], dict[str, Any]]  # trains one run; must survive pickling
 Outcome = dict[str, Any] | TailcloudError
-Event = tuple[int, str, tuple[Any, ...]]
+Message = tuple[int, str, tuple[Any, ...]]
 
 PATIENCE = 0.1  # seconds between looks at the workers
 
@@ -30,7 +30,7 @@ PATIENCE = 0.1  # seconds between looks at the workers
 class Reporter:
     """Tells an observer in another process, over a queue."""
 
-    def __init__(self, run: int, events: "SimpleQueue[Event]") -> None:
+    def __init__(self, run: int, events: "SimpleQueue[Message]") -> None:
         self.run, self.events = run, events
 
     def stage_started(self, name: str, stage: Stage, done: int) -> None:
@@ -54,7 +54,7 @@ def train_side_by_side(jobs: Sequence[Job], observers: Sequence[Observer]) -> li
     threads = torch.get_num_threads()
     workers = min(len(jobs), threads)
     context = get_context("spawn")
-    events: SimpleQueue[Event] = context.SimpleQueue()
+    events: SimpleQueue[Message] = context.SimpleQueue()
     with ProcessPoolExecutor(workers, context, _prepare, (events, threads // workers)) as pool:
         futures = [pool.submit(_work, number, job) for number, job in enumerate(jobs)]
         try:
@@ -68,10 +68,10 @@ def train_side_by_side(jobs: Sequence[Job], observers: Sequence[Observer]) -> li
     return [_outcome(future) for future in futures]
 
 
-_events: "SimpleQueue[Event]"
+_events: "SimpleQueue[Message]"
 
 
-def _prepare(events: "SimpleQueue[Event]", threads: int) -> None:
+def _prepare(events: "SimpleQueue[Message]", threads: int) -> None:
     """Once in every worker: an equal share of the cores, and the line to the parent, who alone hears Ctrl-C."""
     global _events  # noqa: PLW0603
     _events = events
@@ -92,11 +92,55 @@ def _work(number: int, job: Job) -> dict[str, Any]:
     return job(Reporter(number, _events))
 
 
-def _pass_on(events: "SimpleQueue[Event]", observers: Sequence[Observer]) -> None:
+def _pass_on(events: "SimpleQueue[Message]", observers: Sequence[Observer]) -> None:
     """Hand what the workers said to the observers, until there is no more for the moment."""
     while not events.empty():
         run, what, details = events.get()
         getattr(observers[run], what)(*details)
+
+
+def train_on_streams(jobs: Sequence[Job], observers: Sequence[Observer], in_flight: int) -> list[Outcome]:
+    """Run all jobs on one GPU, some at a time, each in a thread with a stream of its own.
+
+    A captured step leaves most of a GPU idle; the steps of several runs fill it. Ctrl-C stops every run at the end of
+    its epoch.
+    """
+    stop = Event()
+
+    def work(job: Job, observer: Observer) -> dict[str, Any]:
+        with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
+            return job(Interruptible(observer, stop))
+
+    with ThreadPoolExecutor(in_flight) as pool:
+        futures = [pool.submit(work, job, observer) for job, observer in zip(jobs, observers, strict=True)]
+        try:
+            while not all(future.done() for future in futures):
+                wait(futures, timeout=PATIENCE)
+        except KeyboardInterrupt:
+            stop.set()
+            raise
+    return [_outcome(future) for future in futures]
+
+
+class Interruptible:
+    """An observer that ends its run when it is told to."""
+
+    def __init__(self, observer: Observer, stop: Event) -> None:
+        self.observer, self.stop = observer, stop
+
+    def stage_started(self, name: str, stage: Stage, done: int) -> None:
+        """A stage begins."""
+        self.observer.stage_started(name, stage, done)
+
+    def epoch_done(self, line: dict[str, Any]) -> None:
+        """An epoch is over, and perhaps the run."""
+        self.observer.epoch_done(line)
+        if self.stop.is_set():
+            raise TailcloudError("stopped")
+
+    def note(self, text: str) -> None:
+        """A sentence to read."""
+        self.observer.note(text)
 
 
 def _outcome(future: Future[dict[str, Any]]) -> Outcome:

@@ -16,13 +16,12 @@ from torch import Tensor
 from tailcloud.data import Dataset
 from tailcloud.errors import TailcloudError
 from tailcloud.evaluation import summarise
-from tailcloud.randomness import device_generator
 from tailcloud.recipe import Recipe, Stage
 from tailcloud.stages.scope import open_stage, set_modes
 from tailcloud.training.checkpoint import Checkpoint, load_newest, save_checkpoint
-from tailcloud.training.devices import environment, make_repeatable
+from tailcloud.training.devices import make_repeatable
 from tailcloud.training.folder import RunFolder
-from tailcloud.training.optim import momentum_of, restore_momentum, set_learning_rate
+from tailcloud.training.optim import momentum_of, restore_momentum
 from tailcloud.training.progress import Progress
 from tailcloud.training.result import finish
 from tailcloud.training.schedule import learning_rate
@@ -73,6 +72,7 @@ def train_stage(
     if checkpoint:
         restore_momentum(parts.optimizer, parts.parameters, checkpoint.group("momentum"))
     observer.stage_started(name, stage, progress.epoch)
+    saved = time.perf_counter()
     for epoch in range(progress.epoch, stage.epochs):
         started = time.perf_counter()
         lr = learning_rate(stage, epoch)
@@ -84,16 +84,16 @@ def train_stage(
         progress.epoch = epoch + 1
         progress.seconds += line["seconds"]
         folder.append_log(line)
-        save_checkpoint(folder.checkpoints, name, progress.epoch, snapshot(session, parts, progress))
+        if progress.epoch == stage.epochs or time.perf_counter() - saved >= session.recipe.engine.checkpoint_seconds:
+            save_checkpoint(folder.checkpoints, name, progress.epoch, snapshot(session, parts, progress))
+            saved = time.perf_counter()
         observer.epoch_done(line)
 
 
 def train_epoch(session: Session, parts: StageParts, epoch: int, lr: float) -> float:
     """One pass over the sampled images; the mean loss. Nothing is read from the device before the end."""
     set_modes(session.model, parts.stage)
-    set_learning_rate(parts.optimizer, lr)
-    generator = device_generator(session.device, session.recipe.seed, parts.name, "cloud", epoch)
-    losses = torch.stack([parts.step(batch, generator) for batch in parts.loader.epoch(epoch)])
+    losses = parts.executor.epoch(epoch, lr)
     check_finite(losses, parts, epoch, lr)
     return float(losses.mean())
 
@@ -152,7 +152,7 @@ def snapshot(session: Session, parts: StageParts, progress: Progress) -> Checkpo
         "best": progress.best_weights,
     }
     tensors = {f"{group}.{name}": value for group, values in groups.items() for name, value in values.items()}
-    about = {"environment": environment(session.device), "fingerprint": session.dataset.fingerprint}
+    about = {"environment": session.environment, "fingerprint": session.dataset.fingerprint}
     return Checkpoint(tensors, {**progress.state(), **about})
 
 
@@ -189,7 +189,7 @@ def check_same_world(then: dict[str, Any], fingerprint: str, session: Session, o
         )
     if then["device"] == session.device.type == "cpu":
         torch.set_num_threads(then["threads"])
-    now = environment(session.device)
+    now = session.environment
     for key in sorted(now):
         if now[key] != then.get(key):
             observer.note(

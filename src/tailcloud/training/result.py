@@ -89,7 +89,7 @@ def make_result(session: Session, folder: RunFolder, progress: Progress) -> dict
         "seconds": sum(stage["seconds"] for stage in progress.finished),
         "device": session.device.type,
         "version": tailcloud.__version__,
-        "machine": machine(session.device),
+        "machine": {**machine(session.device), **session.environment},
         "commit": commit(),
         "command": folder.command(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),

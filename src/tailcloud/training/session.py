@@ -1,7 +1,9 @@
 """A run in memory: its recipe, its data on the device, its model. And the pieces that one stage is made of."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,14 +19,26 @@ from tailcloud.recipe import Recipe, Stage
 from tailcloud.sampling import make_sampler
 from tailcloud.stages.objective import Classify
 from tailcloud.stages.scope import set_trainable
+from tailcloud.training.devices import environment
+from tailcloud.training.executors import EagerExecutor, Executor, GraphedExecutor
 from tailcloud.training.optim import make_optimizer
-from tailcloud.training.step import EagerStep
+from tailcloud.training.step import Step
 
 
 def architecture(recipe: Recipe, dataset: Dataset) -> Architecture:
     """The model that a recipe trains on a data set."""
     model = recipe.model
     return Architecture(model.backbone, model.head, model.width, dataset.shape[2], dataset.classes)
+
+
+EXECUTORS: dict[str, Callable[[Step, ResidentLoader], Executor]] = {
+    "eager": EagerExecutor,
+    "graphed": GraphedExecutor,
+}
+
+
+def _chosen(asked: str, automatic: str) -> str:
+    return automatic if asked == "auto" else asked
 
 
 @dataclass(frozen=True)
@@ -36,7 +50,7 @@ class StageParts:
     loader: ResidentLoader
     parameters: dict[str, nn.Parameter]
     optimizer: SGD
-    step: EagerStep
+    executor: Executor
     scale: float
 
 
@@ -76,13 +90,29 @@ class Session:
             stage=name,
         )
         parameters = set_trainable(self.model, stage)
-        optimizer = make_optimizer(stage, parameters)
-        step = EagerStep(self.model, Classify(loss), optimizer)
-        return StageParts(name, stage, loader, parameters, optimizer, step, loss.scale)
+        optimizer = make_optimizer(stage, parameters, self.device)
+        step = Step(self.model, Classify(loss), optimizer, half=self.precision == "bfloat16")
+        executor = EXECUTORS[self.executor](step, loader)
+        return StageParts(name, stage, loader, parameters, optimizer, executor, loss.scale)
 
     def predict(self, images: ResidentImages, scale: float) -> Predictions:
         """What the model says about a part of the data, now."""
         return predict(self.model, images.in_order(self.transform), scale)
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """What a bit-for-bit repetition depends on."""
+        return {**environment(self.device), "executor": self.executor, "precision": self.precision}
+
+    @property
+    def executor(self) -> str:
+        """How steps are run: as CUDA graphs where there is CUDA, unless the recipe says otherwise."""
+        return _chosen(self.recipe.engine.executor, "graphed" if self.device.type == "cuda" else "eager")
+
+    @property
+    def precision(self) -> str:
+        """What the model computes in: bfloat16 on CUDA, float32 elsewhere, unless the recipe says otherwise."""
+        return _chosen(self.recipe.engine.precision, "bfloat16" if self.device.type == "cuda" else "float32")
 
     @cached_property
     def best_on(self) -> str:

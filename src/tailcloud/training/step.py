@@ -1,24 +1,30 @@
 """One step of training: forward, backward, update. Device code: no host value is read here."""
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
+from torch.optim import SGD
 
 from tailcloud.classifier import Classifier
 from tailcloud.data.batch import Batch
 from tailcloud.stages.objective import Classify
 
 
-class EagerStep:
-    """PyTorch as it comes."""
+@dataclass(frozen=True)
+class Step:
+    """PyTorch as it comes; ``half`` runs the model, but not the loss, in bfloat16."""
 
-    def __init__(self, model: Classifier, objective: Classify, optimizer: Optimizer) -> None:
-        self.model, self.objective, self.optimizer = model, objective, optimizer
+    model: Classifier
+    objective: Classify
+    optimizer: SGD
+    half: bool = False
 
     def __call__(self, batch: Batch, generator: torch.Generator) -> Tensor:
         """Improve the model on one batch; the loss stays on the device."""
         noise = self.objective.draw(batch, generator)
-        loss = self.objective(self.model, batch, noise)
+        with torch.autocast(batch.images.device.type, torch.bfloat16, enabled=self.half):
+            loss = self.objective(self.model, batch, noise)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()

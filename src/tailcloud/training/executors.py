@@ -1,0 +1,130 @@
+"""How the steps of an epoch are run: one by one, or as a CUDA graph that is captured once and replayed.
+
+All executors compute the same: the same draws, the same batches, the same arithmetic.
+"""
+
+from threading import Lock
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from tailcloud.data.resident import EpochPlan, ResidentLoader
+from tailcloud.randomness import derive_seed
+from tailcloud.training.optim import momentum_of, set_learning_rate
+from tailcloud.training.step import Step
+
+WARM_UP = 3  # steps before a capture, so that libraries have chosen their algorithms
+STEPS_PER_LAUNCH = 4
+
+_capturing = Lock()  # one capture at a time, whatever other runs do meanwhile
+
+
+class Executor(Protocol):
+    """Runs whole epochs of one stage."""
+
+    def epoch(self, number: int, lr: float) -> Tensor:
+        """Train one epoch; the loss of each step, still on the device."""
+
+
+class EagerExecutor:
+    """One step after the other, launched from Python."""
+
+    def __init__(self, step: Step, loader: ResidentLoader) -> None:
+        self.step, self.loader = step, loader
+        self.device = loader.data.images.device
+        self.generator = torch.Generator(self.device)
+
+    def epoch(self, number: int, lr: float) -> Tensor:
+        """Train one epoch; the loss of each step, still on the device."""
+        self.begin(number, lr)
+        return torch.stack([self.step(batch, self.generator) for batch in self.loader.epoch(number)])
+
+    def begin(self, number: int, lr: float) -> None:
+        """Set the learning rate, and start the clouds' random numbers of this epoch."""
+        set_learning_rate(self.step.optimizer, lr)
+        self.generator.manual_seed(derive_seed(self.loader.seed, self.loader.stage, "cloud", number))
+
+
+class GraphedExecutor(EagerExecutor):
+    """The whole step (batch, forward, backward, update) captured once as a CUDA graph, and replayed.
+
+    The graph reads the epoch's plan, its place in it and the learning rate from tensors that stay where they are.
+    """
+
+    def __init__(self, step: Step, loader: ResidentLoader) -> None:
+        super().__init__(step, loader)
+        self.plan: EpochPlan | None = None
+        self.start, self.number = (torch.zeros(1, dtype=torch.int64, device=self.device) for _ in range(2))
+        self.losses = torch.zeros(loader.steps, device=self.device)
+        self.rows = {size: torch.arange(size, device=self.device) for size in set(loader.sizes)}
+        self.graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
+
+    def epoch(self, number: int, lr: float) -> Tensor:
+        """Train one epoch; the loss of each step, still on the device."""
+        plan = self.loader.plan(number)
+        if self.plan is None:
+            self.plan = plan
+            self.capture()
+        for static, fresh in zip(self.plan.tensors(), plan.tensors(), strict=True):
+            static.copy_(fresh)
+        self.begin(number, lr)
+        self.go_to(0)
+        for launch in self.launches():
+            self.graphs[launch].replay()
+        return self.losses.clone()
+
+    def launches(self) -> list[tuple[int, int]]:
+        """The graphs of an epoch in order, each as (steps, images a step)."""
+        sizes, launches = list(self.loader.sizes), []
+        while sizes:
+            steps = STEPS_PER_LAUNCH if sizes[:STEPS_PER_LAUNCH] == [sizes[0]] * STEPS_PER_LAUNCH else 1
+            launches.append((steps, sizes[0]))
+            del sizes[:steps]
+        return launches
+
+    def capture(self) -> None:
+        """Capture every graph that an epoch needs; model, momentum and statistics are put back as they were."""
+        model, optimizer = self.step.model, self.step.optimizer
+        parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        state = {**model.state_dict(), **{f"momentum.{k}": v for k, v in momentum_of(optimizer, parameters).items()}}
+        before = {name: value.clone() for name, value in state.items()}
+        with _capturing:
+            for steps, size in dict.fromkeys(self.launches()):
+                self.graphs[steps, size] = self.captured(steps, size)
+        for name, value in state.items():
+            value.copy_(before[name])
+
+    def captured(self, steps: int, size: int) -> torch.cuda.CUDAGraph:
+        """A graph of some steps."""
+        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UP):
+                self.go_to(self.loader.sizes.index(size))
+                self.one_step(size)
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        graph.register_generator_state(self.generator)
+        self.step.optimizer.zero_grad(set_to_none=True)
+        torch._C._cuda_clearCublasWorkspaces()  # graphs that run at the same time must not share one
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            for _ in range(steps):
+                self.one_step(size)
+        torch._C._cuda_clearCublasWorkspaces()
+        return graph
+
+    def go_to(self, number: int) -> None:
+        """Stand before a step of the epoch."""
+        self.start.fill_(sum(self.loader.sizes[:number]))
+        self.number.fill_(number)
+
+    def one_step(self, size: int) -> None:
+        """A step where the last one stopped. A graph reads its tensors where they lie: all of them must live on."""
+        assert self.plan is not None
+        lam = self.plan.lambdas.index_select(0, self.number).squeeze(0)
+        batch = self.loader.assemble(self.plan, self.start + self.rows[size], lam)
+        loss = self.step(batch, self.generator)
+        self.losses.index_copy_(0, self.number, loss.reshape(1))
+        self.start += size
+        self.number += 1
