@@ -7,12 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tailcloud import data, losses, sampling
+    from tailcloud import backbones, data, heads, losses, sampling
     from tailcloud.profile import cloud_sizes
     from tailcloud.serving import load
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "cloud_sizes", "data", "load", "losses", "sampling"]
+__all__ = ["__version__", "backbones", "cloud_sizes", "data", "heads", "load", "losses", "sampling"]
 
 _HOMES = {"cloud_sizes": "tailcloud.profile", "load": "tailcloud.serving"}
 

@@ -46,7 +46,7 @@ class Classifier(nn.Module):
 def build_classifier(architecture: Architecture, seed: int) -> Classifier:
     """A fresh classifier on the CPU whose weights depend on the seed alone."""
     with _global_generator, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(seed, "weights"))
+        torch.default_generator.manual_seed(derive_seed(seed, "weights"))
         return Classifier(architecture)
 
 
@@ -54,7 +54,7 @@ def refresh_head(model: Classifier, seed: int) -> None:
     """Give the head new weights, as if it had never been trained; they depend on the seed alone."""
     device = model.head.weight.device
     with _global_generator, torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derive_seed(seed, "fresh head"))
+        torch.default_generator.manual_seed(derive_seed(seed, "fresh head"))
         model.head.to("cpu").reset_parameters()
     model.head.to(device)
 

@@ -1,5 +1,6 @@
 """The errors that people meet: one sentence that names the thing, the value and the way out."""
 
+import errno
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -18,6 +19,28 @@ class UsageError(TailcloudError, ValueError):
 
 class TailcloudWarning(UserWarning):
     """Something that works, but that the caller should know."""
+
+
+def explained(error: Exception) -> TailcloudError | None:
+    """What the system says about disks and memory, as a sentence; None for an error that nobody foresaw."""
+    if isinstance(error, TailcloudError):
+        return error
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "out of memory" in str(error).lower()):
+        return TailcloudError(
+            "there is not enough memory for this run; lower stage1.batch with --set, or choose a smaller model"
+        )
+    if not isinstance(error, OSError):
+        return None
+    place = error.filename or "a file"
+    if error.errno == errno.ENOSPC:
+        return TailcloudError(
+            f"the disk is full: {place} could not be written; free some space, then go on with --resume"
+        )
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        return TailcloudError(
+            f"{place} may not be written or read here ({error.strerror}); choose another folder with --out or --root"
+        )
+    return TailcloudError(f"{place}: {error.strerror or error}")
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:

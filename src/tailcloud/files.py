@@ -2,28 +2,40 @@
 
 import json
 import os
-import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from tailcloud.errors import TailcloudError
 
 FORMAT = 1
+TEMPORARY = ".tmp-"  # how the names of files begin that are not whole yet
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
     """Write a neighbour, flush it to disk, and rename it into place; on any failure the neighbour is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f"{TEMPORARY}{uuid4().hex}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with named_in_errors(path), temporary.open("xb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def named_in_errors(path: Path) -> Iterator[None]:
+    """A full disk does not say which file it had no room for; this does."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
         raise
 
 

@@ -125,7 +125,7 @@ def failing_disk(number):
     """A disk on which nothing can be written any more."""
 
     def fail(_handle):
-        raise OSError(number, os.strerror(number), "run/recipe.toml")
+        raise OSError(number, os.strerror(number))
 
     return lambda: mock.patch("os.fsync", fail)
 
@@ -137,10 +137,22 @@ def held():
     return RunFolder(Path("run")).locked()
 
 
-def other_data():
-    """The run was started on other images."""
+def other_recipe():
+    """Somebody edited the recipe of a run that is under way."""
     recipe = Path("run/recipe.toml")
-    recipe.write_text(recipe.read_text().replace('"digits-lt"', '"digits-lt:20"'))
+    recipe.write_text(recipe.read_text().replace("lr = 0.1", "lr = 0.3"))
+
+
+def other_data():
+    """The images are not those that the run was started on."""
+    from tailcloud.data import SOURCES, open_dataset
+
+    other = open_dataset("digits-lt:20")
+    return mock.patch.dict(SOURCES, {"digits-lt": lambda *_: other})
+
+
+def delete(path):
+    return lambda: Path(path).unlink()
 
 
 def no_network():
@@ -192,26 +204,46 @@ CASES = [
     Case("a disk that is full", f"train --out run {SMALL}", failing_disk(errno.ENOSPC)),
     Case("a disk that is read-only", f"train --out run {SMALL}", failing_disk(errno.EROFS)),
     Case("a negative seed", "train --seed -1"),
+    Case("a seed that is no number", "train --seed a"),
+    Case("a batch beyond all bounds", "train --set stage1.batch=100000000000000000000"),
     Case("a seed given twice", "train --seed 1 --seed 1"),
     Case("no GPU", "train --device cuda"),
     Case("a device that does not exist", "train --device gpu"),
+    Case("half precision without a GPU", "train --set engine.precision=bfloat16"),
     Case("a loss that diverges", f"train --out run {SMALL} --set stage1.lr=1e20"),
     Case("nothing to resume", "train --resume --out run"),
     Case(
         "a resumed run with another recipe", "train --resume --out run --set stage1.epochs=5", trained(finished=False)
     ),
     Case("a resumed run on other data", "train --resume --out run", trained(finished=False, then=other_data)),
+    Case("a recipe edited under way", "train --resume --out run", trained(finished=False, then=other_recipe)),
     Case("checkpoints that are cut short", "train --resume --out run", checkpoints(truncate)),
     Case("a checkpoint that is somebody else's", "train --resume --out run", checkpoints(foreign_tensors)),
     Case("a checkpoint of another format", "train --resume --out run", checkpoints(other_format)),
     Case("a checkpoint of another model", "train --resume --out run", checkpoints(other_model)),
     Case("a run folder that is none", "evaluate somewhere"),
+    Case(
+        "an unfinished run measured",
+        "evaluate run",
+        trained(finished=False, then=lambda: Path("run/model.json").unlink()),
+    ),
+    Case(
+        "a finished run without its model",
+        "train --resume --out run",
+        trained(then=lambda: Path("run/model.json").unlink()),
+    ),
     Case("a model measured on other classes", "evaluate run --data cifar10", trained(then=cifar())),
     Case("a truncated model", "evaluate run", trained(then=lambda: truncate(Path("run/model.safetensors")))),
     Case("a model of another format", "evaluate run", trained(then=edited("run/model.json", format=7))),
     Case("a report on a run that is not finished", "report run", trained(finished=False)),
+    Case(
+        "a finished run with a damaged result",
+        "train --resume --out run",
+        trained(then=text("run/result.json", '{"format": 1}')),
+    ),
     Case("a report on a damaged result", "report run", trained(then=text("run/result.json", '{"format": 1, "top'))),
     Case("a report on a result of another format", "report run", trained(then=edited("run/result.json", format=7))),
+    Case("a report onto another file", "report run --out run/model.json", trained()),
     Case("a comparison without a place", "report run run", trained()),
     Case("a recipe copied onto a file", "recipes copy digits-lt/gcl mine.toml", text("mine.toml", "")),
     Case("a command that does not exist", "tran"),

@@ -28,12 +28,22 @@ def tailcloud(tmp_path, monkeypatch):
     return call
 
 
-def background(words, folder):
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "tailcloud", *words.split()]
-    return subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+@pytest.fixture
+def background(tmp_path):
+    """Start a command in a process of its own; whatever still runs is killed when the test ends."""
+    started = []
+
+    def start(words):
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "tailcloud", *words.split()]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        started.append(subprocess.Popen(command, cwd=tmp_path, env=environment, text=True, **pipes))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 def wait_for_a_checkpoint(folder, process):
@@ -79,6 +89,46 @@ def test_a_finished_run_is_not_trained_again(tailcloud, tmp_path):
     assert (tmp_path / "run" / "model.safetensors").stat().st_mtime_ns == before
 
 
+def test_a_finished_run_that_lost_its_model_or_report_gets_it_back(tailcloud, tmp_path):
+    tailcloud(f"train --out run {SMALL}")
+    weights = (tmp_path / "run" / "model.safetensors").read_bytes()
+    (tmp_path / "run" / "model.safetensors").unlink()
+    (tmp_path / "run" / "report.html").unlink()
+    tailcloud("train --resume --out run")
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == weights
+    (tmp_path / "run" / "report.html").unlink()
+    tailcloud("train --resume --out run")
+    assert (tmp_path / "run" / "report.html").exists()
+
+
+def test_what_a_killed_process_left_behind_is_swept_away(tailcloud, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".tmp-half").write_text("cut sh")
+    tailcloud(f"train --out run {SMALL}")
+    assert not (tmp_path / "run" / ".tmp-half").exists()
+
+
+def test_paths_may_look_like_markup(tailcloud, tmp_path):
+    assert "a[/b]c" in tailcloud(f"train --out a[/b]c {SMALL}")
+
+
+def test_a_picked_epoch_is_labelled(tailcloud):
+    said = tailcloud(f"train --out run {SMALL} --set selection.pick=best")
+    assert "kept epoch 1, chosen on test" in said
+
+
+def test_a_run_alone_and_in_a_fleet_is_the_same_run(tailcloud, tmp_path):
+    tailcloud(f"train --seed 1 --seed 2 --out fleet {SMALL}")
+    tailcloud(f"train --seed 1 --out alone {SMALL}")
+    alone, fleet = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("alone", "fleet/seed1"))
+    assert alone == fleet
+
+
+def test_a_dry_run_works_beside_a_finished_run(tailcloud):
+    tailcloud(f"train --out run {SMALL}")
+    assert "stage1" in tailcloud(f"train --out run {SMALL} --dry-run")
+
+
 def test_resuming_several_seeds_starts_those_that_are_missing(tailcloud, tmp_path):
     tailcloud(f"train --seed 0 --out runs/seed0 {SMALL}")
     tailcloud(f"train --resume --seed 0 --seed 1 --out runs {SMALL}")
@@ -108,20 +158,20 @@ def test_one_failing_run_does_not_stop_the_others(tailcloud, tmp_path):
     assert not (tmp_path / "both" / "wild" / "result.json").exists()
 
 
-def test_ctrl_c_stops_several_runs_and_they_go_on(tailcloud, tmp_path):
+def test_ctrl_c_stops_several_runs_and_they_go_on(tailcloud, background, tmp_path):
     words = "train --seed 0 --seed 1 --out runs --set model.width=0.25 --set stage1.epochs=4000"
-    process = background(words, tmp_path)
+    process = background(words)
     wait_for_a_checkpoint(tmp_path / "runs" / "seed0", process)
     process.send_signal(signal.SIGINT)
     said, complaint = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "the same command and --resume" in complaint
+    assert "--set stage1.epochs=4000 --resume" in complaint
     assert "Traceback" not in said + complaint
 
 
-def test_workers_die_with_their_parent_and_let_go_of_their_runs(tailcloud, tmp_path):
+def test_workers_die_with_their_parent_and_let_go_of_their_runs(tailcloud, background, tmp_path):
     words = "train --seed 0 --seed 1 --out runs --set model.width=0.25 --set stage1.epochs=4000"
-    process = background(words, tmp_path)
+    process = background(words)
     wait_for_a_checkpoint(tmp_path / "runs" / "seed0", process)
     process.kill()
     process.wait()
@@ -135,9 +185,9 @@ def test_workers_die_with_their_parent_and_let_go_of_their_runs(tailcloud, tmp_p
     pytest.fail("the worker still holds its run folder")
 
 
-def test_ctrl_c_leaves_a_run_that_goes_on(tailcloud, tmp_path):
+def test_ctrl_c_leaves_a_run_that_goes_on(tailcloud, background, tmp_path):
     words = "train --out run --set model.width=0.25 --set stage1.epochs=4000 --set stage2.epochs=1"
-    process = background(words, tmp_path)
+    process = background(words)
     wait_for_a_checkpoint(tmp_path / "run", process)
     process.send_signal(signal.SIGINT)
     said, complaint = process.communicate(timeout=60)
@@ -147,8 +197,8 @@ def test_ctrl_c_leaves_a_run_that_goes_on(tailcloud, tmp_path):
     assert list((tmp_path / "run" / "checkpoint").glob("stage1-*.safetensors"))
 
 
-def test_a_second_process_on_the_same_folder_is_refused(tailcloud, tmp_path):
-    first = background("train --out run --set model.width=0.25 --set stage1.epochs=4000", tmp_path)
+def test_a_second_process_on_the_same_folder_is_refused(tailcloud, background, tmp_path):
+    first = background("train --out run --set model.width=0.25 --set stage1.epochs=4000")
     try:
         wait_for_a_checkpoint(tmp_path / "run", first)
         with pytest.raises(TailcloudError, match="in use by another tailcloud process"):

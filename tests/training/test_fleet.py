@@ -33,6 +33,18 @@ def test_a_failing_run_leaves_the_others_alone():
     assert watchers[2].lines == [{"epoch": 1}]
 
 
-def test_a_killed_worker_is_a_sentence():
-    (outcome,) = train_side_by_side([dead], [Watcher()])
-    assert "a worker process was killed" in str(outcome)
+def full_disk(observer):
+    raise OSError(28, "No space left on device", "run/log.jsonl")
+
+
+def test_a_killed_worker_is_a_sentence_and_takes_no_other_run_with_it():
+    outcomes = train_side_by_side([good, dead, good], [Watcher() for _ in range(3)])
+    assert "the worker process was killed" in str(outcomes[1])
+    assert "ok" in outcomes[0]
+    assert "ok" in outcomes[2]
+
+
+def test_what_the_system_says_becomes_a_sentence():
+    outcomes = train_side_by_side([good, full_disk], [Watcher(), Watcher()])
+    assert "ok" in outcomes[0]
+    assert str(outcomes[1]).startswith("the disk is full: run/log.jsonl could not be written")

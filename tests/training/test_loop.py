@@ -8,7 +8,9 @@ import torch
 from safetensors.torch import load_file
 
 from conftest import Watcher, run, small_recipe
+from tailcloud.data import open_dataset
 from tailcloud.errors import TailcloudError
+from tailcloud.serving.evaluate import evaluate_run
 from tailcloud.training import loop, session
 from tailcloud.training.folder import RunFolder
 
@@ -105,8 +107,8 @@ def test_an_interrupted_run_ends_where_it_would_have_ended(tmp_path, epochs, pic
         run(tmp_path / "broken", recipe, StopAfter(epochs))
     resumed = run(tmp_path / "broken", recipe)
     assert same_weights(tmp_path / "undisturbed", tmp_path / "broken")
-    for key in ("top1", "per_class", "many", "few", "ece", "confusion"):
-        assert resumed[key] == undisturbed[key]
+    for key in ("top1", "per_class", "many", "few", "ece", "confusion", "picked"):
+        assert resumed.get(key) == undisturbed.get(key)
     logs = [
         [{k: v for k, v in line.items() if k != "seconds"} for line in RunFolder(tmp_path / name).log()]
         for name in ("undisturbed", "broken")
@@ -123,7 +125,7 @@ def test_a_truncated_checkpoint_is_passed_over(tmp_path):
     newest.write_bytes(newest.read_bytes()[:-100])
     watcher = Watcher()
     run(tmp_path / "broken", recipe, watcher)
-    assert "is damaged" in watcher.notes[0]
+    assert "is cut short" in watcher.notes[0]
     assert watcher.stages[0] == ("stage1", 1)
     assert same_weights(tmp_path / "undisturbed", tmp_path / "broken")
 
@@ -136,7 +138,7 @@ def test_an_altered_checkpoint_is_noticed(tmp_path):
     content = bytearray(only.read_bytes())
     content[-1] ^= 1
     only.write_bytes(content)
-    with pytest.raises(TailcloudError, match=r"every checkpoint .* is damaged"):
+    with pytest.raises(TailcloudError, match=r"none of the checkpoints .* is whole"):
         run(tmp_path / "run", recipe)
 
 
@@ -149,12 +151,21 @@ def test_a_diverging_loss_stops_with_epoch_step_and_causes_and_keeps_the_good_ch
     assert len(RunFolder(tmp_path / "run").log()) == 1
 
 
-def test_other_data_is_refused_on_resume(tmp_path):
+def test_other_data_is_refused_on_resume(tmp_path, monkeypatch):
     recipe = small_recipe()
     with pytest.raises(Interrupted):
         run(tmp_path / "run", recipe, StopAfter(1))
+    monkeypatch.setattr("conftest.open_dataset", lambda *_: open_dataset("digits-lt:20"))
     with pytest.raises(TailcloudError, match="is not the data this run was started on"):
-        run(tmp_path / "run", recipe.model_copy(update={"data": "digits-lt:20"}))
+        run(tmp_path / "run", recipe)
+
+
+def test_a_changed_recipe_is_refused_on_resume(tmp_path):
+    recipe = small_recipe()
+    with pytest.raises(Interrupted):
+        run(tmp_path / "run", recipe, StopAfter(1))
+    with pytest.raises(TailcloudError, match=r"was changed since the last checkpoint: seed was 0 and is now 1"):
+        run(tmp_path / "run", recipe.model_copy(update={"seed": 1}))
 
 
 def test_another_environment_is_said_on_resume(tmp_path, monkeypatch):
@@ -176,14 +187,19 @@ def test_a_held_out_part_decides_and_is_labelled(tmp_path):
     second = [line for line in log if line["stage"] == "stage2"]
     best = max(second, key=lambda line: line["val_top1"])
     assert result["top1"]["best_epoch"] == {"stage": "stage2", "epoch": best["epoch"]}
-    assert result["top1"]["best"] == best["top1"] == result["stages"][-1]["top1"]
-    assert result["top1"]["last"] == log[-1]["top1"]
+    assert result["top1"]["best"] == best["top1"] == result["picked"]["top1"] == result["stages"][-1]["picked"]["top1"]
+    assert result["picked"]["epoch"] == best["epoch"]
+    assert result["picked"]["few"] == best["few"]
+    assert result["top1"]["last"] == log[-1]["top1"] == result["stages"][-1]["top1"]
+    assert result["few"] == log[-1]["few"]
+    assert evaluate_run(tmp_path / "run", open_dataset("digits-lt"), torch.device("cpu"))["top1"] == best["top1"]
     assert result["dataset"]["images"]["val"] == 331 - sum(result["dataset"]["counts"]) > 0
 
 
 def test_picking_on_the_test_set_is_labelled(tmp_path):
     result = run(tmp_path / "run", small_recipe({"selection": {"pick": "best"}}))
     assert result["protocol"]["selection"] == "best on test"
+    assert result["picked"]["on"] == "test"
 
 
 def test_evaluating_less_often_still_evaluates_the_last_epoch(tmp_path):

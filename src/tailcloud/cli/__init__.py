@@ -1,6 +1,5 @@
 """The command line: one file per verb. Heavy imports stay inside the verbs, so that ``--help`` answers at once."""
 
-import errno
 import os
 import sys
 import warnings
@@ -15,7 +14,7 @@ from tailcloud.cli.evaluate import evaluate
 from tailcloud.cli.inspect import inspect
 from tailcloud.cli.report import report
 from tailcloud.cli.train import train
-from tailcloud.errors import TailcloudError, TailcloudWarning
+from tailcloud.errors import TailcloudWarning, explained
 
 warnings.filterwarnings("ignore", category=TailcloudWarning)  # verbs print remarks of their own
 
@@ -66,30 +65,17 @@ def main() -> None:
     """Run the command line: a sentence instead of a traceback, exit code 2 for wrong use and 1 for failure."""
     try:
         app(prog_name="tailcloud")
-    except TailcloudError as error:
-        _fail(str(error), error.exit_code)
-    except OSError as error:
-        _fail(_os_sentence(error), 1)
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "out of memory" not in str(error).lower():
-            _unexpected(error)
-        _fail("there is not enough memory for this run; lower stage1.batch with --set, or choose a smaller model", 1)
     except Exception as error:
-        _unexpected(error)
+        sentence = explained(error)
+        if sentence is None:
+            _unexpected(error)
+        else:
+            _fail(str(sentence), sentence.exit_code)
 
 
 def _fail(sentence: str, code: int) -> None:
     say_error(sentence)
     sys.exit(code)
-
-
-def _os_sentence(error: OSError) -> str:
-    place = error.filename or "a file"
-    if error.errno == errno.ENOSPC:
-        return f"the disk is full: {place} could not be written; free some space, then go on with --resume"
-    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
-        return f"{place} may not be written or read here ({error.strerror}); choose another folder with --out or --root"
-    return f"{place}: {error.strerror or error}"
 
 
 def _unexpected(error: Exception) -> None:

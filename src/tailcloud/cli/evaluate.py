@@ -43,5 +43,5 @@ def evaluate(
     for key in keys:
         table.add_column(key.replace("_", " "), justify="right")
     table.add_row(*(number(measured[key]) for key in keys))
-    out.print(f"[bold]{run}[/] on {len(dataset.test):,} test images of {dataset.spec} (percent)")
+    out.print(f"{run} on {len(dataset.test):,} test images of {dataset.spec} (percent)", markup=False)
     out.print(table)

@@ -1,7 +1,7 @@
 """From the words of a ``train`` command to the runs it asks for."""
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import torch
 from tailcloud.cli.console import amount, out, say_note
 from tailcloud.data import Dataset
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.recipe import Recipe, load_recipe, parse_setting
+from tailcloud.recipe import Recipe, differences, load_recipe, parse_setting
 from tailcloud.training.estimate import estimate
 from tailcloud.training.folder import RunFolder
 
@@ -27,6 +27,7 @@ class Request:
     seeds: Sequence[int] = ()
     out: Path | None = None
     resume: bool = False
+    dry_run: bool = False
 
     def overrides(self) -> list[Mapping[str, Any]]:
         """The settings that lie over a recipe, the strongest last."""
@@ -86,7 +87,8 @@ def runs_of(reference: str | None, request: Request) -> list[Run]:
         elif request.resume and alone:
             raise TailcloudError(f"{folder.path} holds no run to resume; leave out --resume to start one")
         else:
-            folder.check_free()
+            if not request.dry_run:
+                folder.check_free()
             runs.append(Run(folder, seeded, request.command(reference, seed)))
     return runs
 
@@ -109,26 +111,15 @@ def reseeded(recipe: Recipe, seed: int) -> Recipe:
 
 
 def continued(folder: RunFolder, request: Request, asked: Recipe | None = None) -> Run:
-    """A run that exists, by its own recipe with what the request lays over it; asking for another one is refused."""
+    """A run that exists, by its own recipe; asking for another one is refused, another data folder is not."""
     own = folder.recipe()
     asked = asked or load_recipe(str(folder.recipe_file), request.overrides())
-    for field, then, now in differences(own.model_dump(), asked.model_dump()):
-        if field != "root":
-            raise UsageError(
-                f"{folder.path} was started with {field} = {then}, and this command asks for {now}; resume it with "
-                f'"tailcloud train --resume --out {folder.path}", or start a new run in another folder'
-            )
-    return Run(folder, asked, folder.command())
-
-
-def differences(then: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """The fields in which two recipes differ, each with its value then and now."""
-    for key in [*then, *(key for key in now if key not in then)]:
-        old, new = then.get(key), now.get(key)
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            yield from differences(old, new, f"{prefix}{key}.")
-        elif old != new:
-            yield prefix + key, old, new
+    for field, then, now in differences(own.substance(), asked.substance()):
+        raise UsageError(
+            f"{folder.path} was started with {field} = {then}, and this command asks for {now}; resume it with "
+            f'"tailcloud train --resume --out {folder.path}", or start a new run in another folder'
+        )
+    return Run(folder, own.model_copy(update={"root": request.root or own.root}), folder.command())
 
 
 def print_plan(runs: Sequence[Run], open_data: Callable[[Recipe], Dataset], device: torch.device) -> None:

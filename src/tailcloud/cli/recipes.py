@@ -70,4 +70,4 @@ def copy(
     if target.exists():
         raise TailcloudError(f"{target} exists already; name another file")
     write_atomically(target, text)
-    out.print(f"{target} is yours to change; train it with: tailcloud train {target}")
+    out.print(f"{target} is yours to change; train it with: tailcloud train {target}", markup=False)

@@ -1,5 +1,7 @@
 """``tailcloud train``: recipes in, run folders out."""
 
+import shlex
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -8,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tailcloud.cli.console import number, out, say_error, say_note
-from tailcloud.errors import TailcloudError
+from tailcloud.errors import TailcloudError, UsageError, explained
 
 if TYPE_CHECKING:
     from tailcloud.cli.planning import Run
     from tailcloud.data import Dataset
     from tailcloud.recipe import Recipe
-    from tailcloud.training.fleet import Outcome
+    from tailcloud.training.fleet import Job, Outcome
     from tailcloud.training.loop import Observer
 
 
@@ -31,15 +33,22 @@ def train(
     recipes: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RECIPE]...", help="Recipes by name or file; by default GCL on --data.", show_default=False
+            metavar="RECIPE...", help="Recipes by name or file; by default GCL on --data.", show_default=False
         ),
     ] = None,
     data: Annotated[str | None, typer.Option(help="What to train on, for example cifar10-lt:100.")] = None,
     root: Annotated[str | None, typer.Option(help="The folder that data files are in.")] = None,
     output: Annotated[
-        Path | None, typer.Option("--out", help="The run folder; with several runs, the folder of their folders.")
+        Path | None,
+        typer.Option(
+            "--out",
+            help="The run folder; with several runs, the folder of their folders.  [default: runs/DATA-METHOD-seedN]",
+        ),
     ] = None,
-    seed: Annotated[list[int] | None, typer.Option(help="A seed; give it several times for several runs.")] = None,
+    seed: Annotated[
+        list[str] | None,
+        typer.Option(metavar="N", help="A seed; give it several times for several runs.  [default: the recipe's, 0]"),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the recipe.")
@@ -64,7 +73,7 @@ def train(
     from tailcloud.cli.planning import Request, plan_runs, print_plan
     from tailcloud.training.devices import pick_device
 
-    request = Request(recipes or [], data, root, settings or [], seed or [], output, resume)
+    request = Request(recipes or [], data, root, settings or [], seeds_of(seed or []), output, resume, dry_run)
     runs = plan_runs(request)
     if dry_run:
         print_plan(runs, open_data, pick_device(device))
@@ -77,7 +86,20 @@ def train(
         if not isinstance(outcome, TailcloudError):
             print_result(run, outcome)
     print_summary([outcome for outcome in outcomes if not isinstance(outcome, TailcloudError)])
+    if len(runs) > 1:
+        folders = shlex.join(str(run.folder.path) for run in runs)
+        out.print(f"compare them: tailcloud report {folders} --out comparison.html", markup=False)
     finish_with_errors(runs, outcomes)
+
+
+def seeds_of(words: Sequence[str]) -> list[int]:
+    """The seeds, each a whole number that is not negative."""
+    for word in words:
+        if not word.isdecimal():
+            raise UsageError(
+                f"--seed {word} must be a whole number that is not negative; give --seed once for each seed"
+            )
+    return [int(word) for word in words]
 
 
 def train_all(runs: "Sequence[Run]", device: str) -> "list[Outcome]":
@@ -95,33 +117,48 @@ def train_all(runs: "Sequence[Run]", device: str) -> "list[Outcome]":
                 return train_side_by_side(jobs, watchers)
             if len(runs) > 1 and kind == "cuda":
                 return train_on_streams(jobs, watchers, IN_FLIGHT)
-            return [job(watcher) for job, watcher in zip(jobs, watchers, strict=True)]
+            return [attempt(job, watcher) for job, watcher in zip(jobs, watchers, strict=True)]
     except KeyboardInterrupt:
-        where = runs[0].folder.path if len(runs) == 1 else "OUT"
-        again = f"tailcloud train --resume --out {where}" if len(runs) == 1 else "the same command and --resume"
-        raise Stopped(f'stopped; nothing but the current epoch is lost. Go on with "{again}"') from None
+        again = f"tailcloud train --resume --out {runs[0].folder.path}"
+        if len(runs) > 1:
+            again = shlex.join(["tailcloud", *sys.argv[1:], *([] if "--resume" in sys.argv else ["--resume"])])
+        raise Stopped(f'stopped; nothing but the last second is lost. Go on with "{again}"') from None
+
+
+def attempt(job: "Job", observer: "Observer") -> "Outcome":
+    """One job here and now; an error that has a sentence is an outcome."""
+    try:
+        return job(observer)
+    except Exception as error:
+        sentence = explained(error)
+        if sentence is None:
+            raise
+        return sentence
 
 
 def train_one(run: "Run", device: str, observer: "Observer") -> dict[str, Any]:
     """Train a run to its end and write its report."""
     from tailcloud.reporting import write_report
+    from tailcloud.reporting.result import parse_result
     from tailcloud.training import loop
     from tailcloud.training.checkpoint import peek
     from tailcloud.training.devices import check_engine, resumed_device
 
-    if run.folder.finished:
-        return run.folder.result()
-    state = peek(run.folder.checkpoints)
-    chosen = resumed_device(device, (state or {}).get("environment", {}).get("device"))
+    state = peek(run.folder.checkpoints) or {}
+    chosen = resumed_device(device, state.get("environment", {}).get("device"))
     check_engine(run.recipe.engine, chosen)
-    dataset = open_data(run.recipe)
-    for remark in [*dataset.profile.remarks(), *dataset.remarks]:
-        observer.note(remark)
+    dataset = None if run.folder.finished else open_data(run.recipe)
     with run.folder.locked():
-        if not run.folder.exists:
-            run.folder.create(run.recipe, run.command)
-        result = loop.train(run.recipe, dataset, run.folder, chosen, observer)
-    write_report([run.folder.path])
+        run.folder.claim(run.recipe, run.command)
+        if dataset is None or run.folder.finished:
+            result = run.folder.result()
+            parse_result(result, str(run.folder.result_file))
+        else:
+            for remark in [*dataset.profile.remarks(), *dataset.remarks]:
+                observer.note(remark)
+            result = loop.train(run.recipe, dataset, run.folder, chosen, observer)
+        if dataset or not run.folder.report_file.is_file():
+            write_report([run.folder.path])
     return result
 
 
@@ -134,11 +171,17 @@ def open_data(recipe: "Recipe") -> "Dataset":
 
 def print_result(run: "Run", result: dict[str, Any]) -> None:
     """The figures of a run, stage by stage, and where its report is."""
-    keys = ("top1", "many", "medium", "few", "ece")
-    out.print(f"[bold]{run.title}[/]  {run.folder.path / 'report.html'}")
+    out.print(f"{run.title}  {run.folder.report_file}", markup=False)
     for stage in result["stages"]:
-        figures = "  ".join(f"{key} {number(stage[key])}" for key in keys)
-        out.print(f"  {stage['name']}  {figures}  ({stage['seconds']:.1f} s)")
+        out.print(f"  {stage['name']}  {figures_of(stage)}  ({stage['seconds']:.1f} s)")
+        if picked := stage.get("picked"):
+            chosen = f"kept epoch {picked['epoch']}, chosen on {picked['on']}"
+            out.print(f"  {' ' * len(stage['name'])}  {figures_of(picked)}  ({chosen})")
+
+
+def figures_of(measured: dict[str, Any]) -> str:
+    """The figures that matter most, in a line."""
+    return "  ".join(f"{key} {number(measured[key])}" for key in ("top1", "many", "medium", "few", "ece"))
 
 
 def print_summary(results: list[dict[str, Any]]) -> None:
@@ -152,12 +195,14 @@ def print_summary(results: list[dict[str, Any]]) -> None:
 
 
 def finish_with_errors(runs: "Sequence[Run]", outcomes: "Sequence[Outcome]") -> None:
-    """One failed run among several is named; the command fails if any did."""
-    failed = [
-        (run, outcome) for run, outcome in zip(runs, outcomes, strict=True) if isinstance(outcome, TailcloudError)
-    ]
-    for run, error in failed[:-1]:
-        say_error(f"{run.title}: {error}")
-    if failed:
-        run, error = failed[-1]
-        raise type(error)(f"{run.title}: {error}")
+    """Among several runs the failed ones are named, each sentence once; the command fails if any did."""
+    failed: dict[str, list[str]] = {}
+    errors = [outcome for outcome in outcomes if isinstance(outcome, TailcloudError)]
+    for run, outcome in zip(runs, outcomes, strict=True):
+        if isinstance(outcome, TailcloudError):
+            failed.setdefault(str(outcome), []).append(run.title)
+    sentences = [f"{', '.join(titles)}: {text}" if len(runs) > 1 else text for text, titles in failed.items()]
+    for sentence in sentences[:-1]:
+        say_error(sentence)
+    if errors:
+        raise type(errors[-1])(sentences[-1])

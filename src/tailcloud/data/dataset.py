@@ -106,12 +106,18 @@ def hold_out(dataset: Dataset, share: float) -> Dataset:
             held[members[: max(1, round(share * len(members)))]] = True
     small = np.flatnonzero(dataset.profile.counts < SMALLEST_TO_SHARE).tolist()
     remark = f"{classes_text(small, dataset.class_names)}: too few images to give any to validation."
-    return replace(
+    parted = replace(
         dataset,
         train=dataset.train.take(np.flatnonzero(~held)),
         val=dataset.train.take(np.flatnonzero(held)),
         remarks=(*dataset.remarks, *([remark] if small else [])),
     )
+    before, after = ([len(group) for group in one.profile.groups.values()] for one in (dataset, parted))
+    if before == after:
+        return parted
+    groups = " / ".join(map(str, before)), " / ".join(map(str, after))
+    moved = f"Shot groups follow the images that are left to train on: {groups[1]} classes instead of {groups[0]}."
+    return replace(parted, remarks=(*parted.remarks, moved))
 
 
 def positions_by_class(labels: Labels, classes: int) -> list[NDArray[np.int64]]:

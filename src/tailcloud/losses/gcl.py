@@ -42,7 +42,6 @@ class GCLLoss(Loss):
 
     needs_cosine: ClassVar[bool] = True
     reach: Tensor
-    penalty: Tensor
 
     def __init__(
         self,
@@ -62,9 +61,8 @@ class GCLLoss(Loss):
         self.margin = not_negative("margin", margin)
         self.focal = not_negative("focal", focal)
         self.granularity = granularity
-        reach = torch.from_numpy(scale * noise * cloud_sizes(counts, strategy))
-        self.register_buffer("reach", reach, persistent=False)  # s·k·δ_j: how far a cloud can lower logit j
-        self.register_buffer("penalty", torch.tensor(-scale * margin, dtype=torch.float64), persistent=False)
+        self.exact = torch.from_numpy(scale * noise * cloud_sizes(counts, strategy))
+        self.register_buffer("reach", self.exact.float(), persistent=False)  # s·k·δ_j: how far a cloud lowers logit j
 
     def forward(self, cosine: Tensor, target: Tensor, *, epsilon: Tensor | None = None) -> Tensor:
         """The mean loss of a batch; draws its own |ε| unless ``epsilon`` is given."""
@@ -73,7 +71,7 @@ class GCLLoss(Loss):
         clouded = self.cloud(at_least_float32(cosine), epsilon)
         if self.margin:
             rows = torch.arange(len(target), device=target.device)
-            clouded.index_put_((rows, target), self.penalty.to(clouded.dtype), accumulate=True)
+            clouded.index_put_((rows, target), clouded.new_full((), -self.scale * self.margin), accumulate=True)
         cross_entropy = F.cross_entropy(clouded, target, reduction="none")
         if self.focal:
             cross_entropy = self.modulator(cross_entropy) * cross_entropy
@@ -88,7 +86,8 @@ class GCLLoss(Loss):
 
     def cloud(self, cosine: Tensor, epsilon: Tensor) -> Tensor:
         """The clouded logits s·(cos θ_j − k·δ_j·|ε|) of eq. 11, target and other classes alike."""
-        return torch.addcmul(self.logits(cosine), epsilon.abs().to(cosine.dtype), self.reach.to(cosine.dtype), value=-1)
+        reach = self.exact if cosine.dtype == torch.float64 else self.reach
+        return torch.addcmul(self.logits(cosine), epsilon.abs().to(cosine), reach.to(cosine), value=-1)
 
     def modulator(self, cross_entropy: Tensor) -> Tensor:
         """The focal factor (1 − p_y)^γ; rounding can push a cross-entropy below 0, where the power would be NaN."""

@@ -1,6 +1,6 @@
 """Recipes: one TOML file decides a run, validated before anything is loaded."""
 
-from tailcloud.recipe.layers import find_recipe, load_recipe, parse_setting, read_toml, resolve, shipped
+from tailcloud.recipe.layers import differences, find_recipe, load_recipe, parse_setting, read_toml, resolve, shipped
 from tailcloud.recipe.schema import Augment, Engine, Model, Part, Recipe, Selection, Stage
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Recipe",
     "Selection",
     "Stage",
+    "differences",
     "find_recipe",
     "load_recipe",
     "parse_setting",

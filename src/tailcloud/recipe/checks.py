@@ -97,7 +97,8 @@ def explain(error: ValidationError, schema: type[BaseModel]) -> str:
     field, value = ".".join(path), first["input"]
     more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
     if first["type"] == "extra_forbidden":
-        return f"{unknown('field', field, _siblings(schema, path))}{more}"
+        siblings = _siblings(schema, path)
+        return f"{unknown('field', field, siblings)}{more}" if siblings else f"it has no options, so no {field}{more}"
     if first["type"] == "missing":
         return f"{field} is missing{more}"
     wanted = re.sub("valid dictionary or instance of .*", "table", first["msg"].removeprefix("Input "))

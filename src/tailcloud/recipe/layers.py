@@ -4,7 +4,7 @@ Each layer overrides the one before. A resolved recipe names everything, so it i
 """
 
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -88,6 +88,16 @@ def merge(below: Table, above: Mapping[str, Any]) -> Table:
         else:
             merged[key] = value
     return merged
+
+
+def differences(then: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """The fields in which two recipes differ, each with its value then and now."""
+    for key in [*then, *(key for key in now if key not in then)]:
+        old, new = then.get(key), now.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            yield from differences(old, new, f"{prefix}{key}.")
+        elif old != new:
+            yield prefix + key, old, new
 
 
 def load_recipe(reference: str | None, settings: Sequence[Mapping[str, Any]] = (), name: str | None = None) -> Recipe:

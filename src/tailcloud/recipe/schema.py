@@ -51,8 +51,8 @@ class Augment(Record):
 class Stage(Record):
     """One stage of training: what is shown, what is minimised, what may move, and how fast."""
 
-    epochs: Annotated[int, Field(ge=0)]
-    batch: Annotated[int, Field(ge=1)] = 64
+    epochs: Annotated[int, Field(ge=0, le=1_000_000)]
+    batch: Annotated[int, Field(ge=1, le=1_000_000)] = 64
     sampler: NamedPart = Part(name="ib")
     mixup: Annotated[float, Field(ge=0)] = 0.0
     loss: NamedPart
@@ -81,6 +81,7 @@ class Engine(Record):
 
     executor: Literal["auto", "eager", "graphed"] = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    threads: Annotated[int, Field(ge=0, le=4096)] = 0  # 0: PyTorch's own choice
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 1.0
 
 
@@ -91,7 +92,7 @@ class Recipe(Record):
     data: str = "digits-lt"
     root: str = "data"
     method: str = "gcl"
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
     model: Model = Model()
     augment: Augment = Augment()
     stage1: Stage
@@ -103,6 +104,10 @@ class Recipe(Record):
     def stages(self) -> dict[str, Stage]:
         """The stages in order, by name."""
         return {"stage1": self.stage1, **({"stage2": self.stage2} if self.stage2 else {})}
+
+    def substance(self) -> dict[str, Any]:
+        """What decides the result: everything but where the data are and how the run is computed."""
+        return self.model_dump(exclude={"root", "engine"}, exclude_none=True)
 
     def to_toml(self) -> str:
         """The resolved recipe as a file."""

@@ -53,11 +53,15 @@ def load(run: str | Path) -> TrainedClassifier:
     """
     folder = Path(run)
     if not (folder / ABOUT).is_file():
-        raise TailcloudError(f"{folder} holds no trained model: there is no {ABOUT} in it (is the run finished?)")
+        raise TailcloudError(
+            f"{folder} holds no trained model: there is no {ABOUT} in it; a run that is not finished goes on with "
+            f'"tailcloud train --resume --out {folder}"'
+        )
     about = read_json(folder / ABOUT)
     try:
-        classifier = Classifier(Architecture(**about["architecture"]))
-        classifier.load_state_dict(load_file(folder / WEIGHTS))
+        with torch.device("meta"):
+            classifier = Classifier(Architecture(**about["architecture"]))
+        classifier.load_state_dict(load_file(folder / WEIGHTS), assign=True)
         return TrainedClassifier(classifier, about).eval()
     except FileNotFoundError:
         raise TailcloudError(f"{folder / WEIGHTS} is missing") from None

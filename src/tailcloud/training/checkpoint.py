@@ -17,7 +17,7 @@ from torch import Tensor
 from tailcloud.errors import TailcloudError
 from tailcloud.files import FORMAT, check_format, write_atomically
 
-KEPT = 2  # of the stage that is running; of a finished stage the last one stays
+KEPT = 2  # of each stage: the last one, and the one before it in case the last is damaged
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Checkpoint:
 
 
 class Damaged(Exception):
-    """A checkpoint that is cut short or altered."""
+    """A file that is cut short, altered, or was never a checkpoint."""
 
 
 def save_checkpoint(folder: Path, stage: str, epoch: int, checkpoint: Checkpoint) -> None:
@@ -54,9 +54,11 @@ def load_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
         try:
             return load_checkpoint(path), remarks
         except Damaged:
-            remarks.append(f"{path} is damaged (cut short or altered); going back to the checkpoint before it.")
+            remarks.append(f"{path} is cut short, altered or not ours; going back to the checkpoint before it.")
     if remarks:
-        raise TailcloudError(f"every checkpoint in {folder} is damaged; delete the run folder and train again")
+        raise TailcloudError(
+            f"none of the checkpoints in {folder} is whole; restore them from a copy, or train again in another folder"
+        )
     return None, remarks
 
 
@@ -77,13 +79,13 @@ def load_checkpoint(path: Path) -> Checkpoint:
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError):
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    except SafetensorError:
         raise Damaged(path) from None
+    except OSError as error:
+        raise TailcloudError(f"{path} cannot be read: {error.strerror or error}") from None
     if "digest" not in metadata or "state" not in metadata:
-        raise TailcloudError(
-            f"{path} is a safetensors file, but not a tailcloud checkpoint; move it out of the run folder"
-        )
+        raise Damaged(path)
     found = metadata.get("format", "")
     check_format(path, int(found) if found.isdecimal() else found)
     if _digest(tensors, metadata["state"]) != metadata["digest"]:

@@ -11,7 +11,9 @@ import torch
 
 import tailcloud
 from tailcloud.errors import TailcloudError, UsageError, unknown
-from tailcloud.recipe import Engine
+from tailcloud.recipe import Engine, Recipe
+
+SMALL_STEP = 2e9  # FLOPs; about 20 ms of one core
 
 DeviceName = Literal["auto", "cpu", "cuda", "mps"]
 
@@ -33,6 +35,14 @@ def make_repeatable(device: torch.device) -> None:
     if device.type == "cuda":
         torch.backends.cudnn.deterministic = True
         torch.backends.cudnn.benchmark = False
+
+
+def use_threads(recipe: Recipe, flops: int) -> None:
+    """As many threads as the recipe says, or by itself one where a step is so small that several only wait."""
+    if recipe.engine.threads:
+        torch.set_num_threads(recipe.engine.threads)
+    elif flops < SMALL_STEP:
+        torch.set_num_threads(1)
 
 
 def resumed_device(name: str, recorded: str | None) -> torch.device:

@@ -97,7 +97,8 @@ class GraphedExecutor(EagerExecutor):
 
     def captured(self, steps: int, size: int) -> torch.cuda.CUDAGraph:
         """A graph of some steps."""
-        stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+        # Streams come from a small pool; those of high priority are nobody else's here.
+        stream = torch.cuda.Stream(priority=-1)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             for _ in range(WARM_UP):

@@ -16,13 +16,18 @@ from typing import Any
 
 import torch
 
-from tailcloud.errors import TailcloudError
+from tailcloud.errors import TailcloudError, explained
 from tailcloud.recipe import Stage
 from tailcloud.training.loop import Observer
 
 Job = Callable[[Observer], dict[str, Any]]  # trains one run; must survive pickling
 Outcome = dict[str, Any] | TailcloudError
 Message = tuple[int, str, tuple[Any, ...]]
+
+
+class Killed(TailcloudError):
+    """The system ended a worker, and with it every run that was under way."""
+
 
 PATIENCE = 0.1  # seconds between looks at the workers
 
@@ -49,20 +54,29 @@ class Reporter:
 def train_side_by_side(jobs: Sequence[Job], observers: Sequence[Observer]) -> list[Outcome]:
     """Run all jobs, as many at a time as there are cores; the result of each, or the error that ended it.
 
-    Ctrl-C ends the workers at once: a run can be killed at any moment, and goes on from its last checkpoint.
+    Ctrl-C ends the workers at once: a run can be killed at any moment, and goes on from its last checkpoint. If the
+    system kills a worker, the runs that it took down are tried again one by one, so that only the culprit fails.
     """
-    threads = torch.get_num_threads()
-    workers = min(len(jobs), threads)
-    context = get_context("spawn")
+    outcomes = _in_processes(jobs, observers, min(len(jobs), torch.get_num_threads()))
+    if len(jobs) > 1:
+        for number in [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Killed)]:
+            outcomes[number] = _in_processes([jobs[number]], [observers[number]], 1)[0]
+    return outcomes
+
+
+def _in_processes(jobs: Sequence[Job], observers: Sequence[Observer], workers: int) -> list[Outcome]:
+    context, strangers = get_context("spawn"), set(active_children())
     events: SimpleQueue[Message] = context.SimpleQueue()
-    with ProcessPoolExecutor(workers, context, _prepare, (events, threads // workers)) as pool:
+    with ProcessPoolExecutor(workers, context, _prepare, (events, torch.get_num_threads() // workers)) as pool:
+        heard = signal.signal(signal.SIGINT, signal.SIG_IGN)  # workers are born deaf to Ctrl-C
         futures = [pool.submit(_work, number, job) for number, job in enumerate(jobs)]
+        signal.signal(signal.SIGINT, heard)
         try:
             while not all(future.done() for future in futures):
                 wait(futures, timeout=PATIENCE)
                 _pass_on(events, observers)
         except KeyboardInterrupt:
-            for worker in active_children():
+            for worker in set(active_children()) - strangers:
                 worker.terminate()
             raise
     return [_outcome(future) for future in futures]
@@ -72,11 +86,10 @@ _events: "SimpleQueue[Message]"
 
 
 def _prepare(events: "SimpleQueue[Message]", threads: int) -> None:
-    """Once in every worker: an equal share of the cores, and the line to the parent, who alone hears Ctrl-C."""
+    """Once in every worker: an equal share of the cores, and the line to the parent."""
     global _events  # noqa: PLW0603
     _events = events
     torch.set_num_threads(threads)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_follow_parent, daemon=True).start()
 
 
@@ -148,7 +161,8 @@ def _outcome(future: Future[dict[str, Any]]) -> Outcome:
     if error is None:
         return future.result()
     if isinstance(error, BrokenProcessPool):
-        return TailcloudError("a worker process was killed, perhaps for want of memory; go on with --resume")
-    if isinstance(error, TailcloudError):
-        return error
-    raise error
+        return Killed("the worker process was killed, perhaps for want of memory; go on with --resume")
+    sentence = explained(error) if isinstance(error, Exception) else None
+    if sentence is None:
+        raise error
+    return sentence

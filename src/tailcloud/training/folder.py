@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tailcloud.errors import TailcloudError
-from tailcloud.files import FORMAT, read_json, write_atomically, write_json
-from tailcloud.recipe import Recipe, load_recipe
+from tailcloud.files import FORMAT, TEMPORARY, named_in_errors, read_json, write_atomically, write_json
+from tailcloud.recipe import Recipe, differences, load_recipe
 
 LOCK = ".lock"
 
@@ -24,6 +24,7 @@ class RunFolder:
         self.result_file = path / "result.json"
         self.weights_file = path / "model.safetensors"
         self.model_file = path / "model.json"
+        self.report_file = path / "report.html"
         self.checkpoints = path / "checkpoint"
 
     @property
@@ -33,8 +34,8 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether that run came to its end."""
-        return self.result_file.is_file()
+        """Whether that run came to its end, and its model is still there."""
+        return all(file.is_file() for file in (self.result_file, self.weights_file, self.model_file))
 
     def check_free(self) -> None:
         """Refuse a folder that holds anything already."""
@@ -44,13 +45,23 @@ class RunFolder:
             )
         if self.path.exists() and not self.path.is_dir():
             raise TailcloudError(f"{self.path} is a file, and a run needs a folder; choose another one with --out")
-        if self.path.is_dir() and any(entry.name != LOCK for entry in self.path.iterdir()):
+        if self.path.is_dir() and any(not entry.name.startswith((LOCK, TEMPORARY)) for entry in self.path.iterdir()):
             raise TailcloudError(f"{self.path} is not empty and holds no run; choose another folder with --out")
 
     def create(self, recipe: Recipe, command: str = "") -> None:
         """Start a run here: its recipe, and above that the command that asked for it."""
         self.check_free()
         write_atomically(self.recipe_file, f"# {command}\n{recipe.to_toml()}")
+
+    def claim(self, recipe: Recipe, command: str) -> None:
+        """Start the run here, or make sure that the run which is here is the one that was asked for. Needs the lock."""
+        if not self.exists:
+            self.create(recipe, command)
+        for field, here, asked in differences(self.recipe().substance(), recipe.substance()):
+            raise TailcloudError(
+                f"{self.path} holds another run by now ({field} = {here}, not {asked}); "
+                "choose another folder with --out"
+            )
 
     def command(self) -> str:
         """The command that started the run."""
@@ -72,8 +83,10 @@ class RunFolder:
 
     def append_log(self, line: dict[str, Any]) -> None:
         """One line per epoch."""
-        with self.log_file.open("a", encoding="utf-8") as file:
+        with named_in_errors(self.log_file), self.log_file.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"format": FORMAT, **line}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
 
     def cut_log(self, keep: Callable[[dict[str, Any]], bool]) -> None:
         """Drop the lines of epochs that a resumed run will train again, and a last line that was cut short."""
@@ -103,10 +116,16 @@ class RunFolder:
         with (self.path / LOCK).open("wb") as file:
             try:
                 _lock(file)
-            except OSError:
+            except (BlockingIOError, PermissionError):
                 raise TailcloudError(
                     f"{self.path} is in use by another tailcloud process; wait for it or stop it"
                 ) from None
+            except OSError as error:
+                raise TailcloudError(
+                    f"{self.path} cannot be locked ({error.strerror}); choose a folder on another disk with --out"
+                ) from None
+            for leftover in self.path.rglob(f"{TEMPORARY}*"):  # of a process that was killed while it wrote
+                leftover.unlink(missing_ok=True)
             yield
 
 

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from tailcloud.data import Dataset
 from tailcloud.errors import TailcloudError
-from tailcloud.evaluation import summarise
-from tailcloud.recipe import Recipe, Stage
+from tailcloud.evaluation import confusion, summarise
+from tailcloud.recipe import Recipe, Stage, differences
 from tailcloud.stages.scope import open_stage, set_modes
 from tailcloud.training.checkpoint import Checkpoint, load_newest, save_checkpoint
-from tailcloud.training.devices import make_repeatable
+from tailcloud.training.devices import make_repeatable, use_threads
 from tailcloud.training.folder import RunFolder
 from tailcloud.training.optim import momentum_of, restore_momentum
 from tailcloud.training.progress import Progress
@@ -49,6 +49,7 @@ def train(
     """Train a run from where its folder stands to its end; the result is also in the folder."""
     make_repeatable(device)
     session = Session(recipe, dataset, device)
+    use_threads(recipe, session.work)
     progress, checkpoint = resume(session, folder, observer)
     for name, stage in recipe.stages.items():
         if name in {done["name"] for done in progress.finished}:
@@ -107,7 +108,7 @@ def check_finite(losses: Tensor, parts: StageParts, epoch: int, lr: float) -> No
         what = "loss" if int(bad[0]) < len(losses) else "model's weights"
         raise TailcloudError(
             f"the {what} became NaN or infinite in {parts.name}, epoch {epoch + 1}, step {step} of {len(losses)}; "
-            f"every checkpoint of earlier epochs is kept. The usual cause is a learning rate that is too high: "
+            f"the checkpoint before it is kept. The usual cause is a learning rate that is too high: "
             f"start a new run with --set {parts.name}.lr={lr / 10:g}, or a smaller {parts.name}.loss.scale"
         )
 
@@ -126,22 +127,24 @@ def evaluate_epoch(session: Session, parts: StageParts, progress: Progress, epoc
 
 
 def conclude(session: Session, progress: Progress, stage: Stage) -> dict[str, Any]:
-    """Close a stage: take the picked weights, and measure them in full."""
+    """Close a stage: measure its last epoch in full, and if another one was picked, take and measure that apart."""
     scale, counts = session.loss(stage).scale, session.dataset.profile.counts
-    last = summarise(session.predict(session.test, scale), counts)
-    picked = last
-    if progress.best_weights:
-        session.model.load_state_dict(progress.best_weights)
-        picked = summarise(session.predict(session.test, scale), counts)
+    predictions = session.predict(session.test, scale)
+    last = summarise(predictions, counts)
     best = progress.best or {"epoch": 0, "top1": last["top1"], "on": session.best_on}
-    return {
+    result = {
         "name": progress.stage,
         "epochs": stage.epochs,
-        **picked,
-        "last": last["top1"],
+        **last,
+        "confusion": confusion(predictions, session.dataset.classes),
         "best": {key: best[key] for key in ("epoch", "top1", "on")},
         "seconds": progress.seconds,
     }
+    if progress.best_weights:
+        session.model.load_state_dict(progress.best_weights)
+        picked = summarise(session.predict(session.test, scale), counts)
+        result["picked"] = {"epoch": best["epoch"], "on": best["on"], **picked}
+    return result
 
 
 def snapshot(session: Session, parts: StageParts, progress: Progress) -> Checkpoint:
@@ -152,7 +155,11 @@ def snapshot(session: Session, parts: StageParts, progress: Progress) -> Checkpo
         "best": progress.best_weights,
     }
     tensors = {f"{group}.{name}": value for group, values in groups.items() for name, value in values.items()}
-    about = {"environment": session.environment, "fingerprint": session.dataset.fingerprint}
+    about = {
+        "environment": session.environment,
+        "fingerprint": session.dataset.fingerprint,
+        "recipe": session.recipe.substance(),
+    }
     return Checkpoint(tensors, {**progress.state(), **about})
 
 
@@ -165,11 +172,12 @@ def resume(session: Session, folder: RunFolder, observer: Observer) -> tuple[Pro
         folder.cut_log(lambda _: False)
         return Progress(), None
     state = dict(checkpoint.state)
-    check_same_world(state.pop("environment"), state.pop("fingerprint"), session, observer)
     try:
+        check_same_recipe(folder, state.pop("recipe"), session.recipe)
+        check_same_world(state.pop("environment"), state.pop("fingerprint"), session, observer)
         session.model.load_state_dict(checkpoint.group("model"))
         progress = Progress(**state, best_weights=checkpoint.group("best"))
-    except (RuntimeError, TypeError):
+    except (RuntimeError, TypeError, KeyError):
         raise TailcloudError(
             f"the checkpoint in {folder.checkpoints} belongs to another model than {folder.recipe_file}"
         ) from None
@@ -177,6 +185,15 @@ def resume(session: Session, folder: RunFolder, observer: Observer) -> tuple[Pro
     reached = (order.index(progress.stage), progress.epoch)
     folder.cut_log(lambda line: (order.index(line["stage"]), line["epoch"]) <= reached)
     return progress, checkpoint
+
+
+def check_same_recipe(folder: RunFolder, then: dict[str, Any], recipe: Recipe) -> None:
+    """A run goes on with the recipe that it was started with."""
+    for field, old, new in differences(then, recipe.substance()):
+        raise TailcloudError(
+            f"{folder.recipe_file} was changed since the last checkpoint: {field} was {old} and is now {new}; "
+            "change it back, or start a new run in another folder"
+        )
 
 
 def check_same_world(then: dict[str, Any], fingerprint: str, session: Session, observer: Observer) -> None:
@@ -188,7 +205,7 @@ def check_same_world(then: dict[str, Any], fingerprint: str, session: Session, o
             f"then {fingerprint}); restore that data or start a new run"
         )
     if then["device"] == session.device.type == "cpu":
-        torch.set_num_threads(then["threads"])
+        torch.set_num_threads(then["threads"])  # sums depend on it in their last bits
     now = session.environment
     for key in sorted(now):
         if now[key] != then.get(key):

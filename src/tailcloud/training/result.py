@@ -7,15 +7,14 @@ from typing import Any
 from safetensors.torch import save
 
 import tailcloud
-from tailcloud.classifier import cost
-from tailcloud.evaluation import confusion
+from tailcloud.data import Dataset
 from tailcloud.files import FORMAT, write_atomically, write_json
 from tailcloud.training.devices import commit, machine
 from tailcloud.training.folder import RunFolder
 from tailcloud.training.progress import Progress
 from tailcloud.training.session import Session
 
-ABOUT_STAGE = ("name", "epochs", "last", "best", "seconds")
+ABOUT_STAGE = ("name", "epochs", "best", "seconds")
 
 
 def finish(session: Session, folder: RunFolder, progress: Progress) -> dict[str, Any]:
@@ -44,37 +43,25 @@ def write_model(session: Session, folder: RunFolder) -> None:
 
 
 def make_result(session: Session, folder: RunFolder, progress: Progress) -> dict[str, Any]:
-    """The record of a run: the figures of its last stage first, then everything they hang on."""
+    """The record of a run: the figures of its very last epoch first, then everything they hang on.
+
+    When another epoch was picked, its figures stand apart under ``picked``; those are the weights that are kept.
+    """
     recipe, dataset, final = session.recipe, session.dataset, progress.finished[-1]
-    pick = "last" if recipe.selection.pick == "last" else f"best on {session.best_on}"
-    price = cost(session.architecture, *dataset.shape[:2])
-    predictions = session.predict(session.test, session.loss(recipe.stages[final["name"]]).scale)
     return {
         "method": recipe.method,
         "top1": {
-            "last": final["last"],
+            "last": final["top1"],
             "best": final["best"]["top1"],
             "best_on": final["best"]["on"],
             "best_epoch": {"stage": final["name"], "epoch": final["best"]["epoch"]},
         },
         **{key: value for key, value in final.items() if key not in {"top1", *ABOUT_STAGE}},
-        "confusion": confusion(predictions, dataset.classes),
-        "stages": progress.finished,
-        "dataset": {
-            "spec": dataset.spec,
-            "fingerprint": dataset.fingerprint,
-            "counts": dataset.profile.counts.tolist(),
-            "class_names": list(dataset.class_names),
-            "images": {
-                "train": len(dataset.train),
-                "val": len(dataset.val) if dataset.val else 0,
-                "test": len(dataset.test),
-            },
-            "shape": list(dataset.shape),
-        },
+        "stages": [{key: stage[key] for key in stage if key != "confusion"} for stage in progress.finished],
+        "dataset": describe_data(dataset),
         "protocol": {
             "seed": recipe.seed,
-            "selection": pick,
+            "selection": "last" if recipe.selection.pick == "last" else f"best on {session.best_on}",
             "split": recipe.selection.split,
             "every": recipe.selection.every,
         },
@@ -82,9 +69,10 @@ def make_result(session: Session, folder: RunFolder, progress: Progress) -> dict
             "backbone": recipe.model.backbone,
             "head": recipe.model.head,
             "width": recipe.model.width,
-            "parameters": price.parameters,
-            "flops": price.flops,
+            "parameters": session.cost.parameters,
+            "flops": session.cost.flops,
         },
+        "recipe": recipe.substance(),
         "remarks": [*dataset.profile.remarks(), *dataset.remarks],
         "seconds": sum(stage["seconds"] for stage in progress.finished),
         "device": session.device.type,
@@ -93,4 +81,20 @@ def make_result(session: Session, folder: RunFolder, progress: Progress) -> dict
         "commit": commit(),
         "command": folder.command(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def describe_data(dataset: Dataset) -> dict[str, Any]:
+    """What a run was trained and measured on."""
+    return {
+        "spec": dataset.spec,
+        "fingerprint": dataset.fingerprint,
+        "counts": dataset.profile.counts.tolist(),
+        "class_names": list(dataset.class_names),
+        "images": {
+            "train": len(dataset.train),
+            "val": len(dataset.val) if dataset.val else 0,
+            "test": len(dataset.test),
+        },
+        "shape": list(dataset.shape),
     }

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.optim import SGD
 
-from tailcloud.classifier import Architecture, build_classifier
+from tailcloud.classifier import Architecture, Cost, build_classifier, cost
 from tailcloud.data import Dataset
 from tailcloud.data.resident import ResidentImages, ResidentLoader
 from tailcloud.data.transform import Normalise
@@ -70,7 +70,7 @@ class Session:
     def loss(self, stage: Stage) -> Loss:
         """The loss of a stage, knowing the class counts."""
         counts = self.dataset.profile.counts.tolist()
-        return LOSSES[stage.loss.name](counts, **stage.loss.options).float().to(self.device)
+        return LOSSES[stage.loss.name](counts, **stage.loss.options).to(self.device)
 
     def parts(self, name: str, stage: Stage) -> StageParts:
         """Sampler, loader, objective and optimiser of a stage; freezes what the stage does not train."""
@@ -98,6 +98,17 @@ class Session:
     def predict(self, images: ResidentImages, scale: float) -> Predictions:
         """What the model says about a part of the data, now."""
         return predict(self.model, images.in_order(self.transform), scale)
+
+    @property
+    def work(self) -> int:
+        """FLOPs of one training step: a backward pass costs two forward ones."""
+        batch = max(stage.batch for stage in self.recipe.stages.values())
+        return 3 * batch * self.cost.flops
+
+    @cached_property
+    def cost(self) -> Cost:
+        """What the model costs."""
+        return cost(self.architecture, *self.dataset.shape[:2])
 
     @property
     def environment(self) -> dict[str, Any]:
