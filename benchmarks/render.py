@@ -9,19 +9,23 @@ import argparse
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from tailcloud.errors import TailcloudError
+from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import read_json, write_atomically, write_json
 from tailcloud.profile import FEW_BELOW, MANY_ABOVE
+from tailcloud.recipe import differences, resolve
+from tailcloud.reporting.origin import commit, distinct, machine, threads, versions
 from tailcloud.reporting.result import Result, parse_result
 from tailcloud.reporting.tables import COLUMNS, DatasetTable, MethodRow, by_dataset, cells, gain, markdown, paired
+from tailcloud.reporting.wording import magnitude, number, whole
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = Path("benchmarks") / "results" / "runs"
+OF_THE_RUN = {"data", "seed"}  # settings that no method has an opinion on
 BASELINE, OURS = "ce", "gcl"
-SHORT = ("label", "seeds", "top1", "many", "medium", "few", "parameters", "seconds")
+SHORT = ("label", "seeds", "top1", "many", "medium", "few", "ece", "parameters", "seconds")
 START, END = "<!-- results:start -->", "<!-- results:end -->"
 
 
@@ -53,8 +57,9 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
 
 def add(run: Path, root: Path) -> None:
     """Take the result of a run into the records, under the name that its content gives it."""
-    content = read_json(run / "result.json")
-    write_json(root / RUNS / record_name(parse_result(content, str(run))), content)
+    file = run / "result.json"
+    content = read_json(file)
+    write_json(root / RUNS / record_name(parse_result(content, str(file))), content)
 
 
 def render(root: Path) -> dict[Path, str]:
@@ -83,7 +88,7 @@ def expectation(row: MethodRow | None) -> str:
         return "Not measured with this version yet."
     figures = ", ".join(f"{COLUMNS[key].partition(',')[0]} {row.summary(key).text()}" for key in ("top1", "few"))
     place = row.results[0].machine.get("gpu") or f"a CPU with {threads(row.results[0])}"
-    return f"{figures} (last epoch, {len(row.seeds)} seeds), {row.summary('seconds').mean:.0f} s on {place}"
+    return f"{figures} (last epoch, {len(row.seeds)} seeds), {number(row.summary('seconds').mean, 0)} s on {place}"
 
 
 def read_results(folder: Path) -> list[Result]:
@@ -123,10 +128,11 @@ def dataset_section(table: DatasetTable) -> str:
         method_table(table, COLUMNS),
         "",
         *gain_sentences(table),
+        *own_settings(table),
         *facts(table),
         "\nMade by:\n",
         "```sh",
-        *distinct(table, lambda result: result.command),
+        *distinct(results_of(table), lambda result: result.command),
         "```\n",
     ]
     return "\n".join(lines)
@@ -151,37 +157,44 @@ def gain_sentences(table: DatasetTable) -> list[str]:
     ]
 
 
+def costs(table: DatasetTable) -> str:
+    """What every accuracy of a table hangs on, in a line."""
+    rows = [f"{row.label} {whole(row.parameters)} parameters, {magnitude(row.flops)} FLOPs" for row in table.rows]
+    return f"{'; '.join(rows)} (one image forward); fingerprint of the images `{table.fingerprint}`.\n"
+
+
+def own_settings(table: DatasetTable) -> list[str]:
+    """In a sentence, where the recorded recipes differ from their method's own settings."""
+    changed = {row.label: changes(row.results[0]) for row in table.rows}
+    said = [f"{label} here: {', '.join(settings)}" for label, settings in changed.items() if settings]
+    return [f"Settings that differ from the method's own: {'; '.join(said)}.\n"] if said else []
+
+
+def changes(result: Result) -> list[str]:
+    """stage1.mixup = 0.4 instead of 1.0, for every such field; none where the recipe or the method is unknown."""
+    try:
+        own = resolve({"method": result.method}).substance()
+    except UsageError:
+        return []
+    found = differences(own, result.recipe or own)
+    return [f"{field} = {now} instead of {then}" for field, then, now in found if field not in OF_THE_RUN]
+
+
 def find_row(table: DatasetTable, method: str) -> MethodRow | None:
     return next((row for row in table.rows if row.method == method), None)
 
 
 def facts(table: DatasetTable) -> list[str]:
     return [
-        f"- machine: {'; '.join(distinct(table, machine))}",
-        f"- versions: {'; '.join(distinct(table, versions))}",
-        f"- commit: {', '.join(distinct(table, lambda result: result.commit or 'unknown'))}",
+        f"- machine: {'; '.join(distinct(results_of(table), machine))}",
+        f"- versions: {'; '.join(distinct(results_of(table), versions))}",
+        f"- commit: {', '.join(distinct(results_of(table), commit))}",
         f"- fingerprint of the images: `{table.fingerprint}`",
     ]
 
 
-def machine(result: Result) -> str:
-    parts = [result.machine.get("gpu"), result.machine.get("processor"), result.machine.get("platform")]
-    return ", ".join([f"{result.device}, {threads(result)} a run", *(str(part) for part in parts if part)])
-
-
-def threads(result: Result) -> str:
-    count = result.machine.get("threads")
-    return "1 thread" if count == 1 else f"{count or '?'} threads"
-
-
-def versions(result: Result) -> str:
-    libraries = (f"{name} {result.machine[name]}" for name in ("python", "torch", "numpy") if result.machine.get(name))
-    return ", ".join([f"tailcloud {result.version}", *libraries])
-
-
-def distinct(table: DatasetTable, words: Callable[[Result], str]) -> list[str]:
-    """What the results of a table say, each thing once, in their order."""
-    return list(dict.fromkeys(words(result) for row in table.rows for result in row.results))
+def results_of(table: DatasetTable) -> list[Result]:
+    return [result for row in table.rows for result in row.results]
 
 
 def readme_with(path: Path, tables: Sequence[DatasetTable]) -> str:
@@ -189,7 +202,8 @@ def readme_with(path: Path, tables: Sequence[DatasetTable]) -> str:
     if text.count(START) != 1 or text.count(END) != 1:
         raise TailcloudError(f"{path} needs one block from {START} to {END} for the results")
     sections = [
-        "\n".join([f"**{table.spec}**\n", method_table(table, SHORT), "", *gain_sentences(table)]) for table in tables
+        "\n".join([f"**{table.spec}**\n", method_table(table, SHORT), "", costs(table), *gain_sentences(table)])
+        for table in tables
     ]
     note = "Last epoch, mean ± standard deviation over seeds; more in [docs/results.md](docs/results.md)."
     block = "\n".join([START, *sections, note, END])

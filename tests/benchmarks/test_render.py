@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tailcloud.recipe import resolve
+
 SOURCE = Path(__file__).parents[2] / "benchmarks" / "render.py"
 README = "# tailcloud\n\nbefore\n<!-- results:start -->\nold\n<!-- results:end -->\nafter\n"
 
@@ -31,7 +33,7 @@ def measured(method, seed, *, top1, few, spec="cifar10-lt:100"):
         "per_class": [90.0, 80.0, few],
         "dataset": {"spec": spec, "fingerprint": "0123456789abcdef", "counts": [200, 50, 5]},
         "protocol": {"seed": seed, "selection": "last"},
-        "model": {"backbone": "resnet32", "parameters": 464144},
+        "model": {"backbone": "resnet32", "parameters": 464144, "flops": 69_800_000},
         "seconds": 30.0 + seed,
         "device": "cuda",
         "version": "0.1.0",
@@ -61,7 +63,7 @@ def test_the_page_has_every_number_of_the_runs(root):
     ce, gcl = (line for line in page.splitlines() if line.startswith(("| ce |", "| gcl |")))
     assert ce == (
         "| ce | 2 | 71.0 ± 1.4 | 72.0 ± 1.4 on test | 90.0 ± 0.0 | 80.0 ± 0.0 | 52.0 ± 2.8 | 71.0 ± 1.4 | 3.0 ± 0.0 "
-        "| 464,144 | 30.5 ± 0.7 |"
+        "| 464,144 | 69.8\u00a0M | 30.5 ± 0.7 |"
     )
     assert "| gcl | 2 | 81.5 ± 2.1 |" in gcl
     assert "In the few-shot classes gcl gains +21.0 ± 1.4 points over ce (2 seeds, seed by seed)." in page
@@ -76,6 +78,39 @@ def test_the_readme_keeps_what_is_around_the_block(root):
     assert text.endswith("<!-- results:end -->\nafter\n")
     assert "old" not in text
     assert "| gcl | 2 | 81.5 ± 2.1 |" in text
+    assert "| 3.0 ± 0.0 | 464,144 |" in text
+    assert (
+        "ce 464,144 parameters, 69.8\u00a0M FLOPs; gcl 464,144 parameters, 69.8\u00a0M FLOPs (one image forward); "
+        "fingerprint of the images `0123456789abcdef`."
+    ) in text
+
+
+def test_the_page_says_where_a_recipe_leaves_its_method(root):
+    render.main([], root)
+    assert "method's own" not in (root / "docs" / "results.md").read_text()
+    for path in (root / "benchmarks" / "results" / "runs").glob("*.json"):
+        record = json.loads(path.read_text())
+        recipe = resolve({"method": record["method"], "seed": record["protocol"]["seed"], "data": "cifar10-lt:100"})
+        record["recipe"] = recipe.substance()
+        if record["method"] == "gcl":
+            record["recipe"]["stage1"] |= {"mixup": 0.4, "epochs": 60}
+        path.write_text(json.dumps(record))
+    render.main([], root)
+    sentence = "gcl here: stage1.epochs = 60 instead of 200, stage1.mixup = 0.4 instead of 1.0."
+    assert f"Settings that differ from the method's own: {sentence}" in (root / "docs" / "results.md").read_text()
+
+
+def test_a_damaged_record_is_a_sentence_with_its_file(root, capsys):
+    record = root / "benchmarks" / "results" / "runs" / "cifar10-lt-100-ce-seed0.json"
+    record.write_text('{"format": 1}')
+    assert render.main([], root) == 1
+    assert capsys.readouterr().err.startswith(f"{record} is damaged")
+    (root / "run").mkdir()
+    (root / "run" / "result.json").write_text('{"format": 1}')
+    assert render.main(["--add", str(root / "run")], root) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"{root / 'run' / 'result.json'} is damaged")
+    assert said.count("\n") == 1
 
 
 def test_check_writes_nothing_and_fails_until_the_files_are_right(root, capsys):

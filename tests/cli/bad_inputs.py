@@ -162,6 +162,8 @@ def no_network():
 
 CASES = [
     Case("a recipe that does not exist", "train digits-lt/gcll"),
+    Case("data where a recipe belongs", "train digits-lt"),
+    Case("a recipe without data", "train mine.toml", text("mine.toml", "")),
     Case("a recipe file that does not exist", "train mine.toml"),
     Case("a recipe that is not TOML", "train mine.toml", text("mine.toml", "data = digits-lt\n")),
     Case("a recipe of another format", "train mine.toml", text("mine.toml", 'format = 7\ndata = "digits-lt"\n')),
@@ -211,6 +213,8 @@ CASES = [
     Case("a device that does not exist", "train --device gpu"),
     Case("half precision without a GPU", "train --set engine.precision=bfloat16"),
     Case("a loss that diverges", f"train --out run {SMALL} --set stage1.lr=1e20"),
+    Case("a run named without --out", "train --resume run", trained(finished=False)),
+    Case("several runs inside a run", f"train --seed 1 --seed 2 --out run {SMALL}", trained()),
     Case("nothing to resume", "train --resume --out run"),
     Case(
         "a resumed run with another recipe", "train --resume --out run --set stage1.epochs=5", trained(finished=False)

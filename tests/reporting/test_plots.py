@@ -57,6 +57,25 @@ def test_ten_classes_have_their_names_counts_and_accuracies():
     assert set(result.names) <= set(words)
 
 
+def test_no_dashed_line_crosses_a_count():
+    svg = str(plot_counts(parse_result(make_result(10))).drawing)
+    count = svg.index(">120<")
+    assert svg.rindex('class="bound"') < svg.index('class="fill backdrop"') < count
+
+
+def test_a_legend_has_the_parameters_once():
+    results = [make_result(10), make_result(10, seed=1)]
+    results[1]["model"] |= {"backbone": "resnet32", "parameters": 464144}
+    (table,) = by_dataset(results)
+    assert plot_methods(table).legend[1][1] == "gcl (resnet32), 464,144 parameters"
+
+
+def test_groups_say_from_which_epoch_the_last_stage_started():
+    raw = make_result(10, picked_on="test")
+    assert "started from epoch 40 of stage1" in plot_groups(parse_result(raw)).caption
+    assert "before" not in plot_groups(parse_result(raw)).title
+
+
 def test_groups_show_both_stages_and_n_a_for_none():
     raw = make_result(10)
     raw["few"] = None

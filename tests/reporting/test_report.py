@@ -1,14 +1,15 @@
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from synthetic_runs import make_log, make_result, write_run
 
-from tailcloud.errors import TailcloudError
+from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.reporting import write_report
 
-VOID = {"meta", "link", "br", "hr", "img", "input", "path"}
+VOID = {"meta", "link", "br", "hr", "img", "input", "path", "wbr"}
 
 
 class Page(HTMLParser):
@@ -113,7 +114,7 @@ def test_the_sections_come_in_their_order(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("split", "words"), [("test", "chosen on the test set"), ("val", "chosen on the validation set")]
+    ("split", "words"), [("test", "chosen on the test set"), ("val", "chosen on a validation part")]
 )
 def test_the_best_epoch_is_labelled_with_its_split(tmp_path, split, words):
     result = make_result(10)
@@ -123,13 +124,44 @@ def test_the_best_epoch_is_labelled_with_its_split(tmp_path, split, words):
     assert ("optimistic" in text) == (split == "test")
 
 
+@pytest.mark.parametrize(("split", "words"), [("test", "the test set optimistic"), ("val", "a validation part")])
+def test_kept_weights_stand_apart_from_the_last_epoch(tmp_path, split, words):
+    result = make_result(10, picked_on=split)
+    result["top1"] |= {"last": 50.1, "best_on": split}
+    result["picked"] |= {"top1": 61.2, "many": 62.3, "medium": 63.4, "few": 64.5}
+    text = Page(page_of(tmp_path, result)).text
+    groups = "many 62.3 %, medium 63.4 %, few 64.5 %"
+    assert f"Kept weights: stage2 epoch 7 , chosen on {words} : top-1 61.2 %, {groups}" in text.replace(
+        "part:", "part :"
+    )
+    kept = f"kept 61.2 % kept weights: stage2 epoch 7, chosen on {words} ; {groups}"
+    assert kept in text.replace("part;", "part ;")
+    assert "Top-1, last epoch 50.1 %" in text
+    assert "not chosen" not in text
+    assert f"stage2 started from epoch 40 of stage1, chosen on {words}" in text
+
+
+def test_a_single_stage_ended_where_nobody_chose(tmp_path):
+    text = Page(page_of(tmp_path, make_result(10, stages=1, picked_on="test"))).text
+    assert "where the training ended; not chosen" in text
+    assert "Kept weights: stage1 epoch 40" in text
+
+
+def test_a_last_epoch_is_not_called_kept(tmp_path):
+    text = Page(page_of(tmp_path, make_result(10))).text
+    assert "where the training ended; not chosen" in text
+    assert "ept weights" not in text
+
+
 def test_strangers_words_are_escaped_everywhere(tmp_path):
     evil = "<script>alert('x')</script>\"><img src=x onerror=y>&"
-    result = make_result(10, class_names=[evil] * 10, spec=evil)
+    result = make_result(10, class_names=[evil] * 10, spec=evil, picked_on="test")
     result |= {"method": evil, "command": evil, "remarks": [evil], "device": evil, "commit": evil}
     result["machine"] |= {"processor": evil, evil: evil}
     result["stages"][0]["name"] = result["stages"][1]["name"] = evil
     result["top1"]["best_on"] = evil
+    result["picked"]["on"] = result["stages"][0]["picked"]["on"] = result["protocol"]["selection"] = evil
+    result["recipe"] = {"stage1": {evil: evil}}
     run = write_run(tmp_path / "run", result | {"finished": evil}, make_log(result))
     (run / "recipe.toml").write_text(f"# {evil}\n")
     other = write_run(tmp_path / "other", make_result(10, method=evil, spec=evil))
@@ -172,6 +204,11 @@ def test_a_comparison_has_means_gains_and_every_run(tmp_path):
     assert "82.0 ± 2.0" in page.text
     assert "on test" in page.text
     assert all(str(folder) in page.text for folder in folders)
+    assert page.text.count("1.23 M") >= len(folders) + 2
+    assert all(f"--set method={method} --seed 2" in page.text for method in tops)
+    assert "cpu, 2 threads a run, a processor" in page.text
+    assert "tailcloud 0.1.0, python 3.11.9, torch 2.13.0" in page.text
+    assert "a" not in page.tags
     assert page.text.count("77,824") >= len(folders) + 2
 
 
@@ -193,6 +230,26 @@ def test_a_comparison_names_the_settings_that_differ(tmp_path):
     assert "differ in more than the seed: stage1.batch" in write_report(folders).read_text(encoding="utf-8")
 
 
+def test_a_comparison_links_to_the_pages_that_exist(tmp_path):
+    folders = [write_run(tmp_path / "runs" / f"seed: {seed}", make_result(10, seed=seed)) for seed in range(2)]
+    write_report(folders[:1])
+    page = Page(write_report(folders, tmp_path / "pages" / "both.html").read_text(encoding="utf-8"))
+    assert [value for name, value in page.attributes if name == "href"] == ["../runs/seed%3A%200/report.html"]
+
+
+def test_a_comparison_says_what_its_deviations_and_gains_are_over(tmp_path):
+    folders = [
+        write_run(tmp_path / name, make_result(10, seed=0, method=name[:2], picked_on=split))
+        for name, split in (("ce", ""), ("g1", "test"), ("g1-again", "test"))
+    ]
+    text = Page(write_report(folders).read_text(encoding="utf-8")).text
+    assert "g1 has 2 runs, seed 0; runs of one seed are averaged first" in text
+    assert "Other seeds than" not in text
+    assert "The last stage of g1 started from an epoch of the stage before that was chosen on the test set" in text
+    other = write_run(tmp_path / "other", make_result(10, seed=1, method="g1", picked_on="test"))
+    assert "Other seeds than ce: g1;" in write_report([*folders, other]).read_text(encoding="utf-8")
+
+
 def test_the_same_folder_twice_is_one_run(tmp_path):
     run = write_run(tmp_path / "run", make_result(10))
     assert write_report([run, tmp_path / "." / "run"]) == run / "report.html"
@@ -202,6 +259,30 @@ def test_out_may_be_a_folder_or_a_file_in_a_new_folder(tmp_path):
     run = write_run(tmp_path / "run", make_result(10))
     assert write_report([run], tmp_path) == tmp_path / "report.html"
     assert write_report([run], tmp_path / "new" / "page.html").is_file()
+
+
+@pytest.mark.parametrize("name", ["thesis.md", "page", "run.html.bak"])
+def test_a_page_that_is_no_html_file_is_refused(tmp_path, name):
+    run = write_run(tmp_path / "run", make_result(10))
+    (tmp_path / name).write_text("years of work")
+    with pytest.raises(UsageError, match=r"does not end in \.html; try --out .*\.html$"):
+        write_report([run], tmp_path / name)
+    assert (tmp_path / name).read_text() == "years of work"
+
+
+def test_only_a_page_of_ours_is_replaced(tmp_path):
+    run, page = write_run(tmp_path / "run", make_result(10)), tmp_path / "page.html"
+    page.write_text("<!doctype html><title>tailcloud, my thesis</title>")
+    with pytest.raises(UsageError, match=r"is no page of tailcloud; move it away, or choose another file with --out$"):
+        write_report([run], page)
+    assert "my thesis" in page.read_text()
+    page.unlink()
+    page.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="no page of tailcloud"):
+        write_report([run], page)
+    page.unlink()
+    assert write_report([run], page) == write_report([run], page)
+    assert re.search(r'<meta name="generator" content="tailcloud \d', page.read_text())
 
 
 def test_what_is_no_run_is_said_in_a_sentence(tmp_path):
@@ -224,7 +305,7 @@ def test_what_is_no_run_is_said_in_a_sentence(tmp_path):
     [
         ("result.json", "{", "not a JSON file"),
         ("result.json", '{"format": 2}', "format 2"),
-        ("result.json", '{"format": 1}', "damaged"),
+        ("result.json", '{"format": 1}', r"result\.json is damaged"),
         ("log.jsonl", '{"format": 1, "stage"', "line 1 of .* is damaged"),
         ("log.jsonl", "[]", "line 1 of .* is damaged"),
         ("log.jsonl", '{"format": 7}', "format 7"),
@@ -248,6 +329,7 @@ def test_damaged_files_are_one_sentence(tmp_path, name, content, words):
     "damage",
     [
         lambda result: result["per_class"].pop(),
+        lambda result: result["picked"]["per_class"].pop(),
         lambda result: result["dataset"].update(counts=[0] * 10),
         lambda result: result["dataset"].update(counts=[-1] * 10),
         lambda result: result["confusion"].append([0, 10, 1]),
@@ -256,7 +338,7 @@ def test_damaged_files_are_one_sentence(tmp_path, name, content, words):
     ],
 )
 def test_results_that_contradict_themselves_are_refused(tmp_path, damage):
-    result = make_result(10)
+    result = make_result(10, picked_on="val")
     damage(result)
     run = write_run(tmp_path / "run", make_result(10))
     (run / "result.json").write_text(json.dumps(result))
@@ -271,11 +353,14 @@ def test_a_page_that_cannot_be_written_is_a_sentence(tmp_path):
         write_report([run], run / "recipe.toml" / "page.html")
 
 
-def test_the_command_prints_where_the_page_is(tmp_path, capsys):
+def test_the_command_prints_where_the_page_is(tmp_path, capsys, monkeypatch):
     from tailcloud.cli.report import report
 
     runs = [write_run(tmp_path / str(seed), make_result(10, seed=seed)) for seed in range(2)]
-    report(runs[:1], None)
-    assert str(runs[0] / "report.html") in capsys.readouterr().out
+    monkeypatch.chdir(tmp_path)
+    report([Path("0")], None)
+    assert capsys.readouterr().out == f"report: {Path('0') / 'report.html'}\n"
+    report([Path("0"), Path("1")], Path("both.html"))
+    assert capsys.readouterr().out == "report: both.html\n"
     with pytest.raises(TailcloudError, match="--out"):
         report(runs, None)

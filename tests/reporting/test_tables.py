@@ -77,9 +77,63 @@ def test_other_models_are_another_row_and_the_labels_say_so():
     results = [with_numbers(90, 50, seed=0), with_numbers(95, 60, seed=1, backbone="resnet32", parameters=464144)]
     (table,) = by_dataset(results)
     assert [row.label for row in table.rows] == [
-        "gcl (resnet8, 77,824 parameters)",
-        "gcl (resnet32, 464,144 parameters)",
+        "gcl (resnet8)",
+        "gcl (resnet32)",
     ]
+
+
+def recorded(seed=0, *, method="gcl", sampler="cb", device="cpu", precision="float32", **stage1):
+    """A result that carries its recipe."""
+    result = make_result(10, method=method, seed=seed) | {"device": device}
+    result["machine"]["precision"] = precision
+    second = {"sampler": {"name": sampler} | ({"share": 0.5} if sampler == "cben" else {})}
+    result["recipe"] = {"method": method, "seed": seed, "stage1": {"lr": 0.1} | stage1, "stage2": second}
+    return result
+
+
+def labels(*results):
+    (table,) = by_dataset(results)
+    return [row.label for row in table.rows]
+
+
+def test_runs_share_a_row_only_if_their_recipes_are_the_same_but_for_the_seed():
+    assert labels(recorded(0), recorded(1)) == ["gcl"]
+    assert labels(recorded(0), recorded(1, sampler="cben")) == [
+        "gcl (stage2.sampler.name cb)",
+        "gcl (stage2.sampler.name cben)",
+    ]
+    assert labels(recorded(0), recorded(1, device="cuda")) == ["gcl (cpu)", "gcl (cuda)"]
+    assert labels(recorded(0), recorded(1, precision="bfloat16")) == ["gcl (float32)", "gcl (bfloat16)"]
+    picked = recorded(1)
+    picked["protocol"]["selection"] = "best on test"
+    assert labels(recorded(0), picked) == ["gcl (last epoch kept)", "gcl (best on test kept)"]
+
+
+def test_a_label_names_three_fields_at_most_and_is_never_given_twice():
+    more = [recorded(lr=0.1 + place, batch=place, mixup=place, epochs=place) for place in range(2)]
+    assert labels(*more)[1] == "gcl (stage1.lr 1.1, stage1.batch 1, stage1.mixup 1, …)"
+    same = [recorded(a=1, b=1, c=1, d=1), recorded(a=1, b=1, c=1, d=2), recorded(a=2, b=2, c=2, d=2)]
+    assert len(set(labels(*same))) == 3
+
+
+def test_a_result_without_a_recipe_does_not_join_one_with_it():
+    assert labels(recorded(0), make_result(10, seed=1)) == ["gcl", "gcl (recipe not recorded)"]
+
+
+def test_two_runs_of_a_seed_are_no_deviation_over_seeds():
+    twice = [with_numbers(90.0, 50, seed=0), with_numbers(94.0, 50, seed=0)]
+    (table,) = by_dataset(twice)
+    told = dict(zip(COLUMNS, cells(table.rows[0]), strict=True))
+    assert (told["seeds"], told["top1"]) == ("2\u00a0runs, seed 0", "92.0")
+    (table,) = by_dataset([*twice, with_numbers(96.0, 50, seed=1)])
+    told = dict(zip(COLUMNS, cells(table.rows[0]), strict=True))
+    assert (told["seeds"], told["top1"]) == ("3\u00a0runs, seeds 0, 1", f"94.0 ± {math.sqrt(8):.1f}")
+
+
+def test_the_flops_stand_beside_the_parameters():
+    (table,) = by_dataset([make_result(10)])
+    told = dict(zip(COLUMNS, cells(table.rows[0]), strict=True))
+    assert (told["parameters"], told["flops"]) == ("77,824", "1.23\u00a0M")
 
 
 def test_gain_is_paired_by_seed():

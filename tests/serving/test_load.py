@@ -54,3 +54,9 @@ def test_a_damaged_model_is_refused_by_a_sentence(finished_run, tmp_path, damage
         (folder / "model.json").write_text(json.dumps(about))
     with pytest.raises(TailcloudError, match="run"):
         tailcloud.load(folder)
+
+
+@pytest.mark.parametrize("images", [torch.zeros(1, 8, 8, 1), torch.zeros(1, 1, 8, 8, dtype=torch.uint8)])
+def test_images_of_the_wrong_kind_are_refused(finished_run, images):
+    with pytest.raises(TailcloudError, match=r"uint8 tensor \[batch, height, width, 1\]"):
+        tailcloud.load(finished_run).predict_proba(images)

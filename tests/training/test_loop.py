@@ -147,7 +147,7 @@ def test_a_diverging_loss_stops_with_epoch_step_and_causes_and_keeps_the_good_ch
     monkeypatch.setattr(loop, "learning_rate", lambda stage, epoch: 0.1 if epoch < 1 else 1e30)
     with pytest.raises(TailcloudError, match=r"in stage1, epoch 2, step \d of 6; .*learning rate.*--set stage1.lr="):
         run(tmp_path / "run", recipe)
-    assert [path.name for path in (tmp_path / "run" / "checkpoint").iterdir()] == ["stage1-000001.safetensors"]
+    assert [path.name for path in (tmp_path / "run" / "checkpoint").iterdir()] == ["stage1-0000001.safetensors"]
     assert len(RunFolder(tmp_path / "run").log()) == 1
 
 
@@ -222,3 +222,13 @@ def test_every_sampler_trains(tmp_path, sampler):
 @pytest.mark.parametrize("method", ["gcl-official", "gcl-paper"])
 def test_every_method_trains(tmp_path, method):
     assert run(tmp_path / "run", small_recipe(name=f"digits-lt/{method}"))["method"] == method
+
+
+def test_a_lost_log_is_said_on_resume(tmp_path):
+    recipe = small_recipe()
+    with pytest.raises(Interrupted):
+        run(tmp_path / "run", recipe, StopAfter(2))
+    (tmp_path / "run" / "log.jsonl").unlink()
+    watcher = Watcher()
+    run(tmp_path / "run", recipe, watcher)
+    assert any("lacks some of the 2 epochs" in note for note in watcher.notes)

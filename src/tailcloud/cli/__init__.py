@@ -45,7 +45,7 @@ def tailcloud(
 ) -> None:
     """Image classifiers that do not forget the tail.
 
-    A first run, on data that is built in (about six seconds on two cores):
+    A first run, on data that is built in:
 
         tailcloud train
 

@@ -27,7 +27,7 @@ def inspect(
     out.print(
         f"{profile.total:,} training and {len(dataset.test):,} test images, {height}×{width}×{channels}, "
         f"{profile.classes} classes, {profile.counts.max()} to {profile.counts.min()} images each "
-        f"(imbalance ratio γ = {profile.ratio:g})"
+        f"(realised imbalance ratio γ = {profile.ratio:g})"
     )
     groups = {name: len(members) for name, members in profile.groups.items()}
     out.print(

@@ -64,6 +64,9 @@ def plan_runs(request: Request) -> list[Run]:
         return [continued(RunFolder(request.out), request)]
     if len(set(request.seeds)) < len(request.seeds):
         raise UsageError(f"each seed can be given once, not {', '.join(map(str, request.seeds))}")
+    for reference in request.recipes if request.resume else []:
+        if RunFolder(Path(reference)).exists:
+            raise UsageError(f'a run is named with --out: "tailcloud train --resume --out {reference}"')
     references: Sequence[str | None] = request.recipes or [None]
     runs = [run for reference in references for run in runs_of(reference, request)]
     folders = [run.folder.path for run in runs]
@@ -98,9 +101,17 @@ def run_path(reference: str | None, recipe: Recipe, request: Request) -> Path:
     base = request.out or Path("runs") / f"{recipe.data.replace(':', '-')}-{recipe.method}"
     if request.out and reference and len(request.recipes) > 1:
         base = base / Path(reference).name.removesuffix(".toml")
+    if base != request.out or len(request.seeds) > 1:
+        refuse_inside_a_run(request.out)
     if len(request.seeds) > 1:
         return base / f"seed{recipe.seed}"
     return base if request.out else base.with_name(f"{base.name}-seed{recipe.seed}")
+
+
+def refuse_inside_a_run(output: Path | None) -> None:
+    """Several runs need a folder of their own, not one that is itself a run."""
+    if output and RunFolder(output).exists:
+        raise UsageError(f"{output} is a run itself; several runs need another folder for their folders")
 
 
 def reseeded(recipe: Recipe, seed: int) -> Recipe:

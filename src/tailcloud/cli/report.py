@@ -9,7 +9,8 @@ import typer
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders: one, or several to compare.")],
     out: Annotated[
-        Path | None, typer.Option(help="Where to write the page. Without it, RUN/report.html; a comparison needs it.")
+        Path | None,
+        typer.Option(help="The .html file to write. Without it, RUN/report.html; a comparison needs it."),
     ] = None,
 ) -> None:
     """Write one self-contained HTML page about a run, or a comparison of several.
@@ -18,7 +19,8 @@ def report(
 
         tailcloud report runs/ce/seed* runs/gcl/seed* --out comparison.html
 
-    Runs of the same method become one row, mean ± deviation over seeds; gains are over the method named first.
+    Runs that differ only in their seed become one row, mean ± deviation over seeds; gains are over the row named first.
+    No file is replaced but an earlier page.
     """
     from tailcloud.errors import UsageError
     from tailcloud.reporting import write_report

@@ -46,6 +46,9 @@ def find_recipe(reference: str) -> Traversable:
         if not path.is_file():
             raise TailcloudError(f'there is no recipe file {path}; "tailcloud recipes ls" lists the shipped ones')
         return path
+    of_data = [name for name in known if name.startswith(f"{reference.partition(':')[0]}/")]
+    if of_data:
+        raise UsageError(f'"{reference}" is data, not a recipe; recipes for it are {", ".join(of_data)}')
     raise unknown("recipe", reference, known)
 
 
@@ -113,6 +116,8 @@ def load_recipe(reference: str | None, settings: Sequence[Mapping[str, Any]] = (
     table = read_toml(file)
     if "format" in table:
         check_format(Path(str(file)), table["format"])
+    if "data" not in {**table, **overrides}:
+        raise UsageError(f'{reference} names no data; add a line such as data = "digits-lt"')
     return resolve(merge(table, overrides), name or reference)
 
 

@@ -9,11 +9,14 @@ from tailcloud.files import write_atomically
 
 __all__ = ["write_report"]
 
+OURS = b'<meta name="generator" content="tailcloud '  # near the beginning of every page
+
 
 def write_report(runs: Sequence[Path], out: Path | None = None) -> Path:
     """Write the page about one run folder, or the comparison of several, and say where it is.
 
-    Without ``out`` it is report.html: in the run folder, or in the folder that all runs have in common.
+    Without ``out`` it is report.html: in the run folder, or in the folder that all runs have in common. A page of
+    tailcloud is replaced, any other file is left alone and refused.
     """
     from tailcloud.reporting.page import comparison_page, run_page
     from tailcloud.reporting.runs import read_run
@@ -21,10 +24,35 @@ def write_report(runs: Sequence[Path], out: Path | None = None) -> Path:
     folders = list({folder.resolve(): folder for folder in runs}.values())
     if not folders:
         raise UsageError("a report needs at least one run folder")
+    target = _target(folders, out)
     read = [read_run(folder) for folder in folders]
-    page = run_page(read[0]) if len(read) == 1 else comparison_page(read)
-    target = out or Path(os.path.commonpath([folder.resolve() for folder in folders])) / "report.html"
-    return _write(target / "report.html" if target.is_dir() else target, page)
+    page = run_page(read[0]) if len(read) == 1 else comparison_page(read, target.parent)
+    return _write(target, page)
+
+
+def _target(folders: Sequence[Path], out: Path | None) -> Path:
+    """Where the page may be written without destroying anything."""
+    common = folders[0] if len(folders) == 1 else Path(os.path.commonpath([folder.resolve() for folder in folders]))
+    place = out or common
+    target = place / "report.html" if out is None or place.is_dir() else place
+    if target.suffix != ".html":
+        raise UsageError(f"the report is an HTML page, and {target} does not end in .html; try --out {target}.html")
+    try:
+        free = not os.path.lexists(target) or _is_ours(target)
+    except OSError as error:
+        raise TailcloudError(f"{target} cannot be read: {error.strerror}; choose another file with --out") from None
+    if not free:
+        raise UsageError(
+            f"{target} is there already and is no page of tailcloud; move it away, or choose another file with --out"
+        )
+    return target
+
+
+def _is_ours(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return OURS in file.read(4096)
 
 
 def _write(path: Path, page: str) -> Path:

@@ -32,6 +32,12 @@ def plot_groups(result: Result) -> Figure:
         series.insert(0, Series("pale", f"after {before.name}", [before.top1, *_groups(before)]))
         title = f"Shot groups before and after {last.name}"
         caption = f"Accuracy over all test images and in each shot group: paler before, full after {last.name}."
+        if before.picked:
+            title = f"Shot groups at the end of {before.name} and {last.name}"
+            caption = (
+                f"Accuracy over all test images and in each shot group: paler after the last epoch of {before.name}, "
+                f"full after that of {last.name}, which started from epoch {before.picked.epoch} of {before.name}."
+            )
     drawing = _bars(result, ("all", *GROUPS), series, f"{title}: {_spoken(series)}")
     return Figure(title, drawing.svg(), caption)
 
@@ -51,7 +57,7 @@ def plot_methods(table: DatasetTable) -> Figure:
 def method_series(index: int, row: MethodRow, values: Accuracies, deviations: Accuracies = ()) -> Series:
     """The values of one method: its colour (after eight methods the same ones, dashed or paler) and its parameters."""
     css = f"series-{index % COLOURS}" + (" second" if index >= COLOURS else "")
-    return Series(css, f"{row.label} ({whole(row.parameters)} parameters)", values, deviations)
+    return Series(css, f"{row.label}, {whole(row.parameters)} parameters", values, deviations)
 
 
 def _groups(scores: Scores) -> list[float | None]:

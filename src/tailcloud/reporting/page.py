@@ -1,12 +1,16 @@
 """The two pages: about one run, and about several side by side."""
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+import tailcloud
 from tailcloud.profile import FEW_BELOW, GROUPS, MANY_ABOVE
-from tailcloud.reporting import tables, wording
+from tailcloud.reporting import origin, tables, wording
 from tailcloud.reporting.calibration import plot_reliability
 from tailcloud.reporting.confusion import frequent_confusions, plot_confusion
 from tailcloud.reporting.groups import plot_groups, plot_methods
@@ -21,7 +25,7 @@ GROUP_BOUNDS = {
     "medium": f"{FEW_BELOW} to {MANY_ABOVE} images",
     "few": f"fewer than {FEW_BELOW} images",
 }
-SPLITS = {"test": "the test set", "val": "the validation set", "train": "the training set"}
+SPLITS = {"test": "the test set", "val": "a validation part", "train": "the training set"}
 
 
 def run_page(run: Run) -> str:
@@ -43,8 +47,8 @@ def run_page(run: Run) -> str:
     )
 
 
-def comparison_page(runs: Sequence[Run]) -> str:
-    """The page that compares several runs: one section for each data set."""
+def comparison_page(runs: Sequence[Run], place: Path) -> str:
+    """The page that compares several runs, to be written into the folder ``place``: one section for each data set."""
     found = by_dataset([run.result for run in runs])
     headline = _comparison_headline(found, len(runs))
     sections = [
@@ -56,7 +60,8 @@ def comparison_page(runs: Sequence[Run]) -> str:
         }
         for table in found
     ]
-    return _render("comparison.html.j2", title=headline, headline=headline, runs=runs, sections=sections)
+    links = [(run, _link(run, place)) for run in runs]
+    return _render("comparison.html.j2", title=headline, headline=headline, links=links, sections=sections)
 
 
 def _environment() -> Environment:
@@ -70,7 +75,8 @@ def _environment() -> Environment:
     words = (wording.number, wording.percent, wording.whole, wording.magnitude, wording.duration, wording.moment)
     environment.filters |= {word.__name__: word for word in words}
     environment.globals |= {"counted": wording.counted, "tables": tables, "zip": zip, "GROUPS": GROUPS}
-    environment.globals |= {"GROUP_BOUNDS": GROUP_BOUNDS, "SPLITS": SPLITS}
+    environment.globals |= {"GROUP_BOUNDS": GROUP_BOUNDS, "SPLITS": SPLITS, "origin": origin}
+    environment.globals |= {"version": tailcloud.__version__}
     return environment
 
 
@@ -112,8 +118,22 @@ def _notes(table: DatasetTable, runs: Sequence[Run]) -> list[str]:
         if differing:
             notes.append(f"The recipes of {row.label} differ in more than the seed: {', '.join(differing)}.")
         if len(row.seeds) < len(row.results):
-            notes.append(f"{row.label} has {len(row.results)} runs of only {wording.counted(len(row.seeds), 'seed')}.")
+            notes.append(
+                f"{row.label} has {row.runs}; runs of one seed are averaged first, a deviation is over seeds only."
+            )
+        begun_on = row.results[0].begun_on
+        if begun_on:
+            notes.append(
+                f"The last stage of {row.label} started from an epoch of the stage before that was chosen on "
+                f"{SPLITS.get(begun_on, begun_on)}{': its figures are optimistic' if begun_on == 'test' else ''}."
+            )
     return [*_same_name(table, runs), *notes, *_unpaired(table.rows)]
+
+
+def _link(run: Run, place: Path) -> str | None:
+    """The way from the page to the run's own, where there is one."""
+    page = run.folder.resolve() / "report.html"
+    return quote(Path(os.path.relpath(page, place.resolve())).as_posix()) if page.is_file() else None
 
 
 def _same_name(table: DatasetTable, runs: Sequence[Run]) -> list[str]:

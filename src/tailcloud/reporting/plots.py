@@ -95,16 +95,20 @@ def _name_rows(canvas: Canvas, result: Result, x: Scale, y: Scale, *, counts: bo
 def _count_rows(result: Result, label: str, bounds: tuple[float, float], log: bool) -> Canvas:
     canvas = _row_canvas(result, label)
     x, y = _row_scales(result, *bounds, log=log, counts=False)
+    labels = []
     canvas.x_axis(x, y)
     _name_rows(canvas, result, x, y, counts=False)
     for row, index in enumerate(result.order):
         count = result.dataset.counts[index]
         width = x(count) - x.start if count else 0.0
         canvas.bars([(x.start, y(row) - 8, width, 16)], result.group_of[index])
-        canvas.text((x.start + width + 6, y(row) + 4), whole(count))
+        labels.append((x.start + width + 6, y(row) + 4, whole(count)))
     for bound in (FEW_BELOW, MANY_ABOVE):
         if x.low < bound < x.high:
             canvas.rule((x(bound), y.start), (x(bound), y.end), "bound")
+    canvas.bars([(left - 3, base - 12, 6 + 8.5 * len(words), 16) for left, base, words in labels], "backdrop")
+    for left, base, words in labels:
+        canvas.text((left, base), words)
     return canvas
 
 

@@ -65,12 +65,21 @@ class Scores(Part):
     seconds: Measured = None
 
 
+class Picked(Scores):
+    """The epoch whose weights were kept in place of the last one's, the split it was chosen on, and its scores."""
+
+    epoch: int
+    on: str
+    top1: Measured = None
+
+
 class Stage(Scores):
-    """One stage of a run; ``top1`` is of its last epoch."""
+    """One stage of a run; its scores are of its last epoch, those of the kept weights stand apart."""
 
     name: str
     epochs: int = 0
     top1: Measured = None
+    picked: Picked | None = None
 
 
 class Data(Part):
@@ -110,10 +119,12 @@ class Result(Scores):
     top1: Top1
     top_k: int = 5
     confusion: list[Row] = Field(default_factory=list)
+    picked: Picked | None = None
     stages: list[Stage] = Field(default_factory=list)
     dataset: Data
     protocol: Protocol
     model: Model = Model()
+    recipe: dict[str, Any] | None = None
     remarks: list[str] = Field(default_factory=list)
     device: str = "unknown"
     version: str = "unknown"
@@ -127,12 +138,24 @@ class Result(Scores):
         classes = len(self.dataset.counts)
         if not any(self.dataset.counts):
             raise ValueError("every class count is 0")
-        lengths = [len(self.dataset.class_names), *(len(part.per_class) for part in (self, *self.stages))]
+        picked = (self.picked, *(stage.picked for stage in self.stages))
+        scored: list[Scores] = [self, *self.stages, *(part for part in picked if part)]
+        lengths = [len(self.dataset.class_names), *(len(part.per_class) for part in scored)]
         if any(length not in {0, classes} for length in lengths):
             raise ValueError(f"its lists do not all have one entry for each of the {classes} classes")
         if any(not 0 <= index < classes for row in self.confusion for index in row[:2]):
             raise ValueError("its confusions name a class that does not exist")
         return self
+
+    @property
+    def begun_on(self) -> str | None:
+        """The split on which the weights that the last stage began with were chosen; none if they were not chosen."""
+        if len(self.stages) < 2 or self.protocol.selection == "last":
+            return None
+        before = self.stages[-2].picked
+        if before or self.recipe:
+            return before.on if before else None  # a stage without epochs has nothing to choose from
+        return self.protocol.selection.removeprefix("best on ")
 
     @cached_property
     def names(self) -> list[str]:

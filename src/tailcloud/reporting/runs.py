@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ class Run:
             content = tomllib.loads(self.recipe)
         except tomllib.TOMLDecodeError:
             raise TailcloudError(f"{self.folder / 'recipe.toml'} is not a TOML file: it is damaged") from None
-        return {key: value for key, value in _dotted(content).items() if key not in OF_ONE_RUN}
+        return {key: value for key, value in dotted(content).items() if key not in OF_ONE_RUN}
 
 
 def read_run(folder: Path) -> Run:
@@ -94,11 +95,12 @@ def _epoch(path: Path, number: int, line: str) -> Epoch:
         raise TailcloudError(f"line {number} of {path} is damaged: it is no epoch of a run") from None
 
 
-def _dotted(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def dotted(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables as one, with keys such as stage1.loss.name."""
     flat: dict[str, Any] = {}
     for key, value in content.items():
         if isinstance(value, dict):
-            flat |= _dotted(value, f"{prefix}{key}.")
+            flat |= dotted(value, f"{prefix}{key}.")
         else:
             flat[f"{prefix}{key}"] = value
     return flat

@@ -1,7 +1,8 @@
 """Means over seeds, as tables for the terminal, for Markdown and for the report.
 
-Only runs that can be averaged share a row (same method, model, epochs, split and device), and only runs on the same
-images share a table (same data set specification and fingerprint).
+Only runs that can be averaged share a row (same recipe but for the seed, same device, precision and selection), and
+only runs on the same images share a table (same data set specification and fingerprint). Runs of the same seed count
+once, as their mean: a deviation is always one over seeds.
 """
 
 import math
@@ -12,7 +13,8 @@ from typing import Any
 
 from tailcloud.profile import GROUPS
 from tailcloud.reporting.result import Result, parse_result
-from tailcloud.reporting.wording import NOT_MEASURED, number, whole
+from tailcloud.reporting.runs import dotted
+from tailcloud.reporting.wording import NOT_MEASURED, counted, magnitude, number, whole
 
 AnyResult = Mapping[str, Any] | Result
 GAINS = ("top1", *GROUPS)
@@ -27,8 +29,11 @@ COLUMNS = {
     "balanced_accuracy": "balanced accuracy",
     "ece": "ECE",
     "parameters": "parameters",
+    "flops": "FLOPs",
     "seconds": "seconds per run",
 }
+NOT_COMPARED = {"format", "data", "method", "seed", "selection.pick"}  # compared by other means, or free to differ
+LABELLED = 3
 
 
 @dataclass(frozen=True)
@@ -68,17 +73,33 @@ class MethodRow:
         return self.results[0].model.parameters
 
     @property
+    def flops(self) -> float | None:
+        """The cost of one image forward, the same in all runs of a row."""
+        return self.results[0].model.flops
+
+    @property
+    def runs(self) -> str:
+        """How many seeds; where some ran more than once, how many runs of which seeds."""
+        if len(self.seeds) == len(self.results):
+            return str(len(self.seeds))
+        which = "seed" if len(self.seeds) == 1 else "seeds"
+        return f"{counted(len(self.results), 'run')}, {which} {', '.join(map(str, self.seeds))}"
+
+    @property
     def best_on(self) -> str | None:
         """The split on which the best epoch was chosen."""
         return self.results[0].top1.best_on
 
-    def values(self, metric: str) -> list[float | None]:
-        """One value per run."""
-        return [_value(result, metric) for result in self.results]
+    def by_seed(self, metric: str) -> dict[int, float | None]:
+        """One value for each seed, the mean of its runs."""
+        found: dict[int, list[float | None]] = {seed: [] for seed in self.seeds}
+        for result in self.results:
+            found[result.protocol.seed].append(_value(result, metric))
+        return {seed: mean_std(values).mean for seed, values in found.items()}
 
     def summary(self, metric: str) -> Summary:
-        """The mean of a metric over the runs."""
-        return mean_std(self.values(metric))
+        """The mean of a metric over the seeds."""
+        return mean_std(self.by_seed(metric).values())
 
     def class_means(self) -> list[float | None]:
         """The accuracy of each class, averaged over the runs."""
@@ -117,11 +138,11 @@ def by_dataset(results: Sequence[AnyResult]) -> list[DatasetTable]:
 def gain(row: MethodRow, base: MethodRow, metric: str) -> Summary:
     """How many points ``row`` is above ``base``.
 
-    Rows with the same seeds, one run each, are compared seed by seed; others by their means, and the two deviations
-    add up as those of independent samples.
+    Rows with the same seeds are compared seed by seed; others by their means, and the two deviations add up as those
+    of independent samples.
     """
     if paired(row, base):
-        after, before = _by_seed(row, metric), _by_seed(base, metric)
+        after, before = row.by_seed(metric), base.by_seed(metric)
         return mean_std(_minus(after[seed], before[seed]) for seed in row.seeds)
     above, below = row.summary(metric), base.summary(metric)
     both = None if above.std is None or below.std is None else math.hypot(above.std, below.std)
@@ -129,8 +150,8 @@ def gain(row: MethodRow, base: MethodRow, metric: str) -> Summary:
 
 
 def paired(row: MethodRow, base: MethodRow) -> bool:
-    """Whether both rows have one run for each of the same seeds."""
-    return row.seeds == base.seeds and all(len(one.results) == len(one.seeds) for one in (row, base))
+    """Whether both rows have the same seeds."""
+    return row.seeds == base.seeds
 
 
 def cells(row: MethodRow, columns: Iterable[str] = COLUMNS) -> list[str]:
@@ -155,9 +176,11 @@ def _cell(row: MethodRow, column: str) -> str:
         case "label":
             return row.label
         case "seeds":
-            return str(len(row.seeds))
+            return row.runs
         case "parameters":
             return whole(row.parameters)
+        case "flops":
+            return magnitude(row.flops)
         case "best":
             best = row.summary("best").text()
             return best if best == NOT_MEASURED else f"{best} on {row.best_on or 'an unknown split'}"
@@ -176,38 +199,63 @@ def _value(result: Result, metric: str) -> float | None:
             return value
 
 
-def _by_seed(row: MethodRow, metric: str) -> dict[int, float | None]:
-    return {result.protocol.seed: _value(result, metric) for result in row.results}
-
-
 def _minus(above: float | None, below: float | None) -> float | None:
     return None if above is None or below is None else above - below
 
 
 def _rows(results: Sequence[Result]) -> tuple[MethodRow, ...]:
-    groups: dict[tuple[str, ...], list[Result]] = {}
+    groups: dict[tuple[tuple[str, str], ...], list[Result]] = {}
     for result in results:
-        groups.setdefault((result.method, *_setting(result)), []).append(result)
-    return tuple(MethodRow(_label(key, list(groups)), tuple(members)) for key, members in groups.items())
+        groups.setdefault(tuple(_setting(result).items()), []).append(result)
+    settings = [dict(key) for key in groups]
+    labels = _numbered([_label(setting, settings) for setting in settings])
+    return tuple(MethodRow(label, tuple(members)) for label, members in zip(labels, groups.values(), strict=True))
 
 
-def _setting(result: Result) -> tuple[str, ...]:
-    """In words, what runs must have in common to be averaged."""
-    model = result.model
-    return (
-        model.backbone,
-        f"{model.head} head",
-        f"width {model.width}",
-        f"{whole(model.parameters)} parameters",
-        f"{' + '.join(str(stage.epochs) for stage in result.stages)} epochs",
-        f"split {result.protocol.split}",
-        f"best on {result.top1.best_on}",
-        result.device,
-    )
+def _setting(result: Result) -> dict[str, str]:
+    """What runs must have in common to be averaged: every field in words."""
+    model, selection, precision = result.model, result.protocol.selection, result.machine.get("precision")
+    common = {
+        "method": result.method,
+        "device": result.device,
+        "precision": str(precision or "unknown precision"),
+        "selection": "last epoch kept" if selection == "last" else f"{selection} kept",
+    }
+    if result.recipe:
+        fields = dotted(result.recipe)
+        return common | {key: f"{key} {value}" for key, value in fields.items() if key not in NOT_COMPARED}
+    return common | {
+        "no recipe": "recipe not recorded",
+        "backbone": model.backbone,
+        "head": f"{model.head} head",
+        "width": f"width {model.width}",
+        "parameters": str(model.parameters),
+        "epochs": f"{' + '.join(str(stage.epochs) for stage in result.stages)} epochs",
+        "split": f"split {result.protocol.split}",
+        "best": f"best on {result.top1.best_on}",
+    }
 
 
-def _label(key: tuple[str, ...], keys: Sequence[tuple[str, ...]]) -> str:
-    """The method; where a table has it in several settings, with what tells them apart."""
-    namesakes = [other for other in keys if other[0] == key[0]]
-    apart = [word for place, word in enumerate(key) if len({other[place] for other in namesakes}) > 1]
-    return f"{key[0]} ({', '.join(apart)})" if apart else key[0]
+def _label(setting: Mapping[str, str], settings: Sequence[Mapping[str, str]]) -> str:
+    """The method; where a table has it in several settings, with the first fields that tell them apart.
+
+    The parameters are no such field: they stand beside every label.
+    """
+    namesakes = [other for other in settings if other["method"] == setting["method"]]
+    kin = [other for other in namesakes if ("no recipe" in other) == ("no recipe" in setting)]
+    apart = [
+        words
+        for field, words in setting.items()
+        if (len({other[field] for other in kin if field in other}) > 1 and field != "parameters")
+        or (field == "no recipe" and len(kin) < len(namesakes))
+    ]
+    shown = [*apart[:LABELLED], *(["…"] if len(apart) > LABELLED else [])]
+    return f"{setting['method']} ({', '.join(shown)})" if shown else setting["method"]
+
+
+def _numbered(labels: Sequence[str]) -> list[str]:
+    """Labels that are the same although the settings are not get a number."""
+    return [
+        f"{label} [{labels[: place + 1].count(label)}]" if labels.count(label) > 1 else label
+        for place, label in enumerate(labels)
+    ]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from tailcloud.classifier import Architecture, Classifier
 from tailcloud.data.transform import Normalise
-from tailcloud.errors import TailcloudError
+from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import read_json
 
 WEIGHTS, ABOUT = "model.safetensors", "model.json"
@@ -40,6 +40,12 @@ class TrainedClassifier(nn.Module):
     @torch.inference_mode()
     def predict_proba(self, images: Tensor) -> Tensor:
         """Probabilities [batch, classes] of uint8 images [batch, H, W, C], on the module's device."""
+        channels = len(self.transform.mean)
+        if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[3] != channels:
+            raise UsageError(
+                f"images must be a uint8 tensor [batch, height, width, {channels}], not {images.dtype} "
+                f"{list(images.shape)}; call the module itself on images that you normalised"
+            )
         device = next(self.parameters()).device
         logits: Tensor = self(self.transform(images).to(device))
         return logits.softmax(dim=1)

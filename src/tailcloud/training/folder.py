@@ -70,7 +70,9 @@ class RunFolder:
     def recipe(self) -> Recipe:
         """The resolved recipe of the run that was started here."""
         if not self.exists:
-            raise TailcloudError(f"{self.path} holds no run: there is no recipe.toml in it")
+            inside = sorted(str(path.parent) for path in self.path.glob("*/recipe.toml"))
+            hint = f", but {', '.join(inside)} do; name one of them" if inside else ": there is no recipe.toml in it"
+            raise TailcloudError(f"{self.path} holds no run{hint}")
         return load_recipe(str(self.recipe_file))
 
     def result(self) -> dict[str, Any]:

@@ -184,6 +184,9 @@ def resume(session: Session, folder: RunFolder, observer: Observer) -> tuple[Pro
     order = list(session.recipe.stages)
     reached = (order.index(progress.stage), progress.epoch)
     folder.cut_log(lambda line: (order.index(line["stage"]), line["epoch"]) <= reached)
+    done = progress.epoch + sum(stage["epochs"] for stage in progress.finished)
+    if len(folder.log()) < done:
+        observer.note(f"{folder.log_file} lacks some of the {done} epochs that are done; its curves will have a gap.")
     return progress, checkpoint
 
 

@@ -1,0 +1,116 @@
+"""Files are whole or absent, whatever happens while they are written."""
+
+import errno
+import os
+import stat
+
+import pytest
+
+from tailcloud.errors import TailcloudError, explained
+from tailcloud.files import named_in_errors, read_json, write_atomically, write_json
+
+
+@pytest.fixture
+def old(tmp_path):
+    path = tmp_path / "result.json"
+    path.write_text("old")
+    return path
+
+
+def no_room(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def names(folder):
+    return [path.name for path in folder.iterdir()]
+
+
+def test_text_and_bytes_arrive_whole_and_folders_are_made(tmp_path):
+    path = tmp_path / "a" / "b" / "c.txt"
+    write_atomically(path, "größer")
+    assert path.read_bytes() == "größer".encode()
+    write_atomically(path, b"\x00\xff")
+    assert path.read_bytes() == b"\x00\xff"
+    assert names(path.parent) == ["c.txt"]
+
+
+def test_a_reader_sees_the_old_file_until_the_new_one_is_on_disk(old, monkeypatch):
+    seen, flush = [], os.fsync
+
+    def look(handle):
+        flush(handle)
+        seen.append((old.read_text(), os.fstat(handle).st_size))
+
+    monkeypatch.setattr(os, "fsync", look)
+    write_atomically(old, "new content")
+    assert seen[0] == ("old", len("new content"))
+    assert old.read_text() == "new content"
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_failing_write_leaves_the_old_content_and_nothing_else(old, monkeypatch, call, error):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(os, call, fail)
+    with pytest.raises(type(error)):
+        write_atomically(old, "new")
+    assert old.read_text() == "old"
+    assert names(old.parent) == ["result.json"]
+
+
+def test_a_failing_first_write_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", no_room)
+    with pytest.raises(OSError, match="No space"):
+        write_atomically(tmp_path / "new", "new")
+    assert names(tmp_path) == []
+
+
+def test_a_full_disk_is_a_sentence_with_the_name_of_the_file(old, monkeypatch):
+    monkeypatch.setattr(os, "fsync", no_room)
+    with pytest.raises(OSError, match="No space") as caught:
+        write_atomically(old, "new")
+    assert caught.value.filename == str(old)
+    assert f"the disk is full: {old} could not be written" in str(explained(caught.value))
+
+
+def test_an_error_without_a_file_name_gets_one(tmp_path):
+    with pytest.raises(OSError, match="No space") as caught, named_in_errors(tmp_path / "log"):
+        no_room()
+    assert caught.value.filename == str(tmp_path / "log")
+    assert caught.value.errno == errno.ENOSPC
+
+
+def test_other_errors_pass_as_they_are(tmp_path):
+    with pytest.raises(ValueError, match="mine"), named_in_errors(tmp_path):
+        raise ValueError("mine")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions are POSIX")
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o027, 0o640), (0o077, 0o600), (0o002, 0o664)])
+def test_permissions_follow_the_umask(tmp_path, mask, mode):
+    before = os.umask(mask)
+    try:
+        write_atomically(tmp_path / "file", "content")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == mode
+
+
+def test_a_record_comes_back_and_others_are_refused_in_a_sentence(tmp_path):
+    path = tmp_path / "record.json"
+    write_json(path, {"name": "größer"})
+    assert read_json(path) == {"format": 1, "name": "größer"}
+    bad = {
+        b'{"format": 1': "is not a JSON file",
+        b"\xff\xfe": "is not a JSON file",
+        b"[1]": "does not hold",
+        b'{"format": 2}': "has format 2",
+    }
+    for content, sentence in bad.items():
+        path.write_bytes(content)
+        with pytest.raises(TailcloudError, match=sentence):
+            read_json(path)
+    with pytest.raises(TailcloudError, match="is missing"):
+        read_json(tmp_path / "nowhere.json")

@@ -1,0 +1,141 @@
+"""How steps are run: the clouds of each epoch, and the update, against naive formulas in float64."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch.optim import SGD
+
+from tailcloud.classifier import Architecture, build_classifier
+from tailcloud.data.batch import Batch
+from tailcloud.data.dataset import Split
+from tailcloud.data.resident import ResidentImages, ResidentLoader
+from tailcloud.data.transform import Normalise
+from tailcloud.losses import GCLLoss
+from tailcloud.recipe import Stage
+from tailcloud.sampling import ShuffledSampler
+from tailcloud.stages.objective import Classify
+from tailcloud.training.executors import EagerExecutor
+from tailcloud.training.optim import make_optimizer, momentum_of, restore_momentum, set_learning_rate
+from tailcloud.training.step import Step
+
+CPU = torch.device("cpu")
+STAGE = Stage.model_validate({"epochs": 1, "loss": "gcl", "lr": 0.3, "momentum": 0.8, "weight_decay": 0.05})
+
+
+class DrawingStep:
+    """A step that trains nothing: its loss is what it drew."""
+
+    def __init__(self):
+        self.optimizer = SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+
+    def __call__(self, batch, generator):
+        return torch.rand((), generator=generator)
+
+
+def executor(seed=0, stage="stage1", step=None):
+    split = Split(np.zeros((12, 4, 4, 1), np.uint8), np.arange(12) % 3)
+    data = ResidentImages(split, CPU)
+    loader = ResidentLoader(data, ShuffledSampler(12), Normalise([0.0], [1.0]), batch=4, seed=seed, stage=stage)
+    return EagerExecutor(step or DrawingStep(), loader)
+
+
+def test_every_epoch_seed_and_stage_has_clouds_of_its_own():
+    places = [(seed, stage, epoch) for seed in (0, 1) for stage in ("stage1", "stage2") for epoch in (0, 1, 2)]
+    drawn = [executor(seed, stage).epoch(epoch, 0.1) for seed, stage, epoch in places]
+    assert len({value for losses in drawn for value in losses.tolist()}) == 3 * len(places)
+
+
+def test_the_clouds_of_an_epoch_do_not_depend_on_those_before():
+    worn = executor()
+    _, first, _, again = (worn.epoch(number, 0.1) for number in (0, 2, 1, 2))
+    assert torch.equal(first, again)
+    assert torch.equal(first, executor().epoch(2, 0.1))
+
+
+def test_an_epoch_trains_with_its_own_learning_rate():
+    made = executor()
+    for lr in (0.5, 0.25):
+        made.epoch(0, lr)
+        assert made.step.optimizer.param_groups[0]["lr"] == lr
+
+
+@pytest.fixture
+def model():
+    return build_classifier(Architecture("resnet8", "linear", 0.25, 1, 3), 0).double()
+
+
+def naive_steps(weights, gradients, *, lrs, momentum, decay):
+    """v = μ·v + g + wd·w, then w −= lr·v, from v = 0; the weights after each step."""
+    velocity, after = torch.zeros_like(weights), []
+    for gradient, lr in zip(gradients, lrs, strict=True):
+        velocity = momentum * velocity + gradient + decay * weights
+        weights = weights - lr * velocity
+        after.append(weights)
+    return after, velocity
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_sgd_moves_every_parameter_by_the_formula(model, steps):
+    parameters = dict(model.named_parameters())
+    assert {"backbone.bn1.weight", "backbone.bn1.bias", "head.weight", "head.bias"} <= parameters.keys()
+    start = {name: p.detach().clone() for name, p in parameters.items()}
+    generator = torch.Generator().manual_seed(0)
+    gradients = {
+        name: [torch.randn(p.shape, generator=generator, dtype=p.dtype) for _ in range(steps)]
+        for name, p in parameters.items()
+    }
+    lrs = [0.3, 0.2, 0.1][:steps]
+    optimizer = make_optimizer(STAGE, parameters, CPU)
+    for number, lr in enumerate(lrs):
+        set_learning_rate(optimizer, lr)
+        for name, parameter in parameters.items():
+            parameter.grad = gradients[name][number].clone()
+        optimizer.step()
+    momentum = momentum_of(optimizer, parameters)
+    for name, parameter in parameters.items():
+        expected, velocity = naive_steps(start[name], gradients[name], lrs=lrs, momentum=0.8, decay=0.05)
+        torch.testing.assert_close(parameter.detach(), expected[-1], msg=name)
+        torch.testing.assert_close(momentum[name], velocity, msg=name)
+
+
+def test_momentum_is_there_before_the_first_step_and_zero(model):
+    parameters = dict(model.named_parameters())
+    momentum = momentum_of(make_optimizer(STAGE, parameters, CPU), parameters)
+    assert momentum.keys() == parameters.keys()
+    assert all((momentum[name] == 0).all() and momentum[name].shape == p.shape for name, p in parameters.items())
+
+
+def test_the_first_learning_rate_is_that_of_the_stage(model):
+    (group,) = make_optimizer(STAGE, dict(model.named_parameters()), CPU).param_groups
+    assert float(group["lr"]) == 0.3
+
+
+def test_momentum_survives_the_round_trip(model):
+    parameters = dict(model.named_parameters())
+    kept = {name: torch.randn_like(p) for name, p in parameters.items()}
+    optimizer = make_optimizer(STAGE, parameters, CPU)
+    restore_momentum(optimizer, parameters, kept)
+    assert all(torch.equal(kept[name], value) for name, value in momentum_of(optimizer, parameters).items())
+
+
+def test_a_step_is_the_gradient_of_the_objective_and_one_update():
+    model = build_classifier(Architecture("resnet8", "cosine", 0.25, 1, 3), 0).double()
+    twin = copy.deepcopy(model)
+    objective = Classify(GCLLoss([9, 3, 1]))
+    batch = Batch(torch.randn(6, 1, 8, 8, dtype=torch.float64), torch.tensor([0, 1, 2, 0, 1, 2]))
+    step = Step(model, objective, make_optimizer(STAGE, dict(model.named_parameters()), CPU))
+    losses = [step(batch, torch.Generator().manual_seed(seed)) for seed in (1, 2)]
+    velocity = {name: torch.zeros_like(p) for name, p in twin.named_parameters()}
+    for seed, loss in zip((1, 2), losses, strict=True):
+        expected = objective(twin, batch, objective.draw(batch, torch.Generator().manual_seed(seed)))
+        torch.testing.assert_close(loss, expected.detach())
+        assert not loss.requires_grad
+        gradients = torch.autograd.grad(expected, list(twin.parameters()))
+        with torch.no_grad():
+            for (name, weight), gradient in zip(twin.named_parameters(), gradients, strict=True):
+                velocity[name] = 0.8 * velocity[name] + gradient + 0.05 * weight
+                weight.sub_(0.3 * velocity[name])
+    for (name, weight), twin_weight in zip(model.named_parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(weight, twin_weight, msg=name)
