@@ -46,10 +46,10 @@ def test_only_the_last_two_of_each_stage_are_kept(tmp_path):
     fill(tmp_path, 1, 2, 9, 10, 11)
     fill(tmp_path, 1, 2, 3, stage="stage2")
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "stage1-000010.safetensors",
-        "stage1-000011.safetensors",
-        "stage2-000002.safetensors",
-        "stage2-000003.safetensors",
+        "stage1-0000010.safetensors",
+        "stage1-0000011.safetensors",
+        "stage2-0000002.safetensors",
+        "stage2-0000003.safetensors",
     ]
 
 
