@@ -19,13 +19,13 @@ from tailcloud.recipe import differences, resolve
 from tailcloud.reporting.origin import commit, distinct, machine, threads, versions
 from tailcloud.reporting.result import Result, parse_result
 from tailcloud.reporting.tables import COLUMNS, DatasetTable, MethodRow, by_dataset, cells, gain, markdown, paired
-from tailcloud.reporting.wording import magnitude, number, whole
+from tailcloud.reporting.wording import number
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = Path("benchmarks") / "results" / "runs"
 OF_THE_RUN = {"data", "seed"}  # settings that no method has an opinion on
 BASELINE, OURS = "ce", "gcl"
-SHORT = ("label", "seeds", "top1", "many", "medium", "few", "ece", "parameters", "seconds")
+SHORT = ("label", "seeds", "top1", "many", "medium", "few", "ece", "parameters", "flops")
 START, END = "<!-- results:start -->", "<!-- results:end -->"
 
 
@@ -86,9 +86,11 @@ def recipe_with(path: Path, tables: Sequence[DatasetTable]) -> str:
 def expectation(row: MethodRow | None) -> str:
     if row is None:
         return "Not measured with this version yet."
-    figures = ", ".join(f"{COLUMNS[key].partition(',')[0]} {row.summary(key).text()}" for key in ("top1", "few"))
+    summaries = {COLUMNS[key].partition(",")[0]: row.summary(key) for key in ("top1", "few")}
+    figures = ", ".join(f"{name} {summary.text()}" for name, summary in summaries.items() if summary.n)
     place = row.results[0].machine.get("gpu") or f"a CPU with {threads(row.results[0])}"
-    return f"{figures} (last epoch, {len(row.seeds)} seeds), {number(row.summary('seconds').mean, 0)} s on {place}"
+    seconds = f"{number(row.summary('seconds').mean, 0)} s a run, side by side, on {place}"
+    return f"{figures} (last epoch, {len(row.seeds)} seeds), {seconds}"
 
 
 def read_results(folder: Path) -> list[Result]:
@@ -118,6 +120,7 @@ def results_page(tables: Sequence[DatasetTable]) -> str:
         "Mean ± sample standard deviation over seeds, in percent, of the last epoch. The best epoch has a column of\n"
         "its own that says on which split it was chosen: chosen on the test set, it is optimistic. Groups by training\n"
         f"images of a class: many has more than {MANY_ABOVE}, few fewer than {FEW_BELOW}, medium lies between.\n"
+        "The runs of one command train side by side; the seconds of a run are wall-clock, with the others beside it.\n"
     )
     return "\n".join([head, *(dataset_section(table) for table in tables)])
 
@@ -155,12 +158,6 @@ def gain_sentences(table: DatasetTable) -> list[str]:
     return [
         f"In the few-shot classes {ours.label} gains {points.text(signed=True)} points over {baseline.label} ({how}).\n"
     ]
-
-
-def costs(table: DatasetTable) -> str:
-    """What every accuracy of a table hangs on, in a line."""
-    rows = [f"{row.label} {whole(row.parameters)} parameters, {magnitude(row.flops)} FLOPs" for row in table.rows]
-    return f"{'; '.join(rows)} (one image forward); fingerprint of the images `{table.fingerprint}`.\n"
 
 
 def own_settings(table: DatasetTable) -> list[str]:
@@ -202,10 +199,15 @@ def readme_with(path: Path, tables: Sequence[DatasetTable]) -> str:
     if text.count(START) != 1 or text.count(END) != 1:
         raise TailcloudError(f"{path} needs one block from {START} to {END} for the results")
     sections = [
-        "\n".join([f"**{table.spec}**\n", method_table(table, SHORT), "", costs(table), *gain_sentences(table)])
+        "\n".join(
+            [f"**{table.spec}** (`{table.fingerprint}`)\n", method_table(table, SHORT), "", *gain_sentences(table)]
+        )
         for table in tables
     ]
-    note = "Last epoch, mean ± standard deviation over seeds; more in [docs/results.md](docs/results.md)."
+    note = (
+        "Last epoch, in percent, mean ± standard deviation over seeds; FLOPs of one image forward; in brackets the\n"
+        "fingerprint of the images. More, with machines and commands, in [docs/results.md](docs/results.md)."
+    )
     block = "\n".join([START, *sections, note, END])
     return re.sub(f"{re.escape(START)}.*{re.escape(END)}", lambda _: block, text, flags=re.DOTALL)
 

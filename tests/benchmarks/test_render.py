@@ -79,10 +79,8 @@ def test_the_readme_keeps_what_is_around_the_block(root):
     assert "old" not in text
     assert "| gcl | 2 | 81.5 ± 2.1 |" in text
     assert "| 3.0 ± 0.0 | 464,144 |" in text
-    assert (
-        "ce 464,144 parameters, 69.8\u00a0M FLOPs; gcl 464,144 parameters, 69.8\u00a0M FLOPs (one image forward); "
-        "fingerprint of the images `0123456789abcdef`."
-    ) in text
+    assert "**cifar10-lt:100** (`0123456789abcdef`)" in text
+    assert "| 464,144 | 69.8\u00a0M |" in text
 
 
 def test_the_page_says_where_a_recipe_leaves_its_method(root):
