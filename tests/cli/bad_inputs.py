@@ -231,11 +231,6 @@ CASES = [
         "evaluate run",
         trained(finished=False, then=lambda: Path("run/model.json").unlink()),
     ),
-    Case(
-        "a finished run without its model",
-        "train --resume --out run",
-        trained(then=lambda: Path("run/model.json").unlink()),
-    ),
     Case("a model measured on other classes", "evaluate run --data cifar10", trained(then=cifar())),
     Case("a truncated model", "evaluate run", trained(then=lambda: truncate(Path("run/model.safetensors")))),
     Case("a model of another format", "evaluate run", trained(then=edited("run/model.json", format=7))),
