@@ -30,7 +30,7 @@ def ls(root: Root = Path("data")) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from tailcloud.data.cifar import EDITIONS
+    from tailcloud.data.cifar_files import EDITIONS
 
     table = Table("name", "classes", "train + test", "download", "here", box=box.SIMPLE_HEAD)
     table.add_row("digits-lt, digits-lt:γ", "10", "331 + 500", "none", "built in")

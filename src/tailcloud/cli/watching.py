@@ -40,19 +40,19 @@ class Screen:
 
 
 class Watcher:
-    """One run on the screen: a bar for the stage it is in."""
+    """One run on the screen: a bar that starts anew with each stage."""
 
     def __init__(self, title: str, bars: Progress) -> None:
         self.title, self.bars = title, bars
-        self.bar: TaskID | None = None
+        self.bar: TaskID = bars.add_task(title, total=None, figures="waiting")
         self.epochs = 0
 
     def stage_started(self, name: str, stage: Stage, done: int) -> None:
         """The bar of this stage takes the place of the one before."""
-        if self.bar is not None:
-            self.bars.remove_task(self.bar)
         self.epochs = stage.epochs
-        self.bar = self.bars.add_task(f"{self.title} {name}", total=stage.epochs, completed=done, figures="")
+        self.bars.reset(
+            self.bar, description=f"{self.title} {name}", total=stage.epochs, completed=done, figures="starting"
+        )
 
     def epoch_done(self, line: dict[str, Any]) -> None:
         """Move the bar; without a terminal, print a line every so often."""
@@ -60,8 +60,7 @@ class Watcher:
         figures = f"loss {line['loss']:.3f}"
         if accuracy is not None:
             figures += f"  {split} {number(accuracy)} %"
-        if self.bar is not None:
-            self.bars.update(self.bar, completed=line["epoch"], figures=figures)
+        self.bars.update(self.bar, completed=line["epoch"], figures=figures)
         every = max(1, self.epochs // PLAIN_LINES)
         if self.bars.disable and (line["epoch"] % every == 0 or line["epoch"] == self.epochs):
             where = f"{line['stage']} epoch {line['epoch']}/{self.epochs}"

@@ -12,7 +12,8 @@ from tempfile import TemporaryDirectory
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from tailcloud.data.cifar import EDITIONS, Layout, find_copy, md5_sum
+from tailcloud.data.cifar import find_copy, md5_sum
+from tailcloud.data.cifar_files import EDITIONS, Layout
 from tailcloud.errors import TailcloudError, unknown
 
 # Called with the bytes that are here, and with how many there will be where the server says so.
