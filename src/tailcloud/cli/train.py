@@ -185,13 +185,18 @@ def figures_of(measured: dict[str, Any]) -> str:
 
 
 def print_summary(results: list[dict[str, Any]]) -> None:
-    """Mean and standard deviation over the seeds of each method."""
+    """Mean and standard deviation over the runs of each method, where there are several."""
     from tailcloud.reporting.tables import by_dataset
 
+    keys = ("top1", "many", "medium", "few", "ece")
+    lines = [("mean ± deviation", "runs", *keys)]
     for table in by_dataset(results):
         for row in (row for row in table.rows if len(row.results) > 1):
-            figures = "  ".join(f"{key} {row.summary(key).text()}" for key in ("top1", "many", "medium", "few", "ece"))
-            out.print(f"[bold]{row.label} on {table.spec}, mean of {len(row.results)} runs[/]  {figures}")
+            figures = [row.summary(key).text() for key in keys]
+            lines.append((f"{row.label}, {table.spec}", str(len(row.results)), *figures))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines if len(lines) > 1 else []:
+        out.print("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)), markup=False)
 
 
 def finish_with_errors(runs: "Sequence[Run]", outcomes: "Sequence[Outcome]") -> None:
