@@ -189,14 +189,16 @@ def print_summary(results: list[dict[str, Any]]) -> None:
     from tailcloud.reporting.tables import by_dataset
 
     keys = ("top1", "many", "medium", "few", "ece")
-    lines = [("mean ± deviation", "runs", *keys)]
+    lines: list[tuple[str, ...]] = [("mean ± deviation", "runs", *keys)]
     for table in by_dataset(results):
         for row in (row for row in table.rows if len(row.results) > 1):
             figures = [row.summary(key).text() for key in keys]
             lines.append((f"{row.label}, {table.spec}", str(len(row.results)), *figures))
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines if len(lines) > 1 else []:
-        out.print("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)), markup=False)
+        out.print(
+            "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip(), markup=False
+        )
 
 
 def finish_with_errors(runs: "Sequence[Run]", outcomes: "Sequence[Outcome]") -> None:
