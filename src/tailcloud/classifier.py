@@ -72,7 +72,7 @@ def cost(architecture: Architecture, height: int, width: int) -> Cost:
     """Counted on shapes alone, without computing anything. A multiply-add is two FLOPs."""
     kept: list[int] = []
     with torch.device("meta"):
-        model = Classifier(architecture)
+        model = Classifier(architecture).eval()  # batch norm refuses to train on a single pixel
         image = torch.empty(1, architecture.channels, height, width)
     for module in model.modules():
         if not list(module.children()):
