@@ -116,6 +116,7 @@ def test_paths_may_look_like_markup(tailcloud, tmp_path):
 def test_a_picked_epoch_is_labelled(tailcloud):
     said = tailcloud(f"train --out run {SMALL} --set selection.pick=best")
     assert "kept epoch 1, chosen on test" in said
+    assert "the epoch that was best on test" in tailcloud("evaluate run")
 
 
 def test_a_run_alone_and_in_a_fleet_is_the_same_run(tailcloud, tmp_path):

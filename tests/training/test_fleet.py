@@ -1,10 +1,16 @@
 """Runs side by side: results in order, errors apart, every event told."""
 
 import os
+import threading
+import time
+from contextlib import nullcontext
+
+import pytest
+import torch
 
 from conftest import Watcher
 from tailcloud.errors import TailcloudError
-from tailcloud.training.fleet import train_side_by_side
+from tailcloud.training.fleet import train_on_streams, train_side_by_side
 
 
 def good(observer):
@@ -48,3 +54,37 @@ def test_what_the_system_says_becomes_a_sentence():
     outcomes = train_side_by_side([good, full_disk], [Watcher(), Watcher()])
     assert "ok" in outcomes[0]
     assert str(outcomes[1]).startswith("the disk is full: run/log.jsonl could not be written")
+
+
+@pytest.fixture
+def streams(monkeypatch):
+    """Streams for a machine that has none: threads are what is tested here."""
+    monkeypatch.setattr(torch.cuda, "Stream", object)
+    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
+
+
+def test_runs_on_one_gpu_share_a_process_and_fail_apart(streams):
+    watchers = [Watcher() for _ in range(3)]
+    outcomes = train_on_streams([good, bad, good], watchers, in_flight=2)
+    assert outcomes[0] == outcomes[2] == {"ok": os.getpid()}
+    assert str(outcomes[1]) == "this one fails"
+    assert [watcher.notes for watcher in watchers] == [["one"], ["two"], ["one"]]
+
+
+def test_ctrl_c_stops_threads_at_the_end_of_their_epoch_and_starts_no_more(streams, monkeypatch):
+    started = []
+
+    def endless(observer):
+        started.append(threading.get_ident())
+        for epoch in range(10_000):
+            time.sleep(0.01)
+            observer.epoch_done({"epoch": epoch})
+
+    def interrupt(futures, timeout):
+        time.sleep(0.2)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tailcloud.training.fleet.wait", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        train_on_streams([endless] * 4, [Watcher() for _ in range(4)], in_flight=2)
+    assert len(started) == 2

@@ -30,7 +30,8 @@ def evaluate(
     from tailcloud.training.devices import pick_device
     from tailcloud.training.folder import RunFolder
 
-    recipe = RunFolder(run).recipe()
+    folder = RunFolder(run)
+    recipe = folder.recipe()
     dataset = open_dataset(data or recipe.data, root or recipe.root)
     measured = evaluate_run(run, dataset, pick_device(device))
     if as_json:
@@ -38,6 +39,8 @@ def evaluate(
         return
     for remark in dataset.remarks:
         say_note(remark)
+    if folder.finished and (selection := folder.result()["protocol"]["selection"]) != "last":
+        say_note(f"These are the weights of the epoch that was {selection}, not of the last one.")
     keys = ("top1", "balanced_accuracy", "macro_f1", "many", "medium", "few", "ece")
     table = Table(box=None, pad_edge=False)
     for key in keys:

@@ -131,6 +131,8 @@ def train_on_streams(jobs: Sequence[Job], observers: Sequence[Observer], in_flig
                 wait(futures, timeout=PATIENCE)
         except KeyboardInterrupt:
             stop.set()
+            for future in futures:
+                future.cancel()
             raise
     return [_outcome(future) for future in futures]
 
