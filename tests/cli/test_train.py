@@ -29,6 +29,11 @@ def tailcloud(tmp_path, monkeypatch):
     return call
 
 
+def hear_ctrl_c():
+    """A shell starts background jobs deaf to Ctrl-C, and the tests themselves may be such a job."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.fixture
 def background(tmp_path):
     """Start a command in a process of its own; whatever still runs is killed when the test ends."""
@@ -37,7 +42,7 @@ def background(tmp_path):
     def start(words):
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "tailcloud", *words.split()]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "preexec_fn": hear_ctrl_c}
         started.append(subprocess.Popen(command, cwd=tmp_path, env=environment, text=True, **pipes))
         return started[-1]
 
