@@ -17,10 +17,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.datasets import load_digits
 
 from tailcloud.data import Dataset, open_dataset
-from tailcloud.data.dataset import Split
+from tailcloud.data.digits import all_digits
 from tailcloud.recipe import Stage, load_recipe
 from tailcloud.training.devices import commit, machine
 from tailcloud.training.folder import RunFolder
@@ -40,11 +39,10 @@ class Nobody:
 
 def unused_digits() -> Dataset:
     """digits-lt with the digits that it leaves out in the place of its test part."""
-    dataset, bunch = open_dataset("digits-lt"), load_digits()
-    images = np.rint(bunch.images[..., None] * (255 / 16)).astype(np.uint8)
+    dataset, everything = open_dataset("digits-lt"), all_digits()
     used = {image.tobytes() for part in (dataset.train, dataset.test) for image in part.images}
-    rest = np.flatnonzero([image.tobytes() not in used for image in images])
-    return replace(dataset, test=Split(images[rest], bunch.target[rest].astype(np.int64)))
+    rest = np.flatnonzero([image.tobytes() not in used for image in everything.images])
+    return replace(dataset, test=everything.take(rest))
 
 
 def measure(case: tuple[str, float | None, int]) -> dict[str, Any]:

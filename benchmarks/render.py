@@ -19,7 +19,7 @@ from tailcloud.recipe import differences, resolve
 from tailcloud.reporting.origin import commit, distinct, machine, threads, versions
 from tailcloud.reporting.result import Result, parse_result
 from tailcloud.reporting.tables import COLUMNS, DatasetTable, MethodRow, by_dataset, cells, gain, markdown, paired
-from tailcloud.reporting.wording import number
+from tailcloud.wording import number
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNS = Path("benchmarks") / "results" / "runs"

@@ -22,17 +22,3 @@ def say_note(sentence: str) -> None:
 def on_terminal() -> bool:
     """Whether a person watches: then there are bars that move, otherwise plain lines."""
     return sys.stdout.isatty()
-
-
-def number(value: float | None, digits: int = 1) -> str:
-    """A figure for people; an empty group is a dash."""
-    return "–" if value is None else f"{value:.{digits}f}"
-
-
-def amount(value: float) -> str:
-    """A large number of bytes or operations in short: 38.4 M."""
-    for unit in ("", " k", " M", " G", " T"):
-        if abs(value) < 1000:
-            return f"{value:.3g}{unit}"
-        value /= 1000
-    return f"{value:.3g} P"

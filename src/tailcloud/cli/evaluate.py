@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from tailcloud.cli.console import number, out, say_note
+from tailcloud.cli.console import out, say_note
+from tailcloud.wording import number
 
 
 def evaluate(

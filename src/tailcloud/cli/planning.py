@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 
-from tailcloud.cli.console import amount, out, say_note
+from tailcloud.cli.console import out, say_note
 from tailcloud.data import Dataset
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.recipe import Recipe, differences, load_recipe, parse_setting
 from tailcloud.training.estimate import estimate
 from tailcloud.training.folder import RunFolder
+from tailcloud.wording import magnitude
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ def describe(recipe: Recipe, dataset: Dataset, device: torch.device) -> None:
     )
     out.print(
         f"model    {recipe.model.backbone}, {recipe.model.head} head: {figures.parameters:,} parameters, "
-        f"{amount(figures.flops)}FLOP an image"
+        f"{magnitude(figures.flops)}FLOP an image"
     )
     for name, stage in recipe.stages.items():
         out.print(
@@ -166,4 +167,4 @@ def describe(recipe: Recipe, dataset: Dataset, device: torch.device) -> None:
             f"sampler {stage.sampler.name}, mixup {stage.mixup:g}, trains {stage.train}, "
             f"lr {stage.lr:g} ({stage.schedule})"
         )
-    out.print(f"memory   about {amount(figures.memory)}B on {device}")
+    out.print(f"memory   about {magnitude(figures.memory)}B on {device}")

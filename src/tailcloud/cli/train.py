@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tailcloud.cli.console import number, out, say_error, say_note
+from tailcloud.cli.console import out, say_error, say_note
 from tailcloud.errors import TailcloudError, UsageError, explained
+from tailcloud.wording import number
 
 if TYPE_CHECKING:
     from tailcloud.cli.planning import Run
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from tailcloud.training.loop import Observer
 
 
-IN_FLIGHT = 16  # runs at a time on one GPU: an H200 is full with eight, and sixteen lose nothing
+IN_FLIGHT = 16  # runs at a time on one GPU
 
 
 class Stopped(TailcloudError):

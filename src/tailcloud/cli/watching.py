@@ -5,8 +5,9 @@ from typing import Any, Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from tailcloud.cli.console import number, on_terminal, out, say_note
+from tailcloud.cli.console import on_terminal, out, say_note
 from tailcloud.recipe import Stage
+from tailcloud.wording import number
 
 PLAIN_LINES = 5  # per stage
 

@@ -10,12 +10,8 @@ TEST_PER_CLASS, N_MAX, DEFAULT_RATIO = 50, 120, 50.0
 
 def open_digits(ratio: float | None) -> Dataset:
     """Each class shuffled by RandomState(0): 50 test images, then the long-tailed training images."""
-    from sklearn.datasets import load_digits
-
     ratio = DEFAULT_RATIO if ratio is None else ratio
-    bunch = load_digits()
-    # The files hold grey levels 0 … 16.
-    everything = Split(np.rint(bunch.images[..., None] * (255 / 16)).astype(np.uint8), bunch.target.astype(np.int64))
+    everything = all_digits()
     random, test, train = np.random.RandomState(0), [], []
     for members, count in zip(
         positions_by_class(everything.labels, 10), exponential_counts(N_MAX, 10, ratio), strict=True
@@ -33,3 +29,11 @@ def open_digits(ratio: float | None) -> Dataset:
         mean=mean,
         std=std,
     )
+
+
+def all_digits() -> Split:
+    """All 1,797 digits, their grey levels 0 … 16 stretched to 0 … 255."""
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    return Split(np.rint(bunch.images[..., None] * (255 / 16)).astype(np.uint8), bunch.target.astype(np.int64))

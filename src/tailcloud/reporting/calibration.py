@@ -2,7 +2,7 @@
 
 from tailcloud.reporting.result import Result
 from tailcloud.reporting.svg import WIDTH, Canvas, Figure, Scale
-from tailcloud.reporting.wording import number, percent
+from tailcloud.wording import number, percent
 
 
 def plot_reliability(result: Result) -> Figure | None:

@@ -6,7 +6,7 @@ from tailcloud.profile import GROUPS
 from tailcloud.reporting.plots import NAMED
 from tailcloud.reporting.result import Result
 from tailcloud.reporting.svg import WIDTH, Canvas, Figure
-from tailcloud.reporting.wording import counted, shortened
+from tailcloud.wording import counted, shortened
 
 DRAWN = 100
 NUMBERED = 12

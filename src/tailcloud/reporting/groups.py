@@ -7,7 +7,7 @@ from tailcloud.profile import GROUPS
 from tailcloud.reporting.result import Result, Scores
 from tailcloud.reporting.svg import WIDTH, Canvas, Figure, Point, Scale
 from tailcloud.reporting.tables import DatasetTable, MethodRow
-from tailcloud.reporting.wording import counted, number, whole
+from tailcloud.wording import counted, number, whole
 
 COLOURS = 8
 Accuracies = Sequence[float | None]

@@ -6,7 +6,7 @@ from tailcloud.profile import GROUPS
 from tailcloud.reporting.result import Result
 from tailcloud.reporting.runs import Epoch
 from tailcloud.reporting.svg import WIDTH, Canvas, Figure, Scale, round_step
-from tailcloud.reporting.wording import counted
+from tailcloud.wording import counted
 
 CURVES = {"top1": "top-1, test", "val_top1": "top-1, validation", "many": "many", "medium": "medium", "few": "few"}
 

@@ -9,8 +9,9 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import tailcloud
+from tailcloud import wording
 from tailcloud.profile import FEW_BELOW, GROUPS, MANY_ABOVE
-from tailcloud.reporting import origin, tables, wording
+from tailcloud.reporting import origin, tables
 from tailcloud.reporting.calibration import plot_reliability
 from tailcloud.reporting.confusion import frequent_confusions, plot_confusion
 from tailcloud.reporting.groups import plot_groups, plot_methods

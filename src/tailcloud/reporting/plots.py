@@ -10,7 +10,7 @@ from tailcloud.reporting.groups import Accuracies, Series, method_series
 from tailcloud.reporting.result import Result
 from tailcloud.reporting.svg import WIDTH, Canvas, Figure, Scale
 from tailcloud.reporting.tables import DatasetTable
-from tailcloud.reporting.wording import counted, number, shortened, whole
+from tailcloud.wording import counted, number, shortened, whole
 
 NAMED = 20
 ROW = 26.0

@@ -14,7 +14,7 @@ from typing import Any
 from tailcloud.profile import GROUPS
 from tailcloud.reporting.result import Result, parse_result
 from tailcloud.reporting.runs import dotted
-from tailcloud.reporting.wording import NOT_MEASURED, counted, magnitude, number, whole
+from tailcloud.wording import NOT_MEASURED, counted, magnitude, number, whole
 
 AnyResult = Mapping[str, Any] | Result
 GAINS = ("top1", *GROUPS)

@@ -13,7 +13,7 @@ import tailcloud
 from tailcloud.errors import TailcloudError, UsageError, unknown
 from tailcloud.recipe import Engine, Recipe
 
-SMALL_STEP = 2e9  # FLOPs; about 20 ms of one core
+SMALL_STEP = 2e9  # FLOPs
 
 DeviceName = Literal["auto", "cpu", "cuda", "mps"]
 
