@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal, get_args
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from tailcloud.losses.base import Loss, at_least_float32, batch_mean, not_negative
+from tailcloud.losses.lean import cross_entropy
 from tailcloud.profile import Strategy, cloud_sizes
 
 Granularity = Literal["entry", "sample", "class"]
@@ -68,14 +68,14 @@ class GCLLoss(Loss):
         """The mean loss of a batch; draws its own |ε| unless ``epsilon`` is given."""
         if epsilon is None:
             epsilon = self.draw(len(cosine), cosine.device)
-        clouded = self.cloud(at_least_float32(cosine), epsilon)
+        clouded = self.cloud(cosine, epsilon)
         if self.margin:
-            rows = torch.arange(len(target), device=target.device)
-            clouded.index_put_((rows, target), clouded.new_full((), -self.scale * self.margin), accumulate=True)
-        cross_entropy = F.cross_entropy(clouded, target, reduction="none")
+            lowered = clouded.new_full((1, 1), -self.scale * self.margin).expand(len(target), 1)
+            clouded.scatter_add_(1, target[:, None], lowered)
+        each = cross_entropy(clouded, target)
         if self.focal:
-            cross_entropy = self.modulator(cross_entropy) * cross_entropy
-        return batch_mean(cross_entropy)
+            each = self.modulator(each) * each
+        return batch_mean(each)
 
     def draw(self, rows: int, device: torch.device, generator: torch.Generator | None = None) -> Tensor:
         """|ε| with ε ~ N(0, 1/3) clamped to [−1, 1]: [rows, classes], [rows, 1] or [1, classes]."""
@@ -86,9 +86,10 @@ class GCLLoss(Loss):
 
     def cloud(self, cosine: Tensor, epsilon: Tensor) -> Tensor:
         """The clouded logits s·(cos θ_j − k·δ_j·|ε|) of eq. 11, target and other classes alike."""
-        reach = self.exact if cosine.dtype == torch.float64 else self.reach
-        return torch.addcmul(self.logits(cosine), epsilon.abs().to(cosine), reach.to(cosine), value=-1)
+        logits = self.logits(at_least_float32(cosine))
+        reach = self.exact if logits.dtype == torch.float64 else self.reach
+        return logits.addcmul_(epsilon.abs().to(logits), reach.to(logits), value=-1)  # in place: C may be 100,000
 
-    def modulator(self, cross_entropy: Tensor) -> Tensor:
-        """The focal factor (1 − p_y)^γ; rounding can push a cross-entropy below 0, where the power would be NaN."""
-        return (-torch.expm1(-cross_entropy.detach().clamp(min=0))) ** self.focal
+    def modulator(self, each: Tensor) -> Tensor:
+        """The focal factor (1 − p_y)^γ; rounding can push one below 0, where the power would be NaN."""
+        return (-torch.expm1(-each.detach().clamp(min=0))) ** self.focal

@@ -1,0 +1,75 @@
+"""What the benchmarks measure with: seconds, peak memory, and records that say where they come from."""
+
+import json
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from tailcloud.training.devices import commit, machine
+
+RESULTS = Path(__file__).parent / "results"
+Work = Callable[[], object]
+
+
+def seconds(work: Work, device: torch.device, *, repeats: int = 3) -> float:
+    """The fastest of some repetitions, until the device is done; the first one is a warm-up where there are several."""
+    times = []
+    for _ in range(repeats):
+        _wait(device)
+        started = time.perf_counter()
+        work()
+        _wait(device)
+        times.append(time.perf_counter() - started)
+    return min(times[1:] or times)
+
+
+def host_peak(work: Work) -> int:
+    """The most bytes of NumPy arrays and Python objects that the work has in memory at once, its result included."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def tensor_peak(work: Work, device: torch.device) -> int:
+    """The most bytes of tensors that the work has in memory at once, beyond those that were there before."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        work()
+        return torch.cuda.max_memory_allocated(device) - before
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
+        work()
+    return _highest_tide(watched)
+
+
+def write_record(path: Path, content: dict[str, Any], device: torch.device) -> None:
+    """A record of measurements: format, content, and the machine, versions and commit that they are from."""
+    record = {"format": 1, **content, "machine": machine(device), "commit": commit()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def _highest_tide(watched: profile) -> int:
+    """Every allocation and release that was seen, in order, added up."""
+    assert watched.profiler is not None
+    assert watched.profiler.kineto_results is not None
+    seen = [event for event in watched.profiler.kineto_results.events() if event.name() == "[memory]"]
+    held = highest = 0
+    for event in sorted(seen, key=lambda event: event.start_ns()):
+        held += event.nbytes()  # type: ignore[attr-defined]
+        highest = max(highest, held)
+    return highest
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
