@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tailcloud.errors import UsageError, unknown
-from tailcloud.profile import Counts, class_counts, cloud_sizes
+from tailcloud.profile import Counts, class_counts, class_order, cloud_sizes
 
 Weights = NDArray[np.float64]
 
@@ -100,13 +100,14 @@ class ShuffledSampler:
 class WeightedSampler:
     """As many draws as there are images, with replacement: first a class by its mass, then any image of it.
 
-    This is the multinomial over images that the weights describe, in time linear in images + classes.
+    This is the multinomial over images that the weights describe. Setting it up takes time linear in images + classes,
+    and a draw the logarithm of the classes.
     """
 
     def __init__(self, labels: ArrayLike, weights: ArrayLike) -> None:
         labels, weights = np.asarray(labels), np.asarray(weights, dtype=np.float64)
         self.counts = np.bincount(labels, minlength=len(weights))
-        self.by_class = np.argsort(labels, kind="stable")
+        self.by_class = class_order(labels, len(weights))
         self.starts = np.cumsum(self.counts) - self.counts
         masses = np.cumsum(self.counts * weights)
         self.cumulative = masses / masses[-1]

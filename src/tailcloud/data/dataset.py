@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailcloud.errors import TailcloudError
-from tailcloud.profile import Profile, classes_text, fingerprint
+from tailcloud.profile import Profile, class_order, classes_text, fingerprint
 
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
@@ -123,4 +123,4 @@ def hold_out(dataset: Dataset, share: float) -> Dataset:
 def positions_by_class(labels: Labels, classes: int) -> list[NDArray[np.int64]]:
     """For each class, where its images are, in ascending order."""
     ends = np.cumsum(np.bincount(labels, minlength=classes))
-    return np.split(np.argsort(labels, kind="stable"), ends[:-1])
+    return np.split(class_order(labels, classes), ends[:-1])
