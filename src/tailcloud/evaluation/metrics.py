@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from tailcloud.profile import shot_groups
 
 BINS = 15
+PAIRS = 100_000  # of classes that a record holds
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def summarise(predictions: Predictions, counts: ArrayLike) -> dict[str, Any]:
         "balanced_accuracy": _mean(per_class),
         "macro_f1": macro_f1(images, hits, np.bincount(predicted, minlength=classes)),
         **groups,
-        "per_class": [None if np.isnan(value) else float(value) for value in per_class],
+        "per_class": _listed(per_class),
         **calibration(predictions.confidence, correct),
     }
 
@@ -69,13 +70,30 @@ def calibration(confidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> 
     return {"ece": ece, "reliability": bins}
 
 
-def confusion(predictions: Predictions, classes: int) -> list[list[int]]:
-    """[true class, predicted class, images] for every pair that occurs."""
+def confusion(predictions: Predictions, classes: int, limit: int = PAIRS) -> list[list[int]]:
+    """[true class, predicted class, images] for every pair that occurs.
+
+    Where those are more than ``limit``, only errors are kept, the most frequent ones: what is right is in the accuracy
+    of each class, and 100,000 classes may have ten billion pairs.
+    """
     pairs, images = np.unique(predictions.target * classes + predictions.predicted, return_counts=True)
-    triples: list[list[int]] = np.stack([pairs // classes, pairs % classes, images], axis=1).tolist()
-    return triples
+    true, predicted = np.divmod(pairs, classes)
+    triples = np.stack([true, predicted, images], axis=1)
+    if len(triples) > limit:
+        errors = triples[true != predicted]
+        most = np.argsort(-errors[:, 2], kind="stable")[:limit]
+        triples = errors[np.sort(most)]
+    rows: list[list[int]] = triples.tolist()
+    return rows
 
 
 def _mean(values: NDArray[np.float64]) -> float | None:
     values = values[~np.isnan(values)]
     return float(values.mean()) if len(values) else None
+
+
+def _listed(values: NDArray[np.float64]) -> list[float | None]:
+    items = values.astype(object)
+    items[np.isnan(values)] = None
+    listed: list[float | None] = items.tolist()
+    return listed

@@ -69,10 +69,11 @@ def plot_confusion(result: Result) -> Figure | None:
 
 
 def _totals(result: Result) -> list[int]:
+    """Test images of each class. The confusions alone do not tell: very many are not all recorded."""
     totals = [0] * len(result.names)
     for true, _, count in result.confusion:
         totals[true] += count
-    return totals
+    return [max(pair) for pair in zip(totals, result.dataset.test_counts or totals, strict=True)]
 
 
 def _grid(result: Result) -> _Grid:

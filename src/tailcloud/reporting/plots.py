@@ -53,7 +53,8 @@ def plot_classes(result: Result) -> Figure:
     if before:
         series.insert(0, Series("faint", f"mean after {result.stages[-2].name}", before))
     canvas = _accuracy_curves(result, series, label, dots=True)
-    caption = "Each dot is a class, frequent classes to the left; the line is the mean of neighbouring classes."
+    dot = "a class" if result.stride == 1 else f"one class in {result.stride}"
+    caption = f"Each dot is {dot}, frequent classes to the left; the line is the mean of neighbouring classes."
     return Figure("Accuracy per class", canvas.svg(), caption, (*legend, *((one.css, one.name) for one in series)))
 
 
@@ -119,11 +120,11 @@ def _count_curve(result: Result, label: str, bounds: tuple[float, float], log: b
     canvas.y_axis(x, y)
     canvas.x_axis(x, y, title="classes, the most frequent first")
     for group in GROUPS:
-        ranks = [rank for rank, index in enumerate(result.order) if result.group_of[index] == group]
+        ranks = [rank for rank in range(0, classes, result.stride) if result.group_of[result.order[rank]] == group]
         steps = [
             (x(rank + side), y(result.dataset.counts[result.order[rank]] or bounds[0]))
             for rank in ranks
-            for side in (0, 1)
+            for side in (0, result.stride)
         ]
         if steps:
             canvas.area([(steps[0][0], y.start), *steps, (steps[-1][0], y.start)], group)
@@ -170,9 +171,8 @@ def _accuracy_curves(result: Result, series: Sequence[Series], label: str, *, do
     canvas.y_axis(x, y)
     canvas.x_axis(x, y, title="training images of the class")
     for group in GROUPS if dots and series[-1].values else ():
-        values = (
-            (places[index], series[-1].values[index]) for index in result.order if result.group_of[index] == group
-        )
+        members = (index for index in result.order[:: result.stride] if result.group_of[index] == group)
+        values = ((places[index], series[-1].values[index]) for index in members)
         canvas.dots([(x(place), y(value)) for place, value in values if value is not None], f"cloud {group}")
     for one in series:
         canvas.line([(x(place), y(value)) for place, value in _neighbours(result, places, one.values)], one.css)

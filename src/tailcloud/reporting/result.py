@@ -16,6 +16,8 @@ def _finite(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+SHOWN = 10_000  # classes that a page lists one by one
+
 Measured = Annotated[float | None, BeforeValidator(_finite)]
 Row = tuple[int, int, int]
 
@@ -88,6 +90,7 @@ class Data(Part):
     spec: str
     fingerprint: str
     counts: list[Annotated[int, Field(ge=0)]] = Field(min_length=1)
+    test_counts: list[Annotated[int, Field(ge=0)]] = Field(default_factory=list)
     class_names: list[str] = Field(default_factory=list)
     images: dict[str, int] = Field(default_factory=dict)
     shape: list[int] = Field(default_factory=list)
@@ -140,7 +143,8 @@ class Result(Scores):
             raise ValueError("every class count is 0")
         picked = (self.picked, *(stage.picked for stage in self.stages))
         scored: list[Scores] = [self, *self.stages, *(part for part in picked if part)]
-        lengths = [len(self.dataset.class_names), *(len(part.per_class) for part in scored)]
+        described = (len(self.dataset.class_names), len(self.dataset.test_counts))
+        lengths = [*described, *(len(part.per_class) for part in scored)]
         if any(length not in {0, classes} for length in lengths):
             raise ValueError(f"its lists do not all have one entry for each of the {classes} classes")
         if any(not 0 <= index < classes for row in self.confusion for index in row[:2]):
@@ -166,6 +170,11 @@ class Result(Scores):
     def order(self) -> list[int]:
         """The classes, the most frequent in training first."""
         return sorted(range(len(self.dataset.counts)), key=lambda index: -self.dataset.counts[index])
+
+    @property
+    def stride(self) -> int:
+        """For how many classes one that is listed stands: 1 up to ``SHOWN`` classes; more would make no page."""
+        return -(-len(self.dataset.counts) // SHOWN)
 
     @cached_property
     def group_of(self) -> list[str]:

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 from safetensors.torch import save
 
 import tailcloud
@@ -90,6 +91,7 @@ def describe_data(dataset: Dataset) -> dict[str, Any]:
         "spec": dataset.spec,
         "fingerprint": dataset.fingerprint,
         "counts": dataset.profile.counts.tolist(),
+        "test_counts": np.bincount(dataset.test.labels, minlength=dataset.classes).tolist(),
         "class_names": list(dataset.class_names),
         "images": {
             "train": len(dataset.train),
