@@ -16,15 +16,20 @@ RESULTS = Path(__file__).parent / "results"
 Work = Callable[[], object]
 
 
-def seconds(work: Work, device: torch.device, *, repeats: int = 3) -> float:
-    """The fastest of some repetitions, until the device is done; the first one is a warm-up where there are several."""
-    times = []
-    for _ in range(repeats):
+def seconds(work: Work, device: torch.device, *, budget: float = 0.0) -> float:
+    """The fastest repetition: one, or as many as fit into ``budget`` seconds after a warm-up.
+
+    On the CPU these are processor seconds, which other programs on the machine hardly disturb; use one thread.
+    """
+    clock = time.perf_counter if device.type == "cuda" else time.process_time
+    times: list[float] = []
+    ends = time.perf_counter() + budget
+    while not times or time.perf_counter() < ends:
         _wait(device)
-        started = time.perf_counter()
+        started = clock()
         work()
         _wait(device)
-        times.append(time.perf_counter() - started)
+        times.append(clock() - started)
     return min(times[1:] or times)
 
 
