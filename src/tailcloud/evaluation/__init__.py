@@ -31,5 +31,5 @@ def predict(model: Classifier, batches: Iterable[Batch], scale: float) -> Predic
 def _judge(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Per image: its class, the predicted one, the confidence in that, and how many classes beat the true one."""
     confidence, predicted = logits.softmax(dim=1).max(dim=1)
-    rank = (logits > logits.gather(1, target[:, None])).sum(dim=1)
+    rank = (logits > logits.gather(1, target[:, None])).sum(dim=1, dtype=torch.int32)  # int64 takes twice the logits
     return target, predicted, confidence, rank
