@@ -1,4 +1,4 @@
-"""Write docs/results.md, and the results in README.md and the recipes, from the runs under benchmarks/results/runs.
+"""Write docs/results.md, and the figures in README.md, docs/performance.md and the recipes, from benchmarks/results.
 
 python benchmarks/render.py                  write them
 python benchmarks/render.py --add RUN...     take the results of these run folders first
@@ -11,6 +11,7 @@ import sys
 import tomllib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import read_json, write_atomically, write_json
@@ -26,7 +27,7 @@ RUNS = Path("benchmarks") / "results" / "runs"
 OF_THE_RUN = {"data", "seed"}  # settings that no method has an opinion on
 BASELINE, OURS = "ce", "gcl"
 SHORT = ("label", "seeds", "top1", "many", "medium", "few", "ece", "parameters", "flops")
-START, END = "<!-- results:start -->", "<!-- results:end -->"
+SCALE = Path("benchmarks") / "results" / "scale-cpu.json"
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
@@ -66,9 +67,11 @@ def render(root: Path) -> dict[Path, str]:
     """What each generated file should hold."""
     tables = by_dataset(read_results(root / RUNS))
     readme, recipes = root / "README.md", root / "src" / "tailcloud" / "recipes"
+    performance = root / "docs" / "performance.md"
     return {
         root / "docs" / "results.md": results_page(tables),
         readme: readme_with(readme, tables),
+        **({performance: performance_with(performance, read_json(root / SCALE))} if (root / SCALE).exists() else {}),
         **{path: recipe_with(path, tables) for path in sorted(recipes.rglob("*.toml"))},
     }
 
@@ -195,9 +198,6 @@ def results_of(table: DatasetTable) -> list[Result]:
 
 
 def readme_with(path: Path, tables: Sequence[DatasetTable]) -> str:
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    if text.count(START) != 1 or text.count(END) != 1:
-        raise TailcloudError(f"{path} needs one block from {START} to {END} for the results")
     sections = [
         "\n".join(
             [f"**{table.spec}** (`{table.fingerprint}`)\n", method_table(table, SHORT), "", *gain_sentences(table)]
@@ -208,8 +208,42 @@ def readme_with(path: Path, tables: Sequence[DatasetTable]) -> str:
         "Last epoch, in percent, mean ± standard deviation over seeds; FLOPs of one image forward; in brackets the\n"
         "fingerprint of the images. More, with machines and commands, in [docs/results.md](docs/results.md)."
     )
-    block = "\n".join([START, *sections, note, END])
-    return re.sub(f"{re.escape(START)}.*{re.escape(END)}", lambda _: block, text, flags=re.DOTALL)
+    return with_block(path, "results", [*sections, note])
+
+
+def performance_with(path: Path, record: dict[str, Any]) -> str:
+    """The page on performance with the tables of benchmarks/scale.py in it."""
+    about = record["machine"]
+    origin = f"{about['processor']}, one thread, torch {about['torch']}, commit `{record['commit']}`"
+    tables = [
+        markdown(scale_header(curves), map(scale_row, curves))
+        for along in ("classes", "labels")
+        if (curves := [curve for curve in record["curves"] if curve["along"] == along])
+    ]
+    return with_block(path, "scale", [f"Measured on {origin}.\n", "\n\n".join(tables)])
+
+
+def scale_header(curves: Sequence[dict[str, Any]]) -> list[str]:
+    sizes = [f"{size:,}" for size in curves[0]["sizes"]]
+    columns = [f"ms with {sizes[0]}", *sizes[1:-1], f"{sizes[-1]} {curves[0]['along']}"]
+    return ["", *columns, "steepest growth", "MB at most", "steepest growth"]
+
+
+def scale_row(curve: dict[str, Any]) -> list[str]:
+    """A piece: milliseconds at each size, memory at the largest one, and the largest exponents between two sizes."""
+    times = [number(1000 * value, 2 if value < 0.01 else 0) for value in curve["seconds"]]
+    steepest = {what: number(max(slopes), 2) for what, slopes in curve["growth"].items()}
+    return [curve["piece"], *times, steepest["seconds"], number(curve["bytes"][-1] / 1e6, 0), steepest["bytes"]]
+
+
+def with_block(path: Path, name: str, parts: Iterable[str]) -> str:
+    """The text of a page with a new content between the two marks of that name."""
+    start, end = f"<!-- {name}:start -->", f"<!-- {name}:end -->"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    if text.count(start) != 1 or text.count(end) != 1:
+        raise TailcloudError(f"{path} needs one block from {start} to {end} for the {name}")
+    block = "\n".join([start, *parts, end])
+    return re.sub(f"{re.escape(start)}.*{re.escape(end)}", lambda _: block, text, flags=re.DOTALL)
 
 
 if __name__ == "__main__":
