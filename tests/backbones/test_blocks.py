@@ -64,3 +64,19 @@ def test_batch_norms_start_as_the_identity():
         if isinstance(module, nn.BatchNorm2d):
             assert (module.weight == 1).all()
             assert (module.bias == 0).all()
+
+
+def test_gradients_lie_in_memory_as_the_maps_do():
+    """A gradient in another layout would make every kernel behind it slow."""
+    backbone = create_backbone("resnet8").to(memory_format=torch.channels_last)
+    layouts = []
+
+    def watch(_module, _inputs, output):
+        output.register_hook(lambda gradient: layouts.append(gradient.is_contiguous(memory_format=torch.channels_last)))
+
+    for module in backbone.modules():
+        if isinstance(module, nn.Conv2d | nn.BatchNorm2d | BasicBlock):
+            module.register_forward_hook(watch)
+    images = torch.randn(4, 3, 8, 8).contiguous(memory_format=torch.channels_last)
+    backbone(images).square().sum().backward()
+    assert layouts == [True] * 17

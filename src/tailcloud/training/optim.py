@@ -20,7 +20,11 @@ def make_optimizer(stage: Stage, parameters: Mapping[str, nn.Parameter], device:
     cuda = device.type == "cuda"
     lr = torch.tensor(stage.lr, device=device) if cuda else stage.lr
     optimizer = SGD(
-        parameters.values(), lr=lr, momentum=stage.momentum, weight_decay=stage.weight_decay, fused=cuda or None
+        parameters.values(),
+        lr=lr,
+        momentum=stage.momentum,
+        weight_decay=stage.weight_decay,
+        fused=device.type in {"cpu", "cuda"} or None,
     )
     for parameter in parameters.values():
         optimizer.state[parameter][MOMENTUM] = torch.zeros_like(parameter, requires_grad=False)
