@@ -33,6 +33,13 @@ def seconds(work: Work, device: torch.device, *, budget: float = 0.0) -> float:
     return min(times[1:] or times)
 
 
+def settle_memory() -> None:
+    """Have the C library keep freed blocks of up to 31 MiB, as it does after a while in any long program (glibc raises
+    its bounds to the largest block that was freed). Before that, small and large tensors are not comparable.
+    """
+    torch.empty(31 << 20, dtype=torch.uint8).fill_(0)
+
+
 def host_peak(work: Work) -> int:
     """The most bytes of NumPy arrays and Python objects that the work has in memory at once, its result included."""
     tracemalloc.start()

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from measuring import RESULTS, Work, host_peak, seconds, tensor_peak, write_record
+from measuring import RESULTS, Work, host_peak, seconds, settle_memory, tensor_peak, write_record
 from numpy.typing import NDArray
 
 from tailcloud.classifier import Architecture, build_classifier
@@ -270,6 +270,7 @@ def main() -> None:
     options = parser.parse_args()
     device, started = torch.device(options.device), commit()
     torch.set_num_threads(1)
+    settle_memory()
     about = machine(device)
     print(f"{about['gpu'] or about['processor']}, one thread, torch {about['torch']}, commit {started}")
     curves = measure_all("classes", device) + (measure_all("labels", device) if device.type == "cpu" else [])
