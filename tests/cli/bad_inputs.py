@@ -212,6 +212,8 @@ CASES = [
     Case("no GPU", "train --device cuda"),
     Case("a device that does not exist", "train --device gpu"),
     Case("half precision without a GPU", "train --set engine.precision=bfloat16"),
+    Case("CUDA graphs without a GPU", "train --set engine.executor=graphed"),
+    Case("an executor that does not exist", "train --set engine.executor=jit"),
     Case("a loss that diverges", f"train --out run {SMALL} --set stage1.lr=1e20"),
     Case("a run named without --out", "train --resume run", trained(finished=False)),
     Case("several runs inside a run", f"train --seed 1 --seed 2 --out run {SMALL}", trained()),

@@ -94,9 +94,9 @@ class ResidentLoader:
 
     def epoch(self, number: int) -> Iterator[Batch]:
         """The batches of one epoch; the same ones whenever that epoch is asked for."""
-        plan, device = self.plan(number), self.data.images.device
-        for step, (end, size) in enumerate(zip(self.ends.tolist(), self.sizes, strict=True)):
-            yield self.assemble(plan, torch.arange(end - size, end, device=device), plan.lambdas[step])
+        plan = self.plan(number)
+        for step in range(self.steps):
+            yield self.at(plan, step)
 
     def plan(self, number: int) -> EpochPlan:
         """Every draw of an epoch, on the device."""
@@ -106,6 +106,11 @@ class ResidentLoader:
         flips = views.random(self.size) < (0.5 if self.flip else 0.0)
         partners, lambdas = self._draw_mixing(number)
         return EpochPlan(*map(self._to_device, (order, corners, flips, partners, lambdas)))
+
+    def at(self, plan: EpochPlan, step: int) -> Batch:
+        """One batch of a planned epoch."""
+        start, end = int(self.ends[step - 1]) if step else 0, int(self.ends[step])
+        return self.assemble(plan, torch.arange(start, end, device=self.data.images.device), plan.lambdas[step])
 
     def assemble(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
         """The batch at some rows of an epoch: whole-batch device code, nothing drawn and nothing read."""

@@ -79,7 +79,7 @@ class Selection(Record):
 class Engine(Record):
     """How a run is computed. None of this changes what is computed, beyond rounding."""
 
-    executor: Literal["auto", "eager", "graphed"] = "auto"
+    executor: Literal["auto", "eager", "compiled", "graphed"] = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     threads: Annotated[int, Field(ge=0, le=4096)] = 0  # 0: PyTorch's own choice
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 1.0

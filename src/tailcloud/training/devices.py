@@ -59,7 +59,9 @@ def resumed_device(name: str, recorded: str | None) -> torch.device:
 
 
 def check_engine(engine: Engine, device: torch.device) -> None:
-    """CUDA graphs and half precision need CUDA."""
+    """CUDA graphs and half precision need CUDA; what compiled steps compute is tested on the CPU and CUDA only."""
+    if engine.executor == "compiled" and device.type not in {"cpu", "cuda"}:
+        raise UsageError(f'engine.executor = "compiled" needs --device cpu or cuda, not {device.type}')
     wanted = {"executor": engine.executor == "graphed", "precision": engine.precision == "bfloat16"}
     for field, needs_cuda in wanted.items():
         if needs_cuda and device.type != "cuda":

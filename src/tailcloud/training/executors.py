@@ -1,6 +1,6 @@
 """How the steps of an epoch are run: one by one, or as a CUDA graph that is captured once and replayed.
 
-All executors compute the same: the same draws, the same batches, the same arithmetic.
+All executors, the one in ``compiled.py`` too, compute the same: the same draws, the same batches, the same formulas.
 """
 
 from threading import Lock
@@ -23,6 +23,9 @@ _capturing = Lock()  # one capture at a time, whatever other runs do meanwhile
 class Executor(Protocol):
     """Runs whole epochs of one stage."""
 
+    def prepare(self) -> None:
+        """Make ready before the first epoch; the model, in the modes of its stage, is left as it was."""
+
     def epoch(self, number: int, lr: float) -> Tensor:
         """Train one epoch; the loss of each step, still on the device."""
 
@@ -34,6 +37,9 @@ class EagerExecutor:
         self.step, self.loader = step, loader
         self.device = loader.data.images.device
         self.generator = torch.Generator(self.device)
+
+    def prepare(self) -> None:
+        """Nothing to make ready."""
 
     def epoch(self, number: int, lr: float) -> Tensor:
         """Train one epoch; the loss of each step, still on the device."""

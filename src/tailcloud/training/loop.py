@@ -19,6 +19,7 @@ from tailcloud.evaluation import confusion, summarise
 from tailcloud.recipe import Recipe, Stage, differences
 from tailcloud.stages.scope import open_stage, set_modes
 from tailcloud.training.checkpoint import Checkpoint, load_newest, save_checkpoint
+from tailcloud.training.compiled import CannotCompile
 from tailcloud.training.devices import make_repeatable, use_threads
 from tailcloud.training.folder import RunFolder
 from tailcloud.training.optim import momentum_of, restore_momentum
@@ -73,6 +74,8 @@ def train_stage(
     if checkpoint:
         restore_momentum(parts.optimizer, parts.parameters, checkpoint.group("momentum"))
     observer.stage_started(name, stage, progress.epoch)
+    if progress.epoch < stage.epochs:
+        progress.seconds += prepare(session, parts, observer)
     saved = time.perf_counter()
     for epoch in range(progress.epoch, stage.epochs):
         started = time.perf_counter()
@@ -89,6 +92,18 @@ def train_stage(
             save_checkpoint(folder.checkpoints, name, progress.epoch, snapshot(session, parts, progress))
             saved = time.perf_counter()
         observer.epoch_done(line)
+
+
+def prepare(session: Session, parts: StageParts, observer: Observer) -> float:
+    """Let the executor make itself ready; the seconds it took. What cannot be compiled runs eagerly, and says so."""
+    started = time.perf_counter()
+    set_modes(session.model, parts.stage)
+    try:
+        parts.executor.prepare()
+    except CannotCompile as failure:
+        session.executor = "eager"
+        observer.note(str(failure))
+    return time.perf_counter() - started
 
 
 def train_epoch(session: Session, parts: StageParts, epoch: int, lr: float) -> float:
@@ -209,6 +224,9 @@ def check_same_world(then: dict[str, Any], fingerprint: str, session: Session, o
         )
     if then["device"] == session.device.type == "cpu":
         torch.set_num_threads(then["threads"])  # sums depend on it in their last bits
+    if (then.get("executor"), session.executor) == ("eager", "compiled"):
+        session.executor = "eager"
+        observer.note("This run goes on eagerly, as it was started, though its recipe would have it compiled.")
     now = session.environment
     for key in sorted(now):
         if now[key] != then.get(key):

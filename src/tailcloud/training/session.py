@@ -19,6 +19,7 @@ from tailcloud.recipe import Recipe, Stage
 from tailcloud.sampling import make_sampler
 from tailcloud.stages.objective import Classify
 from tailcloud.stages.scope import set_trainable
+from tailcloud.training.compiled import CompiledExecutor
 from tailcloud.training.devices import environment
 from tailcloud.training.executors import EagerExecutor, Executor, GraphedExecutor
 from tailcloud.training.optim import make_optimizer
@@ -33,8 +34,11 @@ def architecture(recipe: Recipe, dataset: Dataset) -> Architecture:
 
 EXECUTORS: dict[str, Callable[[Step, ResidentLoader], Executor]] = {
     "eager": EagerExecutor,
+    "compiled": CompiledExecutor,
     "graphed": GraphedExecutor,
 }
+
+COMPILING_PAYS = 1e14  # FLOPs of a run on the CPU; see docs/architecture.md
 
 
 def _chosen(asked: str, automatic: str) -> str:
@@ -66,6 +70,7 @@ class Session:
         self.train = ResidentImages(dataset.train, device)
         self.test = ResidentImages(dataset.test, device)
         self.val = ResidentImages(dataset.val, device) if dataset.val else None
+        self.executor = _chosen(recipe.engine.executor, self.automatic_executor)
 
     def loss(self, stage: Stage) -> Loss:
         """The loss of a stage, knowing the class counts."""
@@ -105,6 +110,13 @@ class Session:
         batch = max(stage.batch for stage in self.recipe.stages.values())
         return 3 * batch * self.cost.flops
 
+    @property
+    def work_in_all(self) -> int:
+        """FLOPs of all training steps; a stage that trains the head alone goes forward only."""
+        stages = self.recipe.stages.values()
+        passes = sum(stage.epochs * (3 if stage.train == "all" else 1) for stage in stages)
+        return passes * len(self.dataset.train) * self.cost.flops
+
     @cached_property
     def cost(self) -> Cost:
         """What the model costs."""
@@ -116,9 +128,11 @@ class Session:
         return {**environment(self.device), "executor": self.executor, "precision": self.precision}
 
     @property
-    def executor(self) -> str:
-        """How steps are run: as CUDA graphs where there is CUDA, unless the recipe says otherwise."""
-        return _chosen(self.recipe.engine.executor, "graphed" if self.device.type == "cuda" else "eager")
+    def automatic_executor(self) -> str:
+        """How steps are run unless the recipe says: as CUDA graphs; on a CPU compiled if the run is long enough."""
+        if self.device.type == "cpu":
+            return "compiled" if self.work_in_all >= COMPILING_PAYS else "eager"
+        return "graphed" if self.device.type == "cuda" else "eager"
 
     @property
     def precision(self) -> str:

@@ -22,10 +22,14 @@ class Step:
 
     def __call__(self, batch: Batch, generator: torch.Generator) -> Tensor:
         """Improve the model on one batch; the loss stays on the device."""
-        noise = self.objective.draw(batch, generator)
-        with torch.autocast(batch.images.device.type, torch.bfloat16, enabled=self.half):
-            loss = self.objective(self.model, batch, noise)
+        loss = self.loss(batch, generator)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         return loss.detach()
+
+    def loss(self, batch: Batch, generator: torch.Generator) -> Tensor:
+        """What the step lowers; its random numbers are drawn here, outside of anything compiled."""
+        noise = self.objective.draw(batch, generator)
+        with torch.autocast(batch.images.device.type, torch.bfloat16, enabled=self.half):
+            return self.objective(self.model, batch, noise)

@@ -1,0 +1,111 @@
+"""Steps whose forward pass and loss, and through them the backward pass, are compiled by ``torch.compile``.
+
+Nothing random happens inside: the clouds' noise is drawn before and passed in. The update stays outside, and with it
+the learning rate; so does evaluation. Shapes are static: a smaller last batch is compiled for itself.
+"""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import Lock
+
+import torch
+from torch import Tensor
+
+from tailcloud.classifier import Classifier
+from tailcloud.data.batch import Batch
+from tailcloud.losses import Loss
+from tailcloud.stages.objective import Classify
+from tailcloud.training.executors import EagerExecutor
+
+BACKEND = "inductor"
+VARIANTS = 1_000_000  # as many as there are: PyTorch would give up after eight, over all runs of a process
+LONGEST_CAUSE = 200  # characters
+
+_compiling = Lock()  # one run at a time, whatever other runs do meanwhile
+
+
+class CannotCompile(Exception):
+    """There is no compiler, or it failed; nothing was changed, and steps run eagerly."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(
+            f"torch.compile failed here ({cause_of(error)}), so the steps run eagerly: "
+            "the result will be as good, but not bit for bit that of a compiled run."
+        )
+
+
+class CompiledExecutor(EagerExecutor):
+    """One step after the other, in compiled code once ``prepare`` has made it."""
+
+    def prepare(self) -> None:
+        """Compile for every size of batch, or raise ``CannotCompile`` and stay eager."""
+        plain = self.step
+        try:
+            with _compiling, quiet(), unlimited():
+                self.step = replace(plain, objective=Compiled(plain.objective.loss))
+                self.rehearse()
+        except Exception as error:
+            self.step = plain
+            raise CannotCompile(error) from None
+
+    def rehearse(self) -> None:
+        """Go through every size of batch without an update; gradients and statistics are put back as they were."""
+        plan, sizes = self.loader.plan(0), self.loader.sizes
+        buffers = list(self.step.model.buffers())
+        before = [buffer.clone() for buffer in buffers]
+        try:
+            for size in dict.fromkeys(sizes):
+                batch = self.loader.at(plan, sizes.index(size))
+                self.step.loss(batch, self.generator).backward()  # type: ignore[no-untyped-call]
+        finally:
+            self.step.optimizer.zero_grad(set_to_none=True)
+            for buffer, value in zip(buffers, before, strict=True):
+                buffer.copy_(value)
+
+
+class Compiled(Classify):
+    """The same objective in compiled code."""
+
+    def __init__(self, loss: Loss) -> None:
+        super().__init__(loss)
+        self.compute = torch.compile(super().__call__, fullgraph=True, dynamic=False, backend=BACKEND)
+
+    def __call__(self, model: Classifier, batch: Batch, noise: tuple[Tensor | None, Tensor | None]) -> Tensor:
+        """The scalar to minimise."""
+        return self.compute(model, batch, noise)
+
+
+@contextmanager
+def unlimited() -> Iterator[None]:
+    """Compile as often as it takes; refuse where PyTorch was told not to compile, which it would pass over."""
+    from torch._dynamo import config
+
+    if config.disable:
+        raise RuntimeError("TORCH_COMPILE_DISABLE is set")
+    with config.patch(recompile_limit=VARIANTS, accumulated_recompile_limit=VARIANTS, suppress_errors=False):
+        yield
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep what PyTorch remarks while it compiles off the screen."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def cause_of(error: Exception) -> str:
+    """Why compiling failed, in a line: what was raised first, without PyTorch's wrapping and advice."""
+    while isinstance(inner := getattr(error, "inner_exception", None), Exception):
+        error = inner
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[0].rstrip(".:") if lines else type(error).__name__
+    return text if len(text) <= LONGEST_CAUSE else f"{text[: LONGEST_CAUSE - 1]}…"
