@@ -16,21 +16,21 @@ RESULTS = Path(__file__).parent / "results"
 Work = Callable[[], object]
 
 
-def seconds(work: Work, device: torch.device, *, budget: float = 0.0) -> float:
-    """The fastest repetition: one, or as many as fit into ``budget`` seconds after a warm-up.
+def seconds(work: Work, device: torch.device, *, least: int = 1, budget: float = 0.0) -> float:
+    """The fastest of some repetitions: at least so many, and as many as fit into ``budget`` seconds.
 
     On the CPU these are processor seconds, which other programs on the machine hardly disturb; use one thread.
     """
     clock = time.perf_counter if device.type == "cuda" else time.process_time
     times: list[float] = []
     ends = time.perf_counter() + budget
-    while not times or time.perf_counter() < ends:
+    while len(times) < least or time.perf_counter() < ends:
         _wait(device)
         started = clock()
         work()
         _wait(device)
         times.append(clock() - started)
-    return min(times[1:] or times)
+    return min(times)
 
 
 def settle_memory() -> None:

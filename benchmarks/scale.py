@@ -216,12 +216,12 @@ PIECES = [
 
 
 def measure(piece: Piece, classes: int, labels: int, device: torch.device) -> tuple[float, int]:
-    """Seconds and bytes. Host work is long, and watching its memory costs nothing: once is enough."""
+    """Seconds and bytes. Host work is few long steps: its memory can be watched while its time is taken."""
     work = piece.prepare(classes, labels, device)
     if piece.on_device:
-        return seconds(work, device, budget=0.5), tensor_peak(work, device)
+        return seconds(work, device, least=3, budget=0.5), tensor_peak(work, device)
     spent: list[float] = []
-    peak = host_peak(lambda: spent.append(seconds(work, CPU)))
+    peak = host_peak(lambda: spent.append(seconds(work, CPU, budget=1.0)))
     return spent[0], peak
 
 
