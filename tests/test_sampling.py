@@ -106,6 +106,13 @@ def test_an_absent_last_class_is_never_drawn():
     assert sampler.draw(Almost()).tolist() == [2, 2, 2]
 
 
+def test_draws_do_not_depend_on_the_blocks_they_are_made_in(monkeypatch):
+    labels = np.random.default_rng(2).integers(0, 7, 1000)
+    whole = make_sampler("sqrt", labels, 7).draw(np.random.default_rng(5))
+    monkeypatch.setattr("tailcloud.sampling.BLOCK", 64)
+    assert np.array_equal(make_sampler("sqrt", labels, 7).draw(np.random.default_rng(5)), whole)
+
+
 def test_same_generator_same_epoch():
     sampler = make_sampler("cb", [0, 0, 0, 1], 2)
     assert (sampler.draw(np.random.default_rng(5)) == sampler.draw(np.random.default_rng(5))).all()

@@ -14,6 +14,8 @@ from tailcloud.profile import Counts, class_counts, class_order, cloud_sizes
 
 Weights = NDArray[np.float64]
 
+BLOCK = 1 << 18  # images that are drawn at a time: what is made on the way stays small, and in the processor's caches
+
 
 def _instance_balanced(counts: Counts) -> Weights:
     """Every image alike: class mass n_j / N."""
@@ -114,12 +116,16 @@ class WeightedSampler:
 
     def draw(self, generator: np.random.Generator) -> NDArray[np.int64]:
         """Independent draws, one per training image."""
-        size = len(self.by_class)
-        drawn = np.searchsorted(self.cumulative, generator.random(size), side="right")
-        member = (generator.random(size) * self.counts[drawn]).astype(np.int64)
-        member = np.minimum(member, self.counts[drawn] - 1)  # a draw just under 1 may round up
-        images: NDArray[np.int64] = self.by_class[self.starts[drawn] + member]
-        return images
+        drawn = np.empty(len(self.by_class), np.int64)
+        blocks = np.split(drawn, range(BLOCK, len(drawn), BLOCK))
+        for block in blocks:
+            block[:] = np.searchsorted(self.cumulative, generator.random(len(block)), side="right")
+        for block in blocks:
+            counts = self.counts[block]
+            member = (generator.random(len(block)) * counts).astype(np.int64)
+            np.minimum(member, counts - 1, out=member)  # a draw just under 1 may round up
+            block[:] = self.by_class[self.starts[block] + member]
+        return drawn
 
 
 def make_sampler(name: str, labels: Sequence[int] | NDArray[np.int64], classes: int, **options: Any) -> Sampler:

@@ -65,6 +65,14 @@ def test_partners_are_a_permutation_inside_each_batch(sizes, seed):
     assert (batch_of[partners] == batch_of).all()
 
 
+def test_partners_do_not_depend_on_the_blocks_they_are_sorted_in(monkeypatch):
+    for batch_of in (np.repeat(np.arange(40), 7), np.zeros(50, np.int64), np.zeros(0, np.int64)):
+        whole = draw_partners(np.random.default_rng(5), batch_of)
+        with monkeypatch.context() as patch:
+            patch.setattr("tailcloud.data.mixing.BLOCK", 16)
+            assert np.array_equal(draw_partners(np.random.default_rng(5), batch_of), whole)
+
+
 def test_lambdas_are_beta_distributed():
     lambdas = draw_lambdas(np.random.default_rng(0), 0.2, 100_000)
     assert lambdas.mean() == pytest.approx(0.5, abs=0.01)
