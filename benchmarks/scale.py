@@ -52,6 +52,7 @@ class Piece:
     name: str
     prepare: Callable[[int, int, torch.device], Work]
     on_device: bool = False
+    along: Sequence[str] = ("classes", "labels")
 
 
 @dataclass(frozen=True)
@@ -198,17 +199,17 @@ def random_reads(_: int, labels: int, __: torch.device) -> Work:
 
 
 PIECES = [
-    Piece(PASSES, five_passes, on_device=True),
-    Piece("GCL loss", gcl(), on_device=True),
-    Piece("GCL loss, margin and focal", gcl(margin=0.1, focal=1.0), on_device=True),
-    Piece("GCL loss, bfloat16 cosines", gcl(torch.bfloat16), on_device=True),
-    Piece("cross-entropy loss", cross_entropy, on_device=True),
-    Piece("predictions of 1,024 images", predictions, on_device=True),
+    Piece(PASSES, five_passes, on_device=True, along=["classes"]),
+    Piece("GCL loss", gcl(), on_device=True, along=["classes"]),
+    Piece("GCL loss, margin and focal", gcl(margin=0.1, focal=1.0), on_device=True, along=["classes"]),
+    Piece("GCL loss, bfloat16 cosines", gcl(torch.bfloat16), on_device=True, along=["classes"]),
+    Piece("cross-entropy loss", cross_entropy, on_device=True, along=["classes"]),
+    Piece("predictions of 1,024 images", predictions, on_device=True, along=["classes"]),
     Piece(READS, random_reads),
     Piece("class counts and profile", profile),
     Piece("set-up of a weighted sampler", sampler_setup),
     *(Piece(f"epoch drawn by {name}", sampler_draw(name)) for name in WEIGHTS),
-    Piece("plan of an epoch with mixup", epoch_plan),
+    Piece("plan of an epoch with mixup", epoch_plan, along=["labels"]),
     Piece("figures of all images", figures),
     Piece("confusions of all images", confusions),
     Piece("validation part held out", validation_part),
@@ -221,7 +222,7 @@ def measure(piece: Piece, classes: int, labels: int, device: torch.device) -> tu
     if piece.on_device:
         return seconds(work, device, least=3, budget=0.5), tensor_peak(work, device)
     spent: list[float] = []
-    peak = host_peak(lambda: spent.append(seconds(work, CPU, budget=1.0)))
+    peak = host_peak(lambda: spent.append(seconds(work, CPU, budget=0.5)))
     return spent[0], peak
 
 
@@ -242,13 +243,11 @@ def show(found: Curve) -> None:
 
 
 def measure_all(along: str, device: torch.device) -> list[Curve]:
-    """Every piece that makes sense there, each shown when it is done."""
+    """Every piece that grows with that, each shown when it is done."""
     sizes = CLASSES if along == "classes" else LABELS
     fixed = f"{LABELS[-1]:,} labels" if along == "classes" else f"{USUAL_CLASSES:,} classes"
     print(f"\n{f'{along}, with {fixed}':<32} {' '.join(f'{size:10,}' for size in sizes)}   steepest growth")
-    pieces = [piece for piece in PIECES if piece.on_device or device.type == "cpu"]
-    if along == "labels":
-        pieces = [piece for piece in pieces if not piece.on_device]
+    pieces = [piece for piece in PIECES if along in piece.along and (piece.on_device or device.type == "cpu")]
     curves = []
     for piece in pieces:
         curves.append(curve(piece, along, device))
