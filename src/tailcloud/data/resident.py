@@ -25,8 +25,8 @@ class ResidentImages:
         self.labels = torch.from_numpy(split.labels).to(device)
 
     def in_order(self, transform: Normalise) -> Iterator[Batch]:
-        """Every image once, as stored, for evaluation; a GPU likes larger batches than a CPU."""
-        batch = 2048 if self.images.device.type == "cuda" else 512
+        """Every image once, as stored, for evaluation: many at a time for a GPU, as many as a cache holds for a CPU."""
+        batch = 2048 if self.images.device.type == "cuda" else 128
         for start in range(0, len(self.labels), batch):
             here = slice(start, start + batch)
             yield Batch(transform(self.images[here]), self.labels[here])

@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -14,6 +15,7 @@ from tailcloud.errors import TailcloudError, UsageError, unknown
 from tailcloud.recipe import Engine, Recipe
 
 SMALL_STEP = 2e9  # FLOPs
+QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a Linux container: "200000 100000" is two cores, "max 100000" all
 
 DeviceName = Literal["auto", "cpu", "cuda", "mps"]
 
@@ -38,11 +40,22 @@ def make_repeatable(device: torch.device) -> None:
 
 
 def use_threads(recipe: Recipe, flops: int) -> None:
-    """As many threads as the recipe says, or by itself one where a step is so small that several only wait."""
-    if recipe.engine.threads:
-        torch.set_num_threads(recipe.engine.threads)
-    elif flops < SMALL_STEP:
-        torch.set_num_threads(1)
+    """As many threads as the recipe says, or one a core; by itself one where a step is so small that several wait."""
+    torch.set_num_threads(recipe.engine.threads or (1 if flops < SMALL_STEP else cores()))
+
+
+def cores() -> int:
+    """The cores that this process may keep busy: PyTorch's choice, within its affinity and its container's share."""
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(torch.get_num_threads(), affinity, _share()))
+
+
+def _share() -> int:
+    try:
+        quota, period = QUOTA.read_text().split()
+        return sys.maxsize if quota == "max" else round(int(quota) / int(period))
+    except (OSError, ValueError):
+        return sys.maxsize
 
 
 def resumed_device(name: str, recorded: str | None) -> torch.device:

@@ -18,6 +18,7 @@ import torch
 
 from tailcloud.errors import TailcloudError, explained
 from tailcloud.recipe import Stage
+from tailcloud.training.devices import cores
 from tailcloud.training.loop import Observer
 
 Job = Callable[[Observer], dict[str, Any]]  # trains one run; must survive pickling
@@ -57,7 +58,7 @@ def train_side_by_side(jobs: Sequence[Job], observers: Sequence[Observer]) -> li
     Ctrl-C ends the workers at once: a run can be killed at any moment, and goes on from its last checkpoint. If the
     system kills a worker, the runs that it took down are tried again one by one, so that only the culprit fails.
     """
-    outcomes = _in_processes(jobs, observers, min(len(jobs), torch.get_num_threads()))
+    outcomes = _in_processes(jobs, observers, min(len(jobs), cores()))
     if len(jobs) > 1:
         for number in [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Killed)]:
             outcomes[number] = _in_processes([jobs[number]], [observers[number]], 1)[0]
@@ -67,7 +68,7 @@ def train_side_by_side(jobs: Sequence[Job], observers: Sequence[Observer]) -> li
 def _in_processes(jobs: Sequence[Job], observers: Sequence[Observer], workers: int) -> list[Outcome]:
     context, strangers = get_context("spawn"), set(active_children())
     events: SimpleQueue[Message] = context.SimpleQueue()
-    with ProcessPoolExecutor(workers, context, _prepare, (events, torch.get_num_threads() // workers)) as pool:
+    with ProcessPoolExecutor(workers, context, _prepare, (events, cores() // workers)) as pool:
         heard = signal.signal(signal.SIGINT, signal.SIG_IGN)  # workers are born deaf to Ctrl-C
         futures = [pool.submit(_work, number, job) for number, job in enumerate(jobs)]
         signal.signal(signal.SIGINT, heard)
