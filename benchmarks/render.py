@@ -215,12 +215,16 @@ def performance_with(path: Path, record: dict[str, Any]) -> str:
     """The page on performance with the tables of benchmarks/scale.py in it."""
     about = record["machine"]
     origin = f"{about['processor']}, one thread, torch {about['torch']}, commit `{record['commit']}`"
+    fixed = (
+        f"Growing classes with {record['labels']:,} labels, losses on batches of {record['batch']}; "
+        f"growing labels with {record['classes']:,} classes."
+    )
     tables = [
         markdown(scale_header(curves), map(scale_row, curves))
         for along in ("classes", "labels")
         if (curves := [curve for curve in record["curves"] if curve["along"] == along])
     ]
-    return with_block(path, "scale", [f"Measured on {origin}.\n", "\n\n".join(tables)])
+    return with_block(path, "scale", [f"Measured on {origin}. {fixed}\n", "\n\n".join(tables)])
 
 
 def scale_header(curves: Sequence[dict[str, Any]]) -> list[str]:

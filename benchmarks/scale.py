@@ -277,7 +277,8 @@ def main() -> None:
     print("\nFaster than linear:", *(steep or ["nothing"]), sep="\n  ")
     target = options.write or RESULTS / f"scale-{device.type}.json"
     measured = [asdict(one) | {"growth": {what: one.growth(what) for what in FASTER_THAN_LINEAR}} for one in curves]
-    write_record(target, {"batch": BATCH, "curves": measured, "faster_than_linear": steep}, device)
+    fixed = {"batch": BATCH, "labels": LABELS[-1], "classes": USUAL_CLASSES}
+    write_record(target, {**fixed, "curves": measured, "faster_than_linear": steep}, device)
     print(f"record: {target}")
 
 
