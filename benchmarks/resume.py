@@ -31,6 +31,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--stage2-epochs", type=int, default=4)
+    parser.add_argument("--set", dest="settings", metavar="KEY=VALUE", action="append", default=[])
     parser.add_argument("--write", type=Path, help="the JSON file; by default under benchmarks/results/")
     return parser.parse_args()
 
@@ -58,6 +59,7 @@ def finish(process: subprocess.Popen[bytes]) -> None:
 
 def measure(options: argparse.Namespace, home: Path) -> dict[str, Any]:
     changes = ["--set", f"stage1.epochs={options.epochs}", "--set", f"stage2.epochs={options.stage2_epochs}"]
+    changes += [word for setting in options.settings for word in ("--set", setting)]
     start = ["train", options.recipe, "--root", options.root, "--device", options.device, *changes]
     whole, killed = home / "undisturbed", home / "killed"
     finish(tailcloud(*start, "--out", str(whole)))
@@ -70,6 +72,7 @@ def measure(options: argparse.Namespace, home: Path) -> dict[str, Any]:
     again = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     return {
         "recipe": options.recipe,
+        "settings": options.settings,
         "epochs": [options.epochs, options.stage2_epochs],
         "fingerprint": results[0]["dataset"]["fingerprint"],
         "same_weights": all(torch.equal(first[name], second[name]) for name in first),

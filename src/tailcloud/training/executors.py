@@ -62,7 +62,8 @@ class GraphedExecutor(EagerExecutor):
         super().__init__(step, loader)
         self.plan: EpochPlan | None = None
         self.start, self.number = (torch.zeros(1, dtype=torch.int64, device=self.device) for _ in range(2))
-        self.losses = torch.zeros(loader.steps, device=self.device)
+        dtype = next(step.model.parameters()).dtype
+        self.losses = torch.zeros(loader.steps, dtype=dtype, device=self.device)
         self.rows = {size: torch.arange(size, device=self.device) for size in set(loader.sizes)}
         self.graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
 

@@ -38,7 +38,7 @@ EXECUTORS: dict[str, Callable[[Step, ResidentLoader], Executor]] = {
     "graphed": GraphedExecutor,
 }
 
-COMPILING_PAYS = 1e14  # FLOPs of a run on the CPU; see docs/architecture.md
+COMPILING_PAYS = 2e14  # FLOPs of a whole run on a CPU; see docs/architecture.md
 
 
 def _chosen(asked: str, automatic: str) -> str:
