@@ -33,7 +33,8 @@ class GCLLoss(Loss):
         strategy: how cloud sizes follow from counts (eq. 9 and table 3): "log", "cos", "pow3", "pow4".
         granularity: a fresh ε for every (sample, class) "entry", one per "sample", or one per "class".
 
-    Shapes: ``cosine`` [batch, classes] in [−1, 1]; ``target`` [batch]; the loss is a scalar.
+    Shapes: ``cosine`` [batch, classes] in [−1, 1]; ``target`` [batch]; the loss is a scalar. It can be differentiated
+    once: two tensors of the cosines' size are enough, its gradient included, also for 100,000 classes.
 
     >>> loss = GCLLoss([5000, 50])
     >>> loss(torch.tensor([[0.9, 0.1]]), torch.tensor([0])) >= 0
@@ -79,10 +80,13 @@ class GCLLoss(Loss):
 
     def draw(self, rows: int, device: torch.device, generator: torch.Generator | None = None) -> Tensor:
         """|ε| with ε ~ N(0, 1/3) clamped to [−1, 1]: [rows, classes], [rows, 1] or [1, classes]."""
-        classes = len(self.reach)
-        shape = {"entry": (rows, classes), "sample": (rows, 1), "class": (1, classes)}[self.granularity]
-        normal = torch.randn(shape, device=device, generator=generator)
+        normal = torch.randn(self.shape(rows), device=device, generator=generator)
         return normal.mul_(SIGMA).abs_().clamp_(max=1.0)
+
+    def shape(self, rows: int) -> tuple[int, int]:
+        """The shape of |ε| for so many samples."""
+        classes = len(self.reach)
+        return {"entry": (rows, classes), "sample": (rows, 1), "class": (1, classes)}[self.granularity]
 
     def cloud(self, cosine: Tensor, epsilon: Tensor) -> Tensor:
         """The clouded logits s·(cos θ_j − k·δ_j·|ε|) of eq. 11, target and other classes alike."""
