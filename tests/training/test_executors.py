@@ -16,7 +16,7 @@ from tailcloud.losses import GCLLoss
 from tailcloud.recipe import Stage
 from tailcloud.sampling import ShuffledSampler
 from tailcloud.stages.objective import Classify
-from tailcloud.training.executors import EagerExecutor
+from tailcloud.training.executors import EagerExecutor, GraphedExecutor
 from tailcloud.training.optim import make_optimizer, momentum_of, restore_momentum, set_learning_rate
 from tailcloud.training.step import Step
 
@@ -28,7 +28,8 @@ class DrawingStep:
     """A step that trains nothing: its loss is what it drew."""
 
     def __init__(self):
-        self.optimizer = SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+        self.model = torch.nn.Linear(1, 1)
+        self.optimizer = SGD(self.model.parameters(), lr=0.1)
 
     def __call__(self, batch, generator):
         return torch.rand((), generator=generator)
@@ -39,6 +40,16 @@ def executor(seed=0, stage="stage1", step=None):
     data = ResidentImages(split, CPU)
     loader = ResidentLoader(data, ShuffledSampler(12), Normalise([0.0], [1.0]), batch=4, seed=seed, stage=stage)
     return EagerExecutor(step or DrawingStep(), loader)
+
+
+@pytest.mark.parametrize(
+    ("images", "launches"),
+    [(8, [(1, 4)] * 2), (16, [(4, 4)]), (35, [(4, 4)] * 2 + [(1, 3)]), (9, [(1, 4), (1, 5)])],
+)
+def test_a_graph_holds_several_steps_of_the_same_size(images, launches):
+    data = ResidentImages(Split(np.zeros((images, 4, 4, 1), np.uint8), np.arange(images) % 3), CPU)
+    loader = ResidentLoader(data, ShuffledSampler(images), Normalise([0.0], [1.0]), batch=4)
+    assert GraphedExecutor(DrawingStep(), loader).launches() == launches
 
 
 def test_every_epoch_seed_and_stage_has_clouds_of_its_own():

@@ -83,11 +83,11 @@ class GraphedExecutor(EagerExecutor):
 
     def launches(self) -> list[tuple[int, int]]:
         """The graphs of an epoch in order, each as (steps, images a step)."""
-        sizes, launches = list(self.loader.sizes), []
-        while sizes:
-            steps = STEPS_PER_LAUNCH if sizes[:STEPS_PER_LAUNCH] == [sizes[0]] * STEPS_PER_LAUNCH else 1
-            launches.append((steps, sizes[0]))
-            del sizes[:steps]
+        sizes, launches, at = self.loader.sizes, [], 0
+        while at < len(sizes):
+            steps = STEPS_PER_LAUNCH if sizes[at : at + STEPS_PER_LAUNCH] == [sizes[at]] * STEPS_PER_LAUNCH else 1
+            launches.append((steps, sizes[at]))
+            at += steps
         return launches
 
     def capture(self) -> None:
