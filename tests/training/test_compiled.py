@@ -279,13 +279,14 @@ def test_a_run_that_began_eagerly_goes_on_eagerly(tmp_path, finished_run, monkey
 def test_a_compiled_run_that_cannot_go_on_so_says_that_bits_differ(tmp_path, monkeypatch, graphs):
     recipe = small_recipe(COMPILED)
     with pytest.raises(Interrupted):
-        run(tmp_path / "run", recipe, StopAfter(2))
+        run(tmp_path / "run", recipe, StopAfter(4))
     monkeypatch.setattr(compiled, "BACKEND", refuse)
     torch._dynamo.reset()
     watcher = Watcher()
     result = run(tmp_path / "run", recipe, watcher)
     assert watcher.notes == [SENTENCE]
     assert result["machine"]["executor"] == "eager"
+    assert [stage["executor"] for stage in result["stages"]] == ["compiled", "eager"]
 
 
 def test_compiling_that_is_switched_off_is_not_passed_over():

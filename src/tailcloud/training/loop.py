@@ -153,6 +153,7 @@ def conclude(session: Session, progress: Progress, stage: Stage) -> dict[str, An
         **last,
         "confusion": confusion(predictions, session.dataset.classes),
         "best": {key: best[key] for key in ("epoch", "top1", "on")},
+        "executor": session.executor,
         "seconds": progress.seconds,
     }
     if progress.best_weights:
