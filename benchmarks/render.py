@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import speed_table
+
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import read_json, write_atomically, write_json
 from tailcloud.profile import FEW_BELOW, MANY_ABOVE
@@ -23,11 +25,11 @@ from tailcloud.reporting.tables import COLUMNS, DatasetTable, MethodRow, by_data
 from tailcloud.wording import number
 
 ROOT = Path(__file__).resolve().parent.parent
-RUNS = Path("benchmarks") / "results" / "runs"
+RESULTS = Path("benchmarks") / "results"
+RUNS = RESULTS / "runs"
 OF_THE_RUN = {"data", "seed"}  # settings that no method has an opinion on
 BASELINE, OURS = "ce", "gcl"
 SHORT = ("label", "seeds", "top1", "many", "medium", "few", "ece", "parameters", "flops")
-SCALE = Path("benchmarks") / "results" / "scale-cpu.json"
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
@@ -67,11 +69,11 @@ def render(root: Path) -> dict[Path, str]:
     """What each generated file should hold."""
     tables = by_dataset(read_results(root / RUNS))
     readme, recipes = root / "README.md", root / "src" / "tailcloud" / "recipes"
-    performance = root / "docs" / "performance.md"
+    performance, records = root / "docs" / "performance.md", performance_records(root / RESULTS)
     return {
         root / "docs" / "results.md": results_page(tables),
         readme: readme_with(readme, tables),
-        **({performance: performance_with(performance, read_json(root / SCALE))} if (root / SCALE).exists() else {}),
+        **({performance: performance_with(performance, records)} if records else {}),
         **{path: recipe_with(path, tables) for path in sorted(recipes.rglob("*.toml"))},
     }
 
@@ -208,11 +210,39 @@ def readme_with(path: Path, tables: Sequence[DatasetTable]) -> str:
         "Last epoch, in percent, mean ± standard deviation over seeds; FLOPs of one image forward; in brackets the\n"
         "fingerprint of the images. More, with machines and commands, in [docs/results.md](docs/results.md)."
     )
-    return with_block(path, "results", [*sections, note])
+    return with_block(path, page(path), "results", [*sections, note])
 
 
-def performance_with(path: Path, record: dict[str, Any]) -> str:
-    """The page on performance with the tables of benchmarks/scale.py in it."""
+def performance_records(folder: Path) -> dict[str, Path]:
+    """What was measured of time and memory, by the name of its place in docs/performance.md."""
+    files = {"speed-cpu": "speed-cpu.json", "speed-cuda": "speed-cuda.json", "scale": "scale-cpu.json"}
+    return {name: folder / file for name, file in files.items() if (folder / file).exists()}
+
+
+def performance_with(path: Path, records: dict[str, Path]) -> str:
+    """The page on performance with the tables of benchmarks/speed.py and benchmarks/scale.py in it."""
+    text = page(path)
+    for name, file in records.items():
+        record = read_json(file)
+        text = with_block(path, text, name, scale_parts(record) if name == "scale" else speed_parts(record))
+    return text
+
+
+def speed_parts(record: dict[str, Any]) -> list[str]:
+    """A table for each problem."""
+    where = record["machine"]
+    origin = f"{where['gpu'] or where['processor']}, {record['cores']} cores, torch {where['torch']}"
+    counted = f"{record['warm_up']} epochs of warm-up, {record['epochs']} that count, fastest of {record['repeats']}"
+    parts = [f"Measured on {origin}, commit `{record['commit']}`; {counted}.\n"]
+    for problem in record["problems"]:
+        lines = [speed_table.cells(problem, row) for row in problem["rows"]]
+        title = f"**{speed_table.about(problem)}**; {speed_table.limits(problem['peak'])}."
+        parts += [f"{title}\n", markdown(speed_table.HEADER, lines) + "\n"]
+    return parts
+
+
+def scale_parts(record: dict[str, Any]) -> list[str]:
+    """A table for everything that grows with classes, and one for what grows with labels."""
     about = record["machine"]
     origin = f"{about['processor']}, one thread, torch {about['torch']}, commit `{record['commit']}`"
     fixed = (
@@ -224,7 +254,7 @@ def performance_with(path: Path, record: dict[str, Any]) -> str:
         for along in ("classes", "labels")
         if (curves := [curve for curve in record["curves"] if curve["along"] == along])
     ]
-    return with_block(path, "scale", [f"Measured on {origin}. {fixed}\n", "\n\n".join(tables)])
+    return [f"Measured on {origin}. {fixed}\n", "\n\n".join(tables)]
 
 
 def scale_header(curves: Sequence[dict[str, Any]]) -> list[str]:
@@ -240,10 +270,13 @@ def scale_row(curve: dict[str, Any]) -> list[str]:
     return [curve["piece"], *times, steepest["seconds"], number(curve["bytes"][-1] / 1e6, 0), steepest["bytes"]]
 
 
-def with_block(path: Path, name: str, parts: Iterable[str]) -> str:
+def page(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def with_block(path: Path, text: str, name: str, parts: Iterable[str]) -> str:
     """The text of a page with a new content between the two marks of that name."""
     start, end = f"<!-- {name}:start -->", f"<!-- {name}:end -->"
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
     if text.count(start) != 1 or text.count(end) != 1:
         raise TailcloudError(f"{path} needs one block from {start} to {end} for the {name}")
     block = "\n".join([start, *parts, end])

@@ -1,0 +1,281 @@
+"""How fast is a run? The obvious loop, every executor, and fleets of runs: one command, one table, one record.
+
+    python benchmarks/speed.py --device cpu --root data
+    python benchmarks/speed.py --device cuda --root data --time-limit 540
+
+An epoch is what a user waits for: training, evaluation of the test part, log and checkpoints. Seconds are per epoch and
+run: the median of the epochs that count for a run alone; for runs side by side, the time in which all of them together
+finish their epochs, shared. The first epochs of each measurement are a warm-up and do not count; what they and all
+that comes before them cost beyond an epoch is the start-up (imports, worker processes, compiling, capturing). With
+--repeats every row is measured that often, in turn with the others, and its fastest repetition counts; the start-up is
+that of the first one, with an empty compiler cache. Stages are measured apart. The floors are those of floors.py.
+"""
+
+import argparse
+import faulthandler
+import gc
+import os
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from clock import NotMeasured, Span, Timed, only, seconds_per_epoch, timed_fleet, timed_plain
+from floors import Peak, floor_of, peak_of
+from measuring import RESULTS, write_record
+from speed_table import BASELINE, HEADER, about, aligned, cells, limits
+
+from tailcloud.data import Dataset, Split, open_dataset
+from tailcloud.errors import TailcloudError, explained
+from tailcloud.recipe import Recipe, load_recipe
+from tailcloud.training.devices import check_engine, machine, pick_device
+from tailcloud.training.session import Session
+
+FLEETS = (2, 4, 8, 16, 32)
+SLICE = 2000  # training images on a CPU
+GRACE = 120  # seconds after the time limit at which a measurement that hangs is given up, with a traceback
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    name: str
+    executor: str = "auto"
+    runs: int = 1
+    workers: int | None = None  # of the obvious loop
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is trained."""
+
+    recipe: Recipe
+    dataset: Dataset
+    device: torch.device
+    executor: str  # what "auto" means for this problem
+    precision: str
+
+    def engine(self, executor: str) -> Recipe:
+        """The recipe with an executor."""
+        chosen = self.executor if executor == "auto" else executor
+        return Recipe.model_validate(
+            self.recipe.model_dump() | {"engine": self.recipe.engine.model_dump() | {"executor": chosen}}
+        )
+
+
+def arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--data", nargs="+", metavar="SPEC", help="by default digits-lt (CPU only) and cifar10-lt:100")
+    parser.add_argument("--root", help="the folder of CIFAR; without it a CPU measures digits-lt alone")
+    parser.add_argument("--images", type=int, help=f"cut training sets to this size [default on a CPU: {SLICE}]")
+    parser.add_argument("--epochs", type=int, default=3, help="epochs that count, in every measurement")
+    parser.add_argument("--warm-up", type=int, default=1, help="epochs before them")
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--only", nargs="+", metavar="WORD", help="rows whose names contain one of these words")
+    parser.add_argument("--time-limit", type=float, default=float("inf"), metavar="SECONDS")
+    parser.add_argument("--write", type=Path, help="the JSON file [default: benchmarks/results/speed-DEVICE.json]")
+    return parser.parse_args(words)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    options = arguments(words)
+    try:
+        with tempfile.TemporaryDirectory() as home:
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(home) / "compiled")
+            Benchmark(options, Path(home)).run()
+    except TailcloudError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+class Benchmark:
+    """All problems and rows; the record is written after every row."""
+
+    def __init__(self, options: argparse.Namespace, home: Path) -> None:
+        self.options, self.home = options, home
+        self.device = pick_device(options.device)
+        self.threads, self.cores = torch.get_num_threads(), len(os.sched_getaffinity(0))
+        self.deadline = time.monotonic() + options.time_limit
+        self.target: Path = options.write or RESULTS / f"speed-{options.device}.json"
+        self.machine = machine(self.device)
+        self.record: dict[str, Any] = {
+            "warm_up": options.warm_up,
+            "epochs": options.epochs,
+            "repeats": options.repeats,
+            "cores": self.cores,
+            "problems": [],
+        }
+
+    def run(self) -> None:
+        if self.options.time_limit < float("inf"):
+            faulthandler.dump_traceback_later(self.options.time_limit + GRACE, exit=True)
+        say(f"{self.machine['gpu'] or self.machine['processor']}, {self.cores} cores, torch {torch.__version__}")
+        say(f"{self.options.warm_up} epochs of warm-up, {self.options.epochs} that count, {self.options.repeats} times")
+        for problem in problems(self.options, self.device):
+            self.measure(problem)
+        faulthandler.cancel_dump_traceback_later()
+        say(f"record: {self.target}")
+
+    def measure(self, problem: Problem) -> None:
+        """One table."""
+        peak = peak_of(self.device, problem.precision)
+        entry = describe(problem, peak)
+        self.record["problems"].append(entry)
+        say(f"\n{about(entry)}\n{limits(entry['peak'])}")
+        took: dict[str, float] = {}
+        for repeat in range(self.options.repeats):
+            for row in self.rows():
+                started = time.monotonic()
+                found = self.attempt(problem, row, self.home / f"{len(self.record['problems'])}-{repeat}", took)
+                took[row.name] = time.monotonic() - started
+                merge(entry["rows"], found)
+                say(progress(found, took[row.name]))
+                write_record(self.target, self.record, self.device)
+        say("\n" + "\n".join(aligned([HEADER, *(cells(entry, row) for row in entry["rows"])])))
+
+    def rows(self) -> list[Row]:
+        """What this device can be compared on."""
+        plain = [Row(BASELINE, workers=self.cores)]
+        if self.device.type == "cpu":
+            plain.append(Row(f"{BASELINE}, no workers", workers=0))
+        executors = ["eager", "compiled", *(["graphed"] if self.device.type == "cuda" else [])]
+        largest = self.cores if self.device.type == "cpu" else max(FLEETS)
+        fleets = [Row(f"fleet of {runs}", runs=runs) for runs in FLEETS if runs <= largest]
+        rows = [*plain, *(Row(name, name) for name in executors), *fleets]
+        words = self.options.only
+        return [row for row in rows if not words or any(word in row.name for word in words)]
+
+    def attempt(self, problem: Problem, row: Row, home: Path, took: dict[str, float]) -> dict[str, Any]:
+        """A row that cannot be measured says why, and the others go on."""
+        found: dict[str, Any] = {"name": row.name, "runs": row.runs, "executor": row.executor, "reason": None}
+        if row.executor == "auto":
+            found["executor"] = "eager" if row.workers is not None else problem.executor
+        expected = took.get(row.name, list(took.values())[-1] * (2 if row.runs > 1 else 1) if took else 0)
+        try:
+            if time.monotonic() + expected > self.deadline:
+                raise NotMeasured("it would not have fitted into the time limit")
+            found |= self.stages(problem, row, home / row.name)
+        except NotMeasured as reason:
+            found["reason"] = str(reason)
+        except Exception as error:
+            if explained(error) is None:
+                traceback.print_exc()
+            found["reason"] = (str(error).strip() or type(error).__name__).splitlines()[0]
+        finally:
+            self.clean_up()
+        return found
+
+    def stages(self, problem: Problem, row: Row, home: Path) -> dict[str, Any]:
+        """The figures of a row."""
+        seconds, start, memory = {}, 0.0, 0
+        for stage in problem.recipe.stages:
+            self.clean_up()
+            if self.device.type == "cuda":
+                torch.cuda.reset_peak_memory_stats(self.device)
+            began = time.monotonic()
+            span = Span(self.options.warm_up, self.options.epochs, self.deadline)
+            timed = time_row(problem, row, stage, span, home / stage)
+            for note in {note for run in timed for note in run.notes}:
+                raise NotMeasured(note)
+            seconds[stage] = seconds_per_epoch(timed, span)
+            start += max(0.0, max(run.ends[0] for run in timed) - began - row.runs * seconds[stage])
+            used = sum(run.memory for run in timed)
+            memory = max(memory, torch.cuda.max_memory_reserved(self.device) if self.device.type == "cuda" else used)
+        return {"seconds": seconds, "start": start, "memory": memory}
+
+    def clean_up(self) -> None:
+        """As a fresh process would have it: threads as they were, nothing left on the device."""
+        torch.set_num_threads(self.threads)
+        gc.collect()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+def time_row(problem: Problem, row: Row, stage: str, span: Span, home: Path) -> list[Timed]:
+    """Time one stage of a row."""
+    recipe = only(problem.engine(row.executor), stage)
+    if row.workers is None:
+        check_engine(recipe.engine, problem.device)
+        return timed_fleet(recipe, problem.dataset, problem.device, span, row.runs, home)
+    from plain_loop import PlainLoop  # needs Pillow
+
+    loop = PlainLoop(recipe, problem.dataset, problem.device, row.workers)
+    return [timed_plain(loop.epochs(recipe.stages[stage]), span)]
+
+
+def problems(options: argparse.Namespace, device: torch.device) -> Iterator[Problem]:
+    """The data sets that were asked for, each with its recipe for GCL."""
+    large = ["cifar10-lt:100"] if options.root or device.type == "cuda" else []
+    for spec in options.data or [*(["digits-lt"] if device.type == "cpu" else []), *large]:
+        recipe = load_recipe(None, [{"data": spec, "root": options.root or "data"}])
+        dataset = cut(open_dataset(spec, recipe.root), options.images or (SLICE if device.type == "cpu" else None))
+        session = Session(recipe, dataset, device)
+        yield Problem(recipe, dataset, device, session.executor, session.precision)
+
+
+def cut(dataset: Dataset, images: int | None) -> Dataset:
+    """At most so many training images, evenly spaced; the test part is cut by the same share."""
+    if images is None or len(dataset.train) <= images:
+        return dataset
+    share = images / len(dataset.train)
+    train, test = spaced(dataset.train, images), spaced(dataset.test, round(share * len(dataset.test)))
+    return replace(dataset, train=train, test=test)
+
+
+def spaced(split: Split, images: int) -> Split:
+    return split.take(np.linspace(0, len(split) - 1, images).astype(np.int64))
+
+
+def describe(problem: Problem, peak: Peak) -> dict[str, Any]:
+    """A problem in the record, without its rows yet."""
+    epochs = {name: stage.epochs for name, stage in problem.recipe.stages.items()}
+    floor = floor_of(problem.recipe, problem.dataset, problem.precision)
+    arithmetic, memory = floor.seconds(peak, epochs)
+    return {
+        "recipe": f"{problem.recipe.data} {problem.recipe.method}",
+        "backbone": problem.recipe.model.backbone,
+        "precision": problem.precision,
+        "executor": problem.executor,
+        "images": {"train": len(problem.dataset.train), "test": len(problem.dataset.test)},
+        "epochs": epochs,
+        "peak": asdict(peak),
+        "floor": {"arithmetic": arithmetic, "memory": memory, **asdict(floor)},
+        "rows": [],
+    }
+
+
+def merge(rows: list[dict[str, Any]], found: dict[str, Any]) -> None:
+    """Keep the faster of two repetitions, the start-up of the first, and a failure only where nothing was measured."""
+    known = next((row for row in rows if row["name"] == found["name"]), None)
+    if known is None:
+        rows.append(found)
+    elif known["reason"]:
+        known |= found
+    elif not found["reason"]:
+        known["seconds"] = {stage: min(value, found["seconds"][stage]) for stage, value in known["seconds"].items()}
+        known["memory"] = max(known["memory"], found["memory"])
+
+
+def progress(row: dict[str, Any], took: float) -> str:
+    """A row as soon as it is there."""
+    if row["reason"]:
+        return f"  {row['name']}: not measured: {row['reason']}"
+    seconds = " and ".join(f"{value:.4g}" for value in row["seconds"].values())
+    return f"  {row['name']} ({row['executor']}): {seconds} s / epoch, start-up {row['start']:.1f} s [{took:.0f} s]"
+
+
+say = partial(print, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
