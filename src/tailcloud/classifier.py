@@ -1,5 +1,6 @@
 """A classifier is a backbone and a head; what it is made of fits in a small record."""
 
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -51,12 +52,12 @@ def build_classifier(architecture: Architecture, seed: int) -> Classifier:
 
 
 def refresh_head(model: Classifier, seed: int) -> None:
-    """Give the head new weights, as if it had never been trained; they depend on the seed alone."""
-    device = model.head.weight.device
+    """Give the head new weights, as if it had never been trained; they depend on the seed alone, and stay in place."""
+    fresh = deepcopy(model.head).to("cpu")
     with _global_generator, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derive_seed(seed, "fresh head"))
-        model.head.to("cpu").reset_parameters()
-    model.head.to(device)
+        fresh.reset_parameters()
+    model.head.load_state_dict(fresh.state_dict())
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ class ResidentImages:
 
     def in_order(self, transform: Normalise) -> Iterator[Batch]:
         """Every image once, as stored, for evaluation: many at a time for a GPU, as many as a cache holds for a CPU."""
-        batch = 2048 if self.images.device.type == "cuda" else 128
+        batch = 1024 if self.images.device.type == "cuda" else 128
         for start in range(0, len(self.labels), batch):
             here = slice(start, start + batch)
             yield Batch(transform(self.images[here]), self.labels[here])

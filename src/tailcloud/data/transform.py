@@ -12,9 +12,9 @@ class Normalise:
     def __init__(self, mean: Sequence[float], std: Sequence[float], device: torch.device | str = "cpu") -> None:
         self.mean, self.std = list(mean), list(std)
         std64 = torch.tensor(self.std, dtype=torch.float64)
-        self._factor = (1 / (255 * std64)).to(device, torch.float32)
-        self._offset = (-torch.tensor(self.mean, dtype=torch.float64) / std64).to(device, torch.float32)
+        self.factor = (1 / (255 * std64)).to(device, torch.float32)
+        self.offset = (-torch.tensor(self.mean, dtype=torch.float64) / std64).to(device, torch.float32)
 
     def __call__(self, images: Tensor) -> Tensor:
         """The permuted view is channels-last in memory, which convolutions like best."""
-        return torch.addcmul(self._offset, images.float(), self._factor).permute(0, 3, 1, 2)
+        return torch.addcmul(self.offset, images.float(), self.factor).permute(0, 3, 1, 2)

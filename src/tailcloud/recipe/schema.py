@@ -81,6 +81,7 @@ class Engine(Record):
 
     executor: Literal["auto", "eager", "compiled", "graphed"] = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    kernels: Literal["auto", "plain", "fused"] = "auto"
     threads: Annotated[int, Field(ge=0, le=4096)] = 0  # 0: one a core, or one if steps are small
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 1.0
 

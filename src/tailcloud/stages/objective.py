@@ -1,9 +1,10 @@
 """What a stage minimises on one batch."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
-from tailcloud.classifier import Classifier
 from tailcloud.data.batch import Batch
 from tailcloud.losses import Loss
 
@@ -20,9 +21,11 @@ class Classify:
         first = self.loss.draw(rows, device, generator)
         return first, self.loss.draw(rows, device, generator) if batch.other is not None else None
 
-    def __call__(self, model: Classifier, batch: Batch, noise: tuple[Tensor | None, Tensor | None]) -> Tensor:
+    def __call__(
+        self, network: Callable[[Tensor], Tensor], batch: Batch, noise: tuple[Tensor | None, Tensor | None]
+    ) -> Tensor:
         """The scalar to minimise."""
-        output = model(batch.images)
+        output = network(batch.images)
         value: Tensor = self.loss(output, batch.target, epsilon=noise[0])
         if batch.other is None or batch.lam is None:
             return value

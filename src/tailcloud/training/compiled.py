@@ -6,7 +6,7 @@ the learning rate; so does evaluation. Shapes are static: a smaller last batch i
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
@@ -14,7 +14,6 @@ from threading import Lock
 import torch
 from torch import Tensor
 
-from tailcloud.classifier import Classifier
 from tailcloud.data.batch import Batch
 from tailcloud.losses import Loss
 from tailcloud.stages.objective import Classify
@@ -73,9 +72,11 @@ class Compiled(Classify):
         super().__init__(loss)
         self.compute = torch.compile(super().__call__, fullgraph=True, dynamic=False, backend=BACKEND)
 
-    def __call__(self, model: Classifier, batch: Batch, noise: tuple[Tensor | None, Tensor | None]) -> Tensor:
+    def __call__(
+        self, network: Callable[[Tensor], Tensor], batch: Batch, noise: tuple[Tensor | None, Tensor | None]
+    ) -> Tensor:
         """The scalar to minimise."""
-        return self.compute(model, batch, noise)
+        return self.compute(network, batch, noise)
 
 
 @contextmanager

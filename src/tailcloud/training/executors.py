@@ -3,7 +3,7 @@
 All executors, the one in ``compiled.py`` too, compute the same: the same draws, the same batches, the same formulas.
 """
 
-from threading import Lock
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -11,13 +11,11 @@ from torch import Tensor
 
 from tailcloud.data.resident import EpochPlan, ResidentLoader
 from tailcloud.randomness import derive_seed
+from tailcloud.training.graphs import captured
 from tailcloud.training.optim import momentum_of, set_learning_rate
 from tailcloud.training.step import Step
 
-WARM_UP = 3  # steps before a capture, so that libraries have chosen their algorithms
 STEPS_PER_LAUNCH = 4
-
-_capturing = Lock()  # one capture at a time, whatever other runs do meanwhile
 
 
 class Executor(Protocol):
@@ -67,13 +65,26 @@ class GraphedExecutor(EagerExecutor):
         self.rows = {size: torch.arange(size, device=self.device) for size in set(loader.sizes)}
         self.graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
 
+    def prepare(self) -> None:
+        """Capture every graph that an epoch needs; model, momentum and statistics are put back as they were."""
+        self.plan = self.loader.plan(0)
+        model, optimizer = self.step.model, self.step.optimizer
+        parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        state = {**model.state_dict(), **{f"momentum.{k}": v for k, v in momentum_of(optimizer, parameters).items()}}
+        before = {name: value.clone() for name, value in state.items()}
+        for steps, size in dict.fromkeys(self.launches()):
+            self.graphs[steps, size] = captured(
+                partial(self.some_steps, steps, size), partial(self.rehearse, size), self.generator
+            )
+        for name, value in state.items():
+            value.copy_(before[name])
+
     def epoch(self, number: int, lr: float) -> Tensor:
         """Train one epoch; the loss of each step, still on the device."""
-        plan = self.loader.plan(number)
         if self.plan is None:
-            self.plan = plan
-            self.capture()
-        for static, fresh in zip(self.plan.tensors(), plan.tensors(), strict=True):
+            self.prepare()
+        assert self.plan is not None
+        for static, fresh in zip(self.plan.tensors(), self.loader.plan(number).tensors(), strict=True):
             static.copy_(fresh)
         self.begin(number, lr)
         self.go_to(0)
@@ -90,37 +101,16 @@ class GraphedExecutor(EagerExecutor):
             at += steps
         return launches
 
-    def capture(self) -> None:
-        """Capture every graph that an epoch needs; model, momentum and statistics are put back as they were."""
-        model, optimizer = self.step.model, self.step.optimizer
-        parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        state = {**model.state_dict(), **{f"momentum.{k}": v for k, v in momentum_of(optimizer, parameters).items()}}
-        before = {name: value.clone() for name, value in state.items()}
-        with _capturing:
-            for steps, size in dict.fromkeys(self.launches()):
-                self.graphs[steps, size] = self.captured(steps, size)
-        for name, value in state.items():
-            value.copy_(before[name])
-
-    def captured(self, steps: int, size: int) -> torch.cuda.CUDAGraph:
-        """A graph of some steps."""
-        # Streams come from a small pool; those of high priority are nobody else's here.
-        stream = torch.cuda.Stream(priority=-1)  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(WARM_UP):
-                self.go_to(self.loader.sizes.index(size))
-                self.one_step(size)
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        graph.register_generator_state(self.generator)
+    def rehearse(self, size: int) -> None:
+        """A step as it will be captured, after which no gradient is left behind."""
+        self.go_to(self.loader.sizes.index(size))
+        self.one_step(size)
         self.step.optimizer.zero_grad(set_to_none=True)
-        torch._C._cuda_clearCublasWorkspaces()  # graphs that run at the same time must not share one
-        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-            for _ in range(steps):
-                self.one_step(size)
-        torch._C._cuda_clearCublasWorkspaces()
-        return graph
+
+    def some_steps(self, steps: int, size: int) -> None:
+        """Steps of a launch."""
+        for _ in range(steps):
+            self.one_step(size)
 
     def go_to(self, number: int) -> None:
         """Stand before a step of the epoch."""

@@ -51,6 +51,8 @@ def train(
     make_repeatable(device)
     session = Session(recipe, dataset, device)
     use_threads(recipe, session.work)
+    for remark in session.remarks:
+        observer.note(remark)
     progress, checkpoint = resume(session, folder, observer)
     for name, stage in recipe.stages.items():
         if name in {done["name"] for done in progress.finished}:

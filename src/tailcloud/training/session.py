@@ -6,14 +6,16 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import SGD
 
 from tailcloud.classifier import Architecture, Cost, build_classifier, cost
 from tailcloud.data import Dataset
 from tailcloud.data.resident import ResidentImages, ResidentLoader
 from tailcloud.data.transform import Normalise
-from tailcloud.evaluation import Predictions, predict
+from tailcloud.errors import UsageError
+from tailcloud.evaluation import Judged, Predictions, gathered, judge
+from tailcloud.kernels import CannotFuse, FusedNetwork, obstacle
 from tailcloud.losses import LOSSES, Loss
 from tailcloud.recipe import Recipe, Stage
 from tailcloud.sampling import make_sampler
@@ -22,6 +24,7 @@ from tailcloud.stages.scope import set_trainable
 from tailcloud.training.compiled import CompiledExecutor
 from tailcloud.training.devices import environment
 from tailcloud.training.executors import EagerExecutor, Executor, GraphedExecutor
+from tailcloud.training.graphs import GraphedJudge
 from tailcloud.training.optim import make_optimizer
 from tailcloud.training.step import Step
 
@@ -71,6 +74,34 @@ class Session:
         self.test = ResidentImages(dataset.test, device)
         self.val = ResidentImages(dataset.val, device) if dataset.val else None
         self.executor = _chosen(recipe.engine.executor, self.automatic_executor)
+        self.remarks: list[str] = []
+        self.fused = self.fused_network()
+        self.judges: dict[tuple[int, float], GraphedJudge] = {}
+
+    def fused_network(self) -> FusedNetwork | None:
+        """The model in fused kernels, where these can compute it; if they should and cannot, a remark or an error."""
+        asked, reason = self.recipe.engine.kernels, self.obstacle()
+        if asked == "fused" and reason:
+            raise UsageError(f'engine.kernels = "fused" is not possible here: {reason}')
+        if asked == "plain" or reason:
+            return None
+        network = FusedNetwork(self.model, *self.dataset.shape[:2])
+        try:
+            network.compile()
+        except CannotFuse as failure:
+            self.remarks.append(f"The fused kernels do not compile here ({failure}); PyTorch's own are slower.")
+            return None
+        return network
+
+    def obstacle(self) -> str | None:
+        """Why this run cannot be computed by fused kernels, if so."""
+        if self.device.type != "cuda":
+            return "they need --device cuda"
+        if self.precision != "bfloat16":
+            return f'they compute in bfloat16, not in engine.precision = "{self.precision}"'
+        if self.executor == "compiled":
+            return 'engine.executor = "compiled" makes kernels of its own'
+        return obstacle(self.model)
 
     def loss(self, stage: Stage) -> Loss:
         """The loss of a stage, knowing the class counts."""
@@ -83,7 +114,7 @@ class Session:
         sampler = make_sampler(
             stage.sampler.name, self.dataset.train.labels, self.dataset.classes, **stage.sampler.options
         )
-        loader = ResidentLoader(
+        loader = (self.fused.loader if self.fused else ResidentLoader)(
             self.train,
             sampler,
             self.transform,
@@ -96,13 +127,29 @@ class Session:
         )
         parameters = set_trainable(self.model, stage)
         optimizer = make_optimizer(stage, parameters, self.device)
-        step = Step(self.model, Classify(loss), optimizer, half=self.precision == "bfloat16")
+        objective = self.fused.objective(loss) if self.fused else Classify(loss)
+        step = Step(self.model, objective, optimizer, self.precision == "bfloat16", self.network)
         executor = EXECUTORS[self.executor](step, loader)
         return StageParts(name, stage, loader, parameters, optimizer, executor, loss.scale)
 
     def predict(self, images: ResidentImages, scale: float) -> Predictions:
         """What the model says about a part of the data, now."""
-        return predict(self.model, images.in_order(self.transform), scale)
+        self.model.eval()
+        return gathered(self.judged(images, scale), self.dataset.classes)
+
+    def judged(self, images: ResidentImages, scale: float) -> Judged:
+        """The same, still on the device: from a graph where steps are graphs too."""
+        if self.executor != "graphed":
+            return judge(self.network, images.in_order(self.transform), scale)
+        key = id(images), scale
+        if key not in self.judges:
+            self.judges[key] = GraphedJudge(self.network, images, self.transform, scale)
+        return self.judges[key]()
+
+    @property
+    def network(self) -> Callable[[Tensor], Tensor]:
+        """What computes the model's outputs: fused kernels, or the model itself."""
+        return self.fused or self.model
 
     @property
     def work(self) -> int:
@@ -125,7 +172,12 @@ class Session:
     @property
     def environment(self) -> dict[str, Any]:
         """What a bit-for-bit repetition depends on."""
-        return {**environment(self.device), "executor": self.executor, "precision": self.precision}
+        return {**environment(self.device), "executor": self.executor, **self.arithmetic}
+
+    @property
+    def arithmetic(self) -> dict[str, str]:
+        """What rounds the results."""
+        return {"precision": self.precision, "kernels": "fused" if self.fused else "plain"}
 
     @property
     def automatic_executor(self) -> str:

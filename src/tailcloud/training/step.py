@@ -1,5 +1,6 @@
 """One step of training: forward, backward, update. Device code: no host value is read here."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -13,12 +14,16 @@ from tailcloud.stages.objective import Classify
 
 @dataclass(frozen=True)
 class Step:
-    """PyTorch as it comes; ``half`` runs the model, but not the loss, in bfloat16."""
+    """PyTorch as it comes; ``half`` runs the network, but not the loss, in bfloat16.
+
+    ``network`` computes what the model computes, from the model's parameters; by default the model itself.
+    """
 
     model: Classifier
     objective: Classify
     optimizer: SGD
     half: bool = False
+    network: Callable[[Tensor], Tensor] | None = None
 
     def __call__(self, batch: Batch, generator: torch.Generator) -> Tensor:
         """Improve the model on one batch; the loss stays on the device."""
@@ -32,4 +37,4 @@ class Step:
         """What the step lowers; its random numbers are drawn here, outside of anything compiled."""
         noise = self.objective.draw(batch, generator)
         with torch.autocast(batch.images.device.type, torch.bfloat16, enabled=self.half):
-            return self.objective(self.model, batch, noise)
+            return self.objective(self.network or self.model, batch, noise)

@@ -1,0 +1,69 @@
+"""Kernels of our own for a small network on a CUDA GPU, where PyTorch's many small ones leave it idle.
+
+They compute what the plain modules compute, from the same parameters, in bfloat16 with float32 sums, and fall back to
+the plain ones where they do not fit. docs/performance.md says what each of them gained.
+"""
+
+from importlib.util import find_spec
+
+from torch import Tensor
+
+from tailcloud.classifier import Classifier
+from tailcloud.data.resident import ResidentLoader
+from tailcloud.losses import Loss
+from tailcloud.stages.objective import Classify
+
+__all__ = ["CannotFuse", "FusedNetwork", "obstacle"]
+
+
+class CannotFuse(Exception):
+    """The kernels did not compile; nothing was changed."""
+
+
+def obstacle(model: Classifier) -> str | None:
+    """Why a model cannot be computed by these kernels, if so."""
+    if find_spec("triton") is None:
+        return "the package triton is not installed"
+    from tailcloud.kernels.residual import fits
+
+    return None if fits(model.backbone) else "they are made for small residual networks of at most 64 channels"
+
+
+class FusedNetwork:
+    """A classifier whose backbone is computed by the kernels."""
+
+    def __init__(self, model: Classifier, height: int, width: int) -> None:
+        from tailcloud.kernels.residual import FusedResNet
+
+        self.head = model.head
+        self.backbone = FusedResNet(model.backbone, height, width)
+
+    def compile(self) -> None:
+        """Compile what training and evaluation will need, or raise ``CannotFuse``."""
+        try:
+            self.backbone.compile()
+        except Exception as error:
+            reason = str(error).strip().splitlines()
+            raise CannotFuse(reason[0] if reason else type(error).__name__) from error
+
+    def features(self, images: Tensor) -> Tensor:
+        """Features [batch, D] in float32 of normalised images."""
+        return self.backbone(images)
+
+    @property
+    def loader(self) -> type[ResidentLoader]:
+        """Makes batches in one kernel."""
+        from tailcloud.kernels.assembly import FusedLoader
+
+        return FusedLoader
+
+    def objective(self, loss: Loss) -> Classify:
+        """Head and loss in one kernel, where they fit."""
+        from tailcloud.kernels.tail import FusedClassify, fits
+
+        return FusedClassify(loss) if fits(self.head, loss) else Classify(loss)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """The head's outputs for normalised images."""
+        outputs: Tensor = self.head(self.features(images))
+        return outputs

@@ -1,0 +1,459 @@
+"""Triton kernels of a residual network with batch norm: one kernel per convolution forward, one and a bit backward.
+
+Convolution l turns the activation A[l] into Y[l]; batch norm, shortcut and ReLU turn Y[l] into A[l + 1]. Each kernel
+does the element-wise work of its neighbours on the way:
+
+    forward     A[l] = relu(bn(Y[l−1]) + shortcut) is made first; then Y[l] and its statistics
+    backward    gY[l] is made first from gZ[l], the gradient of bn(Y[l]); then gZ[l−1] and its sums
+
+A program works on a tile: ``R`` rows of one output map. Y and gZ lie in memory as [image, row, column, channel]; A
+and gY as [tile, row, column, channel] with a border of one pixel around each tile, so that a program makes all that
+its nine taps read (rows of its neighbours too, zeros outside of the image) and reads it without asking where it is.
+
+Statistics and sums leave a kernel as one partial result per program and are added by every program of the next one, in
+the same order each time: no atomics, the same bits every time.
+"""
+
+import triton
+import triton.language as tl
+
+RUNTIME = ["images"]  # changes from batch to batch and must not compile a kernel again
+
+
+@triton.jit
+def _is_last(counter):
+    """Whether this program is the last of its kernel to come here; all others have written their partial results."""
+    tl.debug_barrier()
+    before = tl.atomic_add(counter, 1, sem="release")
+    last = before == tl.num_programs(0) - 1
+    if last:
+        tl.atomic_xchg(counter, 0, sem="acquire")
+    return last
+
+
+@triton.jit
+def _partials(partial, start, C: tl.constexpr, BC: tl.constexpr, BP: tl.constexpr):
+    """Some rows of the partial results [programs, 2, C], zeros past their end, and which rows are real."""
+    part, channel = start + tl.arange(0, BP)[:, None], tl.arange(0, BC)[None, :]
+    inside = (part < tl.num_programs(0)) & (channel < C)
+    place = partial + part * 2 * C + channel
+    return tl.load(place, inside, 0.0), tl.load(place + C, inside, 0.0), inside
+
+
+@triton.jit
+def _squares(total, spread, inside, mean, start, BP: tl.constexpr, H: tl.constexpr, W: tl.constexpr, R: tl.constexpr):
+    """Squared deviations from the common mean, from each tile's sum and squared deviations from its own mean."""
+    part = start + tl.arange(0, BP)[:, None]
+    count = (tl.minimum(H - part % ((H + R - 1) // R) * R, R) * W).to(tl.float32)
+    away = total / count - mean[None, :]
+    return tl.sum(tl.where(inside, spread + count * away * away, 0.0), 0)
+
+
+@triton.jit
+def _finish_forward(
+    partial, gamma, beta, running_mean, running_var, tracked, saved, affine, pixels, eps, momentum,
+    C: tl.constexpr, BC: tl.constexpr, BP: tl.constexpr, H: tl.constexpr, W: tl.constexpr, R: tl.constexpr,
+):  # fmt: skip
+    """Batch norm from the tiles' partial results: (sum, squared deviations from the own mean), put together exactly."""
+    channel = tl.arange(0, BC)
+    inside = channel < C
+    total, spread, real = _partials(partial, 0, C, BC, BP)
+    weight, bias = tl.load(gamma + channel, inside, 0.0), tl.load(beta + channel, inside, 0.0)
+    old_mean = tl.load(running_mean + channel, inside, 0.0)
+    old_var = tl.load(running_var + channel, inside, 0.0)
+    sums = tl.sum(total, 0)
+    for start in range(BP, tl.num_programs(0), BP):
+        more, _, _ = _partials(partial, start, C, BC, BP)
+        sums += tl.sum(more, 0)
+    mean = sums / pixels
+    squares = _squares(total, spread, real, mean, 0, BP, H, W, R)
+    for start in range(BP, tl.num_programs(0), BP):
+        more, wide, here = _partials(partial, start, C, BC, BP)
+        squares += _squares(more, wide, here, mean, start, BP, H, W, R)
+    variance = squares / pixels
+    rstd = 1 / tl.sqrt(variance + eps)
+    tl.store(affine + channel, weight * rstd, inside)
+    tl.store(affine + C + channel, bias - mean * weight * rstd, inside)
+    tl.store(saved + channel, mean, inside)
+    tl.store(saved + C + channel, rstd, inside)
+    unbiased = variance * (pixels / tl.maximum(pixels - 1, 1).to(tl.float32))
+    tl.store(running_mean + channel, old_mean + momentum * (mean - old_mean), inside)
+    tl.store(running_var + channel, old_var + momentum * (unbiased - old_var), inside)
+    tl.store(tracked, tl.load(tracked) + 1)
+
+
+@triton.jit
+def _finish_backward(
+    partial, gamma, saved, sums, coefficients, pixels,
+    C: tl.constexpr, BC: tl.constexpr, BP: tl.constexpr, MOVING: tl.constexpr,
+):  # fmt: skip
+    """The gradients of β and γ, and the constants of gY = a·gZ + b·Y + c."""
+    channel = tl.arange(0, BC)
+    inside = channel < C
+    one, two, _ = _partials(partial, 0, C, BC, BP)
+    mean, rstd = tl.load(saved + channel, inside, 0.0), tl.load(saved + C + channel, inside, 0.0)
+    a = tl.load(gamma + channel, inside, 0.0) * rstd
+    for start in range(BP, tl.num_programs(0), BP):
+        more, mores, _ = _partials(partial, start, C, BC, BP)
+        one += more
+        two += mores
+    first, second = tl.sum(one, 0), tl.sum(two, 0)
+    tl.store(sums + channel, first, inside)
+    tl.store(sums + C + channel, second, inside)
+    b = -a * rstd * second / pixels
+    if not MOVING:
+        b = a * 0
+    c = -a * first / pixels - b * mean
+    if not MOVING:
+        c = a * 0
+    tl.store(coefficients + channel, a, inside)
+    tl.store(coefficients + C + channel, b, inside)
+    tl.store(coefficients + 2 * C + channel, c, inside)
+
+
+@triton.jit
+def _affine(
+    affine, gamma, beta, running_mean, running_var, saved, eps, C: tl.constexpr, BC: tl.constexpr, MOVING: tl.constexpr
+):
+    """Scale and shift of a batch norm: of this batch, or of the running statistics."""
+    channel = tl.arange(0, BC)
+    inside = channel < C
+    if MOVING:
+        scale, shift = tl.load(affine + channel, inside, 0.0), tl.load(affine + C + channel, inside, 0.0)
+    else:
+        mean = tl.load(running_mean + channel, inside, 0.0)
+        rstd = 1 / tl.sqrt(tl.load(running_var + channel, inside, 1.0) + eps)
+        if tl.program_id(0) == 0:
+            tl.store(saved + channel, mean, inside)
+            tl.store(saved + C + channel, rstd, inside)
+        scale = tl.load(gamma + channel, inside, 0.0) * rstd
+        shift = tl.load(beta + channel, inside, 0.0) - mean * scale
+    return scale, shift
+
+
+@triton.jit
+def _bordered(image, row, column, H: tl.constexpr, W: tl.constexpr, R: tl.constexpr):
+    """The number of a pixel in tiles of R rows with borders."""
+    tile = image * ((H + R - 1) // R) + row // R
+    return (tile * (R + 2) + row % R + 1) * (W + 2) + column + 1
+
+
+@triton.jit
+def _source(
+    raw, shortcut, image, row, column, inside,
+    H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, BC: tl.constexpr,
+    SHORTCUT: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr, SC: tl.constexpr, SBC: tl.constexpr, SR: tl.constexpr,
+):  # fmt: skip
+    """What an activation is made of, at some pixels [·, BC]: the raw map and the shortcut."""
+    channel = tl.arange(0, BC)[None, :]
+    valid = inside[:, None] & (channel < C)
+    value = tl.load(raw + ((image * H + row) * W + column)[:, None] * C + channel, valid, 0.0)
+    if SHORTCUT == 1:  # the same shape
+        there = _bordered(image, row, column, SH, SW, SR)[:, None] * SBC + channel
+        extra = tl.load(shortcut + there, valid, 0.0)
+    elif SHORTCUT == 2:  # "option A": every second pixel of a larger map, zero channels on both sides
+        source = channel - (C - SC) // 2
+        there = _bordered(image, 2 * row, 2 * column, SH, SW, SR)[:, None] * SBC + source
+        extra = tl.load(shortcut + there, valid & (source >= 0) & (source < SC), 0.0)
+    else:
+        extra = value
+    return value, extra
+
+
+@triton.jit
+def _activation(value, extra, scale, shift, NORM: tl.constexpr, SHORTCUT: tl.constexpr):
+    """relu(bn(value) + shortcut), rounded as it will be stored; without a norm the value itself."""
+    result = value
+    if NORM:
+        total = value.to(tl.float32) * scale[None, :] + shift[None, :]
+        if SHORTCUT:
+            total += extra.to(tl.float32)
+        result = tl.maximum(total, 0.0, propagate_nan=tl.PropagateNan.ALL).to(value.dtype)
+    return result
+
+
+@triton.jit(do_not_specialize=RUNTIME)
+def convolve(
+    raw, shortcut, kept, weight, result,
+    affine_in, gamma_in, beta_in, mean_in, var_in, saved_in,
+    affine, gamma, beta, running_mean, running_var, saved, tracked, partial, counter,
+    images, eps, momentum,
+    H: tl.constexpr, W: tl.constexpr, S: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr,
+    BCI: tl.constexpr, BCO: tl.constexpr, R: tl.constexpr, BP: tl.constexpr,
+    NORM: tl.constexpr, MOVING: tl.constexpr, SHORTCUT: tl.constexpr,
+    SH: tl.constexpr, SW: tl.constexpr, SC: tl.constexpr, SBC: tl.constexpr, SR: tl.constexpr,
+    BWI: tl.constexpr, BWO: tl.constexpr,
+):  # fmt: skip
+    """Y[l] = conv3×3(A[l]) on a tile of R rows; A[l] is made first, from the raw map and the norm that come in."""
+    HO: tl.constexpr = (H + S - 1) // S
+    WO: tl.constexpr = (W + S - 1) // S
+    tiles: tl.constexpr = (HO + R - 1) // R
+    image, first = tl.program_id(0) // tiles, tl.program_id(0) % tiles * R
+    own = tl.arange(0, R * S * BWI)
+    row, column = first * S + own // BWI, own % BWI
+    inside = (row < H) & (column < W)
+    value, extra = _source(
+        raw, shortcut, image, row, column, inside, H, W, CI, BCI, SHORTCUT, SH, SW, SC, SBC, SR
+    )  # fmt: skip
+    border = tl.arange(0, 2 * BWI)
+    row_b, column_b = first * S - 1 + border // BWI * (R * S + 1), border % BWI
+    inside_b = (row_b >= 0) & (row_b < H) & (column_b < W)
+    value_b, extra_b = _source(
+        raw, shortcut, image, row_b, column_b, inside_b, H, W, CI, BCI, SHORTCUT, SH, SW, SC, SBC, SR
+    )  # fmt: skip
+    scale, shift = 0.0, 0.0
+    if NORM:
+        scale, shift = _affine(affine_in, gamma_in, beta_in, mean_in, var_in, saved_in, eps, CI, BCI, MOVING)
+    ci, co = tl.arange(0, BCI), tl.arange(0, BCO)
+    home = kept + tl.program_id(0) * ((R * S + 2) * (W + 2) * BCI)
+    place = home + ((own // BWI + 1) * (W + 2) + column + 1)[:, None] * BCI + ci[None, :]
+    tl.store(place, _activation(value, extra, scale, shift, NORM, SHORTCUT), inside[:, None] & (ci[None, :] < CI))
+    place = home + (border // BWI * (R * S + 1) * (W + 2) + column_b + 1)[:, None] * BCI + ci[None, :]
+    tl.store(place, _activation(value_b, extra_b, scale, shift, NORM, SHORTCUT), inside_b[:, None] & (ci[None, :] < CI))
+    tl.debug_barrier()
+    pixel = tl.arange(0, R * BWO)
+    row, column = pixel // BWO, pixel % BWO
+    corner = home + (row * S * (W + 2) + column * S)[:, None] * BCI + ci[None, :]
+    taps = weight + ci[:, None] * BCO + co[None, :]
+    seen, factors = tl.load(corner), tl.load(taps)
+    total = tl.zeros([R * BWO, BCO], tl.float32)
+    for step in range(1, 10):  # the next tap is read while this one is computed; the tenth in vain
+        next_seen = tl.load(corner + (step // 3 * (W + 2) + step % 3) * BCI)
+        next_factors = tl.load(taps + step * (BCI * BCO))
+        total = tl.dot(seen, factors, total, input_precision="ieee")
+        seen, factors = next_seen, next_factors
+    rounded = total.to(result.dtype.element_ty)
+    inside = (first + row < HO) & (column < WO)
+    place = result + ((image * HO + first + row) * WO + column)[:, None] * CO + co[None, :]
+    tl.store(place, rounded, inside[:, None] & (co[None, :] < CO))
+    if MOVING:
+        _store_moments(partial, rounded.to(tl.float32), inside, CO, co)
+        if _is_last(counter):
+            _finish_forward(
+                partial, gamma, beta, running_mean, running_var, tracked, saved, affine, images * (HO * WO),
+                eps, momentum, CO, BCO, BP, HO, WO, R,
+            )  # fmt: skip
+
+
+@triton.jit
+def _store_moments(partial, value, inside, C: tl.constexpr, channel):
+    """This program's part of the statistics: the sum, and the squared deviations from its own mean."""
+    count = tl.sum(inside.to(tl.float32), 0)
+    total = tl.sum(tl.where(inside[:, None], value, 0.0), 0)
+    away = tl.where(inside[:, None], value - (total / count)[None, :], 0.0)
+    place = partial + tl.program_id(0) * 2 * C + channel
+    tl.store(place, total, channel < C)
+    tl.store(place + C, tl.sum(away * away, 0), channel < C)
+
+
+@triton.jit
+def pool(
+    raw, shortcut, kept, features, affine_in, gamma_in, beta_in, mean_in, var_in, saved_in, eps,
+    H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, BC: tl.constexpr, BHW: tl.constexpr,
+    MOVING: tl.constexpr, SHORTCUT: tl.constexpr,
+    SH: tl.constexpr, SW: tl.constexpr, SC: tl.constexpr, SBC: tl.constexpr, SR: tl.constexpr,
+):  # fmt: skip
+    """The feature of one image: the mean of its last activation, which is made first."""
+    image, place, channel = tl.program_id(0), tl.arange(0, BHW), tl.arange(0, BC)
+    inside = place < H * W
+    value, extra = _source(
+        raw, shortcut, image, place // W, place % W, inside, H, W, C, BC, SHORTCUT, SH, SW, SC, SBC, SR
+    )  # fmt: skip
+    scale, shift = _affine(affine_in, gamma_in, beta_in, mean_in, var_in, saved_in, eps, C, BC, MOVING)
+    value = _activation(value, extra, scale, shift, True, SHORTCUT)
+    valid = inside[:, None] & (channel[None, :] < C)
+    tl.store(kept + (image * (H * W) + place)[:, None] * C + channel[None, :], value, valid)
+    mean = tl.sum(tl.where(valid, value.to(tl.float32), 0.0), 0) / (H * W)
+    tl.store(features + image * C + channel, mean, channel < C)
+
+
+@triton.jit
+def _store_sums(partial, gradient, value, saved, valid, C: tl.constexpr, channel):
+    """This program's part of Σ gZ and Σ gZ·ŷ, the gradients of β and γ."""
+    mean, rstd = tl.load(saved + channel, channel < C, 0.0), tl.load(saved + C + channel, channel < C, 0.0)
+    normal = (value.to(tl.float32) - mean[None, :]) * rstd[None, :]
+    place = partial + tl.program_id(0) * 2 * C + channel
+    tl.store(place, tl.sum(tl.where(valid, gradient, 0.0), 0), channel < C)
+    tl.store(place + C, tl.sum(tl.where(valid, gradient * normal, 0.0), 0), channel < C)
+
+
+@triton.jit(do_not_specialize=RUNTIME)
+def unpool(
+    gradient, kept, raw, result, gamma, saved, sums, coefficients, partial, counter, images,
+    HW: tl.constexpr, C: tl.constexpr, BC: tl.constexpr, BHW: tl.constexpr, BP: tl.constexpr, MOVING: tl.constexpr,
+):  # fmt: skip
+    """gZ of the last convolution, from the gradient of the features; one image per program."""
+    place, channel = tl.arange(0, BHW), tl.arange(0, BC)
+    valid = (place < HW)[:, None] & (channel[None, :] < C)
+    value = tl.load(gradient + tl.program_id(0) * C + channel, channel < C, 0.0) / HW
+    place = (tl.program_id(0) * HW + place)[:, None] * C + channel[None, :]
+    below = tl.load(raw + place, valid, 0.0)
+    alive = tl.load(kept + place, valid, 0.0) > 0
+    rounded = tl.where(alive, value[None, :], 0.0).to(result.dtype.element_ty)
+    tl.store(result + place, rounded, valid)
+    _store_sums(partial, rounded.to(tl.float32), below, saved, valid, C, channel)
+    if _is_last(counter):
+        _finish_backward(partial, gamma, saved, sums, coefficients, images * HW, C, BC, BP, MOVING)
+
+
+@triton.jit
+def _normed_back(gradient, value, a, b, c):
+    total = gradient.to(tl.float32) * a[None, :] + value.to(tl.float32) * b[None, :] + c[None, :]
+    return total.to(gradient.dtype)
+
+
+@triton.jit
+def _window(home, row, column, step, S: tl.constexpr, WO: tl.constexpr, BC: tl.constexpr):
+    """What one mirrored tap sees of a bordered tile of gradients."""
+    channel = tl.arange(0, BC)[None, :]
+    if S == 1:
+        seen = tl.load(home + ((row + step // 3) * (WO + 2) + column + step % 3)[:, None] * BC + channel)
+    else:
+        up, left = row + step // 3 - 1, column + step % 3 - 1
+        even = (up >= 0) & (up % S == 0) & (left >= 0) & (left % S == 0)
+        there = ((up // S + 1) * (WO + 2) + left // S + 1)[:, None] * BC + channel
+        seen = tl.load(home + there, even[:, None], 0.0)
+    return seen
+
+
+@triton.jit(do_not_specialize=RUNTIME)
+def convolve_back(
+    gradient, raw, bordered, weight, coefficients_in,
+    skipped, kept, raw_below, result, gamma, saved, sums, coefficients, partial, counter, images,
+    H: tl.constexpr, W: tl.constexpr, S: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr,
+    BCI: tl.constexpr, BCO: tl.constexpr, R: tl.constexpr, BP: tl.constexpr,
+    MOVING: tl.constexpr, SKIP: tl.constexpr, LAST: tl.constexpr, BWI: tl.constexpr, BWO: tl.constexpr,
+):  # fmt: skip
+    """gZ[l−1] on R·S rows, from gZ[l] through convolution l, with the shortcut's gradient. LAST: only make gY[l]."""
+    HO: tl.constexpr = (H + S - 1) // S
+    WO: tl.constexpr = (W + S - 1) // S
+    tiles: tl.constexpr = (HO + R - 1) // R
+    image, first = tl.program_id(0) // tiles, tl.program_id(0) % tiles * R
+    ci, co = tl.arange(0, BCI), tl.arange(0, BCO)
+    own = tl.arange(0, R * BWO)
+    row_o, column_o = own // BWO, own % BWO
+    valid_o = ((first + row_o < HO) & (column_o < WO))[:, None] & (co[None, :] < CO)
+    place_o = ((image * HO + first + row_o) * WO + column_o)[:, None] * CO + co[None, :]
+    slope, value = tl.load(gradient + place_o, valid_o, 0.0), tl.load(raw + place_o, valid_o, 0.0)
+    border = tl.arange(0, 2 * BWO)
+    row_b, column_b = border // BWO * (R + 1) - 1, border % BWO
+    valid_b = ((first + row_b >= 0) & (first + row_b < HO) & (column_b < WO))[:, None] & (co[None, :] < CO)
+    place_b = ((image * HO + first + row_b) * WO + column_b)[:, None] * CO + co[None, :]
+    slope_b, value_b = tl.load(gradient + place_b, valid_b, 0.0), tl.load(raw + place_b, valid_b, 0.0)
+    a = tl.load(coefficients_in + co, co < CO, 0.0)
+    b = tl.load(coefficients_in + CO + co, co < CO, 0.0)
+    c = tl.load(coefficients_in + 2 * CO + co, co < CO, 0.0)
+    home = bordered + tl.program_id(0) * ((R + 2) * (WO + 2) * BCO)
+    place_o = home + ((row_o + 1) * (WO + 2) + column_o + 1)[:, None] * BCO + co[None, :]
+    tl.store(place_o, _normed_back(slope, value, a, b, c), valid_o)
+    place_b = home + ((row_b + 1) * (WO + 2) + column_b + 1)[:, None] * BCO + co[None, :]
+    tl.store(place_b, _normed_back(slope_b, value_b, a, b, c), valid_b)
+    if not LAST:
+        tl.debug_barrier()
+        pixel = tl.arange(0, R * S * BWI)
+        row, column = pixel // BWI, pixel % BWI
+        taps = weight + co[:, None] * BCI + ci[None, :]
+        seen = _window(home, row, column, 0, S, WO, BCO)
+        factors = tl.load(taps)
+        total = tl.zeros([R * S * BWI, BCI], tl.float32)
+        for step in range(1, 10):
+            next_seen = _window(home, row, column, step, S, WO, BCO)
+            next_factors = tl.load(taps + step * (BCI * BCO))
+            total = tl.dot(seen, factors, total, input_precision="ieee")
+            seen, factors = next_seen, next_factors
+        place = ((image * H + first * S + row) * W + column)[:, None] * CI + ci[None, :]
+        valid = ((first * S + row < H) & (column < W))[:, None] & (ci[None, :] < CI)
+        if SKIP == 1:
+            total += tl.load(skipped + place, valid, 0.0).to(tl.float32)
+        if SKIP == 2:
+            half = ((image * HO + first + row // 2) * WO + column // 2)[:, None]
+            even_pixel = ((row % 2 == 0) & (column % 2 == 0))[:, None]
+            shifted = half * CO + ci[None, :] + (CO - CI) // 2
+            total += tl.load(skipped + shifted, valid & even_pixel, 0.0).to(tl.float32)
+        mine = _bordered(image, first * S + row, column, H, W, R * S)[:, None] * BCI + ci[None, :]
+        alive = tl.load(kept + mine, valid, 0.0) > 0
+        below = tl.load(raw_below + place, valid, 0.0)
+        rounded = tl.where(alive, total, 0.0).to(result.dtype.element_ty)
+        tl.store(result + place, rounded, valid)
+        _store_sums(partial, rounded.to(tl.float32), below, saved, valid, CI, ci)
+        if _is_last(counter):
+            _finish_backward(partial, gamma, saved, sums, coefficients, images * (H * W), CI, BCI, BP, MOVING)
+
+
+@triton.jit
+def _operands(
+    kept, bordered, number, corner, middle, real, W: tl.constexpr, WO: tl.constexpr, S: tl.constexpr,
+    BCI: tl.constexpr, BCO: tl.constexpr, R: tl.constexpr, PIECES: tl.constexpr,
+):  # fmt: skip
+    """Output gradients of a piece of a tile, and what some taps saw of its input."""
+    tile, piece = number // PIECES, number % PIECES * (R // PIECES)
+    slope = tl.load(bordered + ((tile * (R + 2) + piece) * (WO + 2)) * BCO + middle, real, 0.0)
+    return slope, tl.load(kept + ((tile * (R * S + 2) + piece * S) * (W + 2)) * BCI + corner)
+
+
+@triton.jit(do_not_specialize=["tiles"])
+def weigh(
+    kept, bordered, partial, tiles, kept_stride, bordered_stride, partial_stride,
+    W: tl.constexpr, S: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr,
+    BCI: tl.constexpr, BCO: tl.constexpr, R: tl.constexpr, BWO: tl.constexpr, TILES: tl.constexpr, PIECES: tl.constexpr,
+):  # fmt: skip
+    """The gradient of a convolution's weights: one row of taps, some tiles, one of several convolutions per program."""
+    WO: tl.constexpr = (W + S - 1) // S
+    down, layer = tl.program_id(1), tl.program_id(2).to(tl.int64)
+    span, co = tl.arange(0, 4 * BCI), tl.arange(0, BCO)  # three taps side by side, and one that is read in vain
+    pixel = tl.arange(0, R // PIECES * BWO)
+    row, column = pixel // BWO, pixel % BWO
+    corner = ((row * S + down) * (W + 2) + column * S)[:, None] * BCI + span[None, :]
+    middle = ((row + 1) * (WO + 2) + column + 1)[:, None] * BCO + co[None, :]
+    real = (column < WO)[:, None]
+    kept += layer * kept_stride
+    bordered += layer * bordered_stride
+    start = tl.program_id(0) * TILES
+    end = tl.minimum(start + TILES, tiles) * PIECES
+    total = tl.zeros([4 * BCI, BCO], tl.float32)
+    slope, seen = _operands(
+        kept, bordered, start * PIECES, corner, middle, real, W, WO, S, BCI, BCO, R, PIECES
+    )  # fmt: skip
+    for number in range(start * PIECES + 1, end + 1):  # the next piece is read ahead, the last in vain
+        next_slope, next_seen = _operands(
+            kept, bordered, number, corner, middle, real, W, WO, S, BCI, BCO, R, PIECES
+        )  # fmt: skip
+        total = tl.dot(tl.trans(seen), slope, total, input_precision="ieee")
+        slope, seen = next_slope, next_seen
+    place = partial + tl.program_id(0).to(tl.int64) * partial_stride + layer * (9 * CI * CO)
+    tap, channel = span // BCI, span % BCI
+    place += (co[None, :] * 9 + down * 3 + tap[:, None]) * CI + channel[:, None]
+    tl.store(place, total, (co[None, :] < CO) & ((tap < 3) & (channel < CI))[:, None])
+
+
+@triton.jit
+def add_partials(partial, result, table, SPLITS: tl.constexpr, BLOCK: tl.constexpr):
+    """Weight gradients of all convolutions, added over partial results; ``table`` says where each program works."""
+    row = table + tl.program_id(0) * 5
+    source, target, size = tl.load(row), tl.load(row + 1), tl.load(row + 2)
+    stride, splits = tl.load(row + 3), tl.load(row + 4)
+    place, split = tl.arange(0, BLOCK)[None, :], tl.arange(0, SPLITS)[:, None]
+    total = tl.zeros([SPLITS, BLOCK], tl.float32)
+    for start in range(0, splits, SPLITS):
+        here = (start + split < splits) & (place < size)
+        total += tl.load(partial + source + (start + split) * stride + place, here, 0.0)
+    place = tl.arange(0, BLOCK)
+    tl.store(result + target + place, tl.sum(total, 0), place < size)
+
+
+@triton.jit
+def pack(table, forward, backward, BLOCK: tl.constexpr):
+    """Weights as the kernels read them, tap by tap: [input, output] forward, mirrored and [output, input] backward.
+
+    A row of ``table`` is one tap of one convolution: where its weights [output, tap, input] lie, where they go, the
+    numbers of channels, and the blocks that they fill.
+    """
+    row = table + tl.program_id(0) * 8
+    source = (tl.load(row)).to(tl.pointer_type(tl.float32))
+    onward, mirrored, tap = tl.load(row + 1), tl.load(row + 2), tl.load(row + 3)
+    inputs, outputs, block_in, block_out = tl.load(row + 4), tl.load(row + 5), tl.load(row + 6), tl.load(row + 7)
+    ci, co = tl.arange(0, BLOCK)[None, :], tl.arange(0, BLOCK)[:, None]
+    real = (ci < inputs) & (co < outputs)
+    value = tl.load(source + (co * 9 + tap) * inputs + ci, real, 0.0).to(forward.dtype.element_ty)
+    tl.store(forward + onward + ci * block_out + co, value, real)
+    tl.store(backward + mirrored + co * block_in + ci, value, real)

@@ -1,0 +1,416 @@
+"""A CIFAR ResNet computed by the fused kernels: the model's own parameters and buffers, fewer and larger kernels."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import groupby
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor, nn
+
+from tailcloud.backbones.cifar_resnet import BasicBlock, CifarResNet
+from tailcloud.kernels import convolution as kernels
+
+TILE = 4096  # numbers of a map that one program works on
+PARTIALS = 4096  # numbers of a partial result that are added at once
+TILES_PER_SPLIT = 8  # tiles over which one program adds weight gradients
+PIECE = 128  # pixels of a tile that it takes at a time
+TURNS = 3  # maps of one size that evaluation needs at a time: a block's input, and two on the way
+ADD_BLOCK, ADD_SPLITS = 128, 16
+LARGEST_BLOCK = 64  # channels
+FORWARD = {"num_warps": 4, "num_stages": 1}
+BACKWARD = {"num_warps": 4, "num_stages": 1}
+WEIGHTS = {"num_warps": 4, "num_stages": 1}
+
+Sizes = dict[str, int]
+
+
+def block_of(channels: int) -> int:
+    """The power of two that channels fill; tensor cores want 16."""
+    return max(16, int(triton.next_power_of_2(channels)))
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution, the batch norm behind it, and the size of the maps that come in."""
+
+    conv: nn.Conv2d
+    norm: nn.BatchNorm2d
+    height: int
+    width: int
+
+    @cached_property
+    def stride(self) -> int:
+        """1 or 2."""
+        return self.conv.stride[0]
+
+    @cached_property
+    def out(self) -> tuple[int, int]:
+        """Height and width of the maps that go out."""
+        return -(-self.height // self.stride), -(-self.width // self.stride)
+
+    @cached_property
+    def rows(self) -> int:
+        """Output rows of a tile."""
+        across = int(triton.next_power_of_2(self.out[1]))
+        fitting = min(int(triton.next_power_of_2(self.out[0])), TILE // (across * block_of(self.conv.out_channels)))
+        return max(1, fitting, 16 // across)
+
+    @cached_property
+    def tiles(self) -> int:
+        """Tiles of a map."""
+        return -(-self.out[0] // self.rows)
+
+    @cached_property
+    def blocks(self) -> Sizes:
+        """The powers of two that the kernel works with."""
+        inputs, outputs = block_of(self.conv.in_channels), block_of(self.conv.out_channels)
+        across = int(triton.next_power_of_2(self.out[1]))
+        return {"R": self.rows, "BCI": inputs, "BCO": outputs, "BWO": across, "BWI": across * self.stride}
+
+    @cached_property
+    def shape(self) -> Sizes:
+        """What the kernels are compiled for."""
+        sizes = {"H": self.height, "W": self.width, "S": self.stride}
+        return {**sizes, "CI": self.conv.in_channels, "CO": self.conv.out_channels, **self.blocks}
+
+    @cached_property
+    def bordered_in(self) -> int:
+        """Numbers of an activation in tiles with borders, per image."""
+        return self.tiles * (self.rows * self.stride + 2) * (self.width + 2) * self.blocks["BCI"]
+
+    @cached_property
+    def bordered_out(self) -> int:
+        """Numbers of an output gradient in tiles with borders, per image."""
+        return self.tiles * (self.rows + 2) * (self.out[1] + 2) * self.blocks["BCO"]
+
+    @cached_property
+    def numbers(self) -> int:
+        """Numbers of the maps that go out, per image."""
+        return self.out[0] * self.out[1] * self.conv.out_channels
+
+
+def layers_of(backbone: CifarResNet, height: int, width: int) -> list[Layer]:
+    """The convolutions of a backbone in order."""
+    layers = [Layer(backbone.conv1, backbone.bn1, height, width)]
+    for stage in (backbone.layer1, backbone.layer2, backbone.layer3):
+        for block in stage:
+            assert isinstance(block, BasicBlock)
+            layers.append(Layer(block.conv1, block.bn1, *layers[-1].out))
+            layers.append(Layer(block.conv2, block.bn2, *layers[-1].out))
+    return layers
+
+
+def fits(backbone: nn.Module) -> bool:
+    """Whether these kernels can compute that backbone."""
+    if not isinstance(backbone, CifarResNet):
+        return False
+    convolutions = [module for module in backbone.modules() if isinstance(module, nn.Conv2d)]
+    small = all(max(block_of(conv.in_channels), block_of(conv.out_channels)) <= LARGEST_BLOCK for conv in convolutions)
+    return small and all(conv.weight.permute(0, 2, 3, 1).is_contiguous() for conv in convolutions)
+
+
+def pieces(layer: Layer) -> int:
+    """Pieces of a tile whose weight gradients are added one after the other."""
+    pixels = layer.rows * layer.blocks["BWO"]
+    return max(1, min(layer.rows, pixels // PIECE))
+
+
+def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **sizes: int) -> None:
+    """Start a kernel on a grid of programs."""
+    kernel[grid](*arguments, **sizes)
+
+
+class Memory:
+    """Everything the kernels write for up to ``capacity`` images, always in the same place.
+
+    Borders are zero from the start and never written. Without ``training``, only what the next layers read is kept.
+    """
+
+    def __init__(self, layers: Sequence[Layer], capacity: int, dtype: torch.dtype, *, training: bool) -> None:
+        self.capacity, self.layers = capacity, layers
+        self.device, self.dtype = layers[0].conv.weight.device, dtype
+        last = layers[-1]
+        self.raw = self._maps([layer.numbers for layer in layers], training=training)
+        self.kept = [*self._maps([layer.bordered_in for layer in layers], training=training)]
+        self.kept.append(self._zeros([capacity * last.numbers], dtype)[0])
+        channels = [layer.conv.out_channels for layer in layers]
+        self.saved = self._zeros([2 * count for count in channels])
+        self.affine = self._zeros([2 * count for count in channels])
+        self.counter = self._zeros([4] * len(layers), torch.int32)  # one each, aligned
+        programs = [max(layer.tiles, after.tiles) for layer, after in zip(layers, [*layers[1:], last], strict=True)]
+        self.partial = self._zeros(
+            [2 * capacity * count * channel for count, channel in zip(programs, channels, strict=True)]
+        )
+        blocks = [9 * layer.blocks["BCI"] * layer.blocks["BCO"] for layer in layers]
+        self.onward, self.mirrored = self._zeros(blocks, dtype), self._zeros(blocks, dtype)
+        self.pack_table = self._pack_table()
+        if training:
+            self.gradient = self._maps([layer.numbers for layer in layers], training=True)
+            self.bordered = self._maps([layer.bordered_out for layer in layers], training=True)
+            self.sums = self._zeros([2 * count for count in channels])
+            self.coefficients = self._zeros([3 * count for count in channels])
+            self._prepare_weights()
+
+    def _pack_table(self) -> Tensor:
+        """Where each tap of each convolution lies, where it goes, and its sizes."""
+        rows, offset = [], 0
+        for layer in self.layers:
+            sizes = layer.blocks["BCI"] * layer.blocks["BCO"]
+            channels = layer.conv.in_channels, layer.conv.out_channels, layer.blocks["BCI"], layer.blocks["BCO"]
+            for tap in range(9):
+                places = layer.conv.weight.data_ptr(), offset + tap * sizes, offset + (8 - tap) * sizes
+                rows.append((*places, tap, *channels))
+            offset += 9 * sizes
+        return torch.tensor(rows, dtype=torch.int64).to(self.device)
+
+    def _prepare_weights(self) -> None:
+        """Neighbours of the same shape compute their weight gradients in one launch, in several partial results."""
+        same = groupby(range(len(self.layers)), lambda number: tuple(self.layers[number].shape.values()))
+        self.groups = [list(group) for _, group in same]
+        sizes = [layer.conv.weight.numel() for layer in self.layers]
+        self.weights = self._zeros(sizes)
+        self.group_sizes = [sum(sizes[number] for number in group) for group in self.groups]
+        counts = [
+            size * self.splits(group, self.capacity) for size, group in zip(self.group_sizes, self.groups, strict=True)
+        ]
+        self.weight_partials = self._zeros(counts)
+        self._tables: dict[int, Tensor] = {}
+
+    def splits(self, group: Sequence[int], images: int) -> int:
+        """Partial results of a group's weight gradients."""
+        return -(-images * self.layers[group[0]].tiles // TILES_PER_SPLIT)
+
+    def table(self, images: int) -> Tensor:
+        """For every program that adds partial weight gradients: source, target, size, stride, number of partials."""
+        if images not in self._tables:
+            rows, source, target = [], 0, 0
+            for group, size, partials in zip(self.groups, self.group_sizes, self.weight_partials, strict=True):
+                for start in range(0, size, ADD_BLOCK):
+                    here = min(ADD_BLOCK, size - start)
+                    rows.append((source + start, target + start, here, size, self.splits(group, images)))
+                source, target = source + len(partials), target + size
+            self._tables[images] = torch.tensor(rows, dtype=torch.int64).to(self.device)
+        return self._tables[images]
+
+    def _maps(self, sizes: Sequence[int], *, training: bool) -> list[Tensor]:
+        """Maps of all layers; when nothing is trained, maps of one size take turns."""
+        sizes = [self.capacity * size for size in sizes]
+        if training:
+            return self._zeros(sizes, self.dtype)
+        turns: dict[tuple[object, ...], Tensor] = {}
+        for number, (layer, size) in enumerate(zip(self.layers, sizes, strict=True)):
+            key = (*layer.shape.values(), number % TURNS)
+            turns.setdefault(key, self._zeros([size], self.dtype)[0])
+        return [turns[(*layer.shape.values(), number % TURNS)] for number, layer in enumerate(self.layers)]
+
+    def _zeros(self, sizes: Sequence[int], dtype: torch.dtype = torch.float32) -> list[Tensor]:
+        """One piece of memory cut up in order, with room behind it for what tiles read past their end."""
+        room = max(LARGEST_BLOCK**2, *(2 * max(layer.bordered_in, layer.bordered_out) for layer in self.layers))
+        memory = torch.zeros(sum(sizes) + room, device=self.device, dtype=dtype)
+        return list(memory[: sum(sizes)].split(list(sizes)))
+
+
+class FusedResNet:
+    """Computes what a ``CifarResNet`` computes, from the same parameters; maps are kept in ``dtype``."""
+
+    def __init__(self, backbone: CifarResNet, height: int, width: int, dtype: torch.dtype = torch.bfloat16) -> None:
+        self.backbone, self.dtype = backbone, dtype
+        self.layers = layers_of(backbone, height, width)
+        self.parameters = [p for layer in self.layers for p in (layer.conv.weight, layer.norm.weight, layer.norm.bias)]
+        self._memory: dict[bool, list[Memory]] = {True: [], False: []}
+        self.launch: Callable[..., None] = launch
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Features [batch, features] in float32 of normalised images [batch, channels, H, W]."""
+        maps = images.permute(0, 2, 3, 1).to(self.dtype).contiguous()
+        if torch.is_grad_enabled() and self.parameters[0].requires_grad:
+            features: Tensor = _Differentiable.apply(self, maps, *self.parameters)
+            return features
+        return self.forward(maps, training=False)
+
+    def compile(self) -> None:
+        """Compile every kernel of both passes, some at a time; they would otherwise be compiled one after the other.
+
+        The passes are gone through on a copy for two images, and what they would launch is noted down.
+        """
+        launches: dict[tuple[object, ...], Callable[[], object]] = {}
+
+        def note(kernel: Any, grid: tuple[int, ...], *arguments: Any, **sizes: int) -> None:
+            work = partial(kernel.warmup, *arguments, grid=grid, **sizes)
+            launches.setdefault((kernel, *sorted(sizes.items())), work)
+
+        height, width = self.layers[0].height, self.layers[0].width
+        rehearsal = FusedResNet(deepcopy(self.backbone), height, width, self.dtype)
+        rehearsal.launch = note
+        inputs = self.layers[0].conv.in_channels
+        images = torch.zeros(2, height, width, inputs, dtype=self.dtype, device=self.parameters[0].device)
+        for training in (True, False):
+            rehearsal.backbone.train(training)
+            features = rehearsal.forward(images, training=training)
+        rehearsal.backbone.train()
+        rehearsal.backward(images, features)
+        with ThreadPoolExecutor() as pool:
+            for done in [pool.submit(work) for work in launches.values()]:
+                done.result()
+
+    def memory(self, images: int, *, training: bool) -> Memory:
+        """Enough for a batch; never let go, because a captured step goes on writing there."""
+        for memory in self._memory[training]:
+            if memory.capacity >= images:
+                return memory
+        self._memory[training].append(Memory(self.layers, images, self.dtype, training=training))
+        return self._memory[training][-1]
+
+    def forward(self, images: Tensor, *, training: bool) -> Tensor:
+        """Features of images [batch, H, W, channels]."""
+        moving, count = self.backbone.training, len(images)
+        memory = self.memory(count, training=training)
+        self.launch(
+            kernels.pack, (len(memory.pack_table),),
+            memory.pack_table, memory.onward[0], memory.mirrored[0], BLOCK=LARGEST_BLOCK
+        )  # fmt: skip
+        for number, layer in enumerate(self.layers):
+            self.launch(
+            kernels.convolve, (count * layer.tiles,),
+                *self._input(memory, number, images), memory.onward[number], memory.raw[number],
+                *self._norm(memory, max(number - 1, 0)), *self._norm(memory, number),
+                layer.norm.num_batches_tracked, memory.partial[number], memory.counter[number],
+                count, layer.norm.eps, layer.norm.momentum,
+                **layer.shape, BP=PARTIALS // layer.blocks["BCO"], NORM=number > 0, MOVING=moving,
+                **self._shortcut(number), **FORWARD,
+            )  # fmt: skip
+        last, number = self.layers[-1], len(self.layers)
+        features = torch.empty(count, last.conv.out_channels, device=memory.device)
+        self.launch(
+            kernels.pool, (count,),
+            *self._input(memory, number, features), features, *self._norm(memory, number - 1), last.norm.eps,
+            H=last.out[0], W=last.out[1], C=last.conv.out_channels,
+            BC=last.blocks["BCO"], BHW=triton.next_power_of_2(last.out[0] * last.out[1]),
+            MOVING=moving, **self._shortcut(number),
+        )  # fmt: skip
+        return features
+
+    def _input(self, memory: Memory, number: int, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """What activation ``number`` is made of and where it is kept: raw map, shortcut, place."""
+        raw = memory.raw[number - 1] if number else images
+        return raw, memory.kept[number - 2] if self._shortcut(number)["SHORTCUT"] else raw, memory.kept[number]
+
+    def _shortcut(self, number: int) -> Sizes:
+        """The shortcut that is added to make activation ``number``: the input of the block that ends there."""
+        if number < 3 or number % 2 == 0:
+            return {"SHORTCUT": 0, "SH": 1, "SW": 1, "SC": 1, "SBC": 1, "SR": 1}
+        start = self.layers[number - 2]
+        inputs, same = start.conv.in_channels, start.stride == 1 and start.conv.in_channels == start.conv.out_channels
+        return {
+            "SHORTCUT": 1 if same else 2, "SH": start.height, "SW": start.width, "SC": inputs,
+            "SBC": start.blocks["BCI"], "SR": start.rows * start.stride,
+        }  # fmt: skip
+
+    def _norm(self, memory: Memory, number: int) -> tuple[Tensor | None, ...]:
+        norm = self.layers[number].norm
+        own = norm.weight, norm.bias, norm.running_mean, norm.running_var
+        return memory.affine[number], *own, memory.saved[number]
+
+    def backward(self, images: Tensor, gradient: Tensor) -> list[Tensor]:
+        """The gradients of all parameters, from the gradient of the features of the last forward pass."""
+        count, memory, last = len(images), self.memory(len(images), training=True), self.layers[-1]
+        area = last.out[0] * last.out[1]
+        self.launch(
+            kernels.unpool, (count,),
+            gradient.contiguous(), memory.kept[-1], memory.raw[-1], memory.gradient[-1],
+            *self._closing(memory, len(self.layers) - 1), count, HW=area, C=last.conv.out_channels,
+            BC=last.blocks["BCO"], BHW=triton.next_power_of_2(area), BP=PARTIALS // last.blocks["BCO"],
+            MOVING=self.backbone.training,
+        )  # fmt: skip
+        firsts = {group[0]: number for number, group in enumerate(memory.groups)}
+        with _Beside(memory.device) as beside:
+            for number in reversed(range(len(self.layers))):
+                self._layer_backward(memory, number, count)
+                if number in firsts:
+                    beside.run(partial(self._weights_backward, memory, firsts[number], count))
+        table = memory.table(count)
+        self.launch(
+            kernels.add_partials, (len(table),), memory.weight_partials[0], memory.weights[0], table,
+            SPLITS=ADD_SPLITS, BLOCK=ADD_BLOCK,
+        )  # fmt: skip
+        return self._gradients(memory)
+
+    def _layer_backward(self, memory: Memory, number: int, images: int) -> None:
+        layer, below = self.layers[number], max(number - 1, 0)
+        skip = self._shortcut(number + 2)["SHORTCUT"] if number % 2 else 0
+        self.launch(
+            kernels.convolve_back, (images * layer.tiles,),
+            memory.gradient[number], memory.raw[number], memory.bordered[number], memory.mirrored[number],
+            memory.coefficients[number], memory.gradient[number + 1 if skip else number], memory.kept[number],
+            memory.raw[below], memory.gradient[below], *self._closing(memory, below), images,
+            **layer.shape, BP=PARTIALS // layer.blocks["BCI"], MOVING=self.backbone.training, SKIP=skip,
+            LAST=number == 0, **BACKWARD,
+        )  # fmt: skip
+
+    def _weights_backward(self, memory: Memory, which: int, images: int) -> None:
+        """The weight gradients of a group of layers, in partial results."""
+        group = memory.groups[which]
+        layer, first = self.layers[group[0]], group[0]
+        shape = {key: value for key, value in layer.shape.items() if key not in {"H", "BWI"}}
+        self.launch(
+            kernels.weigh, (memory.splits(group, images), 3, len(group)),
+            memory.kept[first], memory.bordered[first], memory.weight_partials[which], images * layer.tiles,
+            memory.capacity * layer.bordered_in, memory.capacity * layer.bordered_out, memory.group_sizes[which],
+            **shape, TILES=TILES_PER_SPLIT, PIECES=pieces(layer), **WEIGHTS,
+        )  # fmt: skip
+
+    def _closing(self, memory: Memory, number: int) -> tuple[Tensor, ...]:
+        """What closes the backward pass of a batch norm."""
+        kept = memory.saved[number], memory.sums[number], memory.coefficients[number]
+        return self.layers[number].norm.weight, *kept, memory.partial[number], memory.counter[number]
+
+    def _gradients(self, memory: Memory) -> list[Tensor]:
+        """Views, in the order and the memory layout of the parameters."""
+        found: list[Tensor] = []
+        for layer, weight, sums in zip(self.layers, memory.weights, memory.sums, strict=True):
+            inputs, outputs = layer.conv.in_channels, layer.conv.out_channels
+            found += [weight.view(outputs, 3, 3, inputs).permute(0, 3, 1, 2), sums[outputs:], sums[:outputs]]
+        return found
+
+
+class _Beside:
+    """Runs work on a second stream that starts from the first one and is waited for at the end."""
+
+    def __init__(self, device: torch.device) -> None:
+        # as with captures, streams of high priority are nobody else's here
+        self.stream = torch.cuda.Stream(device, priority=-1) if device.type == "cuda" else None
+
+    def __enter__(self) -> "_Beside":
+        return self
+
+    def run(self, work: Callable[[], None]) -> None:
+        """After all that was launched so far."""
+        if self.stream is None:
+            return work()
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            return work()
+
+    def __exit__(self, *_error: object) -> None:
+        if self.stream is not None:
+            torch.cuda.current_stream().wait_stream(self.stream)
+
+
+class _Differentiable(torch.autograd.Function):
+    """The network as one node of PyTorch's graph."""
+
+    @staticmethod
+    def forward(context: Any, network: FusedResNet, images: Tensor, *parameters: Tensor) -> Tensor:  # noqa: ARG004
+        context.network = network
+        context.save_for_backward(images)
+        return network.forward(images, training=True)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        (images,) = context.saved_tensors
+        return None, None, *context.network.backward(images, gradient)
