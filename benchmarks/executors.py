@@ -8,8 +8,8 @@ Every executor of the device starts from the state that the eager one starts fro
 
     one step       in float32: rounding
     twenty steps   in float64, an odd last batch among them: nothing but rounding, or a formula is wrong
-    whole epoch    as the recipe has it, on CUDA in bfloat16 too: a graph must give the same bits; others must not
-                   be further away than the same epoch in float64 is
+    whole epoch    as the recipe has it, on CUDA in bfloat16 too, by PyTorch's kernels and by ours: a graph must give
+                   the same bits; compiled steps must not be further away than the same epoch in float64 is
 
 A difference is the largest one of any number, then as a part of the largest number of its tensor. Seconds are of a
 step once an executor is ready, and of making it ready with nothing compiled before. On the CPU there is one thread, and
@@ -81,13 +81,14 @@ def data_of(options: argparse.Namespace, recipe: Recipe) -> Dataset:
 
 @dataclass(frozen=True)
 class Check:
-    """What is trained to compare: how many images, in batches of what size, in which numbers."""
+    """What is trained to compare: how many images, in batches of what size, in which numbers, by whose kernels."""
 
     name: str
     stage: str
     images: int
     batch: int
     precision: str
+    kernels: str = "plain"
 
     def begin(
         self, executor: str, recipe: Recipe, dataset: Dataset, device: torch.device
@@ -96,19 +97,24 @@ class Check:
         chosen = np.linspace(0, len(dataset.train) - 1, self.images).astype(np.int64)  # the tail is there too
         train = Split(dataset.train.images[chosen], dataset.train.labels[chosen])
         kind = DoubleSession if self.precision == "float64" else Session
-        session = kind(self.applied(recipe), replace(dataset, train=train), device)
-        session.executor = executor
+        session = kind(self.applied(recipe, executor), replace(dataset, train=train), device)
         parts = session.parts(self.stage, session.recipe.stages[self.stage])
         set_modes(session.model, parts.stage)
         parts.executor.prepare()
         return session, parts
 
-    def applied(self, recipe: Recipe) -> Recipe:
-        """The recipe with this batch and precision."""
+    def applied(self, recipe: Recipe, executor: str) -> Recipe:
+        """The recipe with this executor, batch, precision and kernels."""
         stage = recipe.stages[self.stage].model_copy(update={"batch": self.batch})
         precision = "bfloat16" if self.precision == "bfloat16" else "float32"
-        engine = recipe.engine.model_copy(update={"precision": precision})
+        engine = recipe.engine.model_copy(
+            update={"executor": executor, "precision": precision, "kernels": self.kernels}
+        )
         return recipe.model_copy(update={self.stage: stage, "engine": engine})
+
+    def executors(self, device: torch.device) -> list[str]:
+        """What is compared with eager; what is compiled cannot use our kernels."""
+        return [name for name in OTHERS[device.type] if name != "compiled" or self.kernels == "plain"]
 
 
 class DoubleSession(Session):
@@ -143,8 +149,9 @@ def checks(recipe: Recipe, dataset: Dataset, device: torch.device) -> Iterator[C
         small = min(stage.batch, images // STEPS)
         yield Check("one step", name, min(stage.batch, images), stage.batch, "float32")
         yield Check("twenty steps", name, (STEPS - 1) * small + max(2, small // 2), small, "float64")
-        for precision in ("float32", "bfloat16") if device.type == "cuda" else ("float32",):
-            yield Check("whole epoch", name, images, stage.batch, precision)
+        yield Check("whole epoch", name, images, stage.batch, "float32")
+        for kernels in ("plain", "fused") if device.type == "cuda" else ():
+            yield Check("whole epoch", name, images, stage.batch, "bfloat16", kernels)
 
 
 def trained(session: Session, parts: StageParts) -> State:
@@ -199,24 +206,25 @@ def differences(recipe: Recipe, dataset: Dataset, device: torch.device) -> list[
     rows: list[dict[str, Any]] = []
     world = (recipe, dataset, device)
     print(
-        f"\n{'check':<14}{'stage':<8}{'numbers':<10}{'executor':<10}{'same bits':<11}"
+        f"\n{'check':<14}{'stage':<8}{'numbers':<10}{'kernels':<9}{'executor':<10}{'same bits':<11}"
         f"{'loss':<18}{'parameters':<18}{'momentum':<18}statistics"
     )
     for check in checks(*world):
         eager = attempt(trained_eagerly, check, *world)
-        for executor in OTHERS[device.type]:
+        for executor in check.executors(device):
             found = eager if "failed" in eager else attempt(compared, check, executor, eager, *world)
             rows.append({**asdict(check), "executor": executor, **found})
             show_difference(rows[-1])
         if check.name == "whole epoch" and "failed" not in eager:
-            found = attempt(compared, replace(check, precision="float64"), "eager", eager, *world)
+            exact = replace(check, precision="float64", kernels="plain")
+            found = attempt(compared, exact, "eager", eager, *world)
             rows.append({**asdict(check), "executor": YARDSTICK, **found})
             show_difference(rows[-1])
     return rows
 
 
 def show_difference(row: Mapping[str, Any]) -> None:
-    start = f"{row['name']:<14}{row['stage']:<8}{row['precision']:<10}{row['executor']:<10}"
+    start = f"{row['name']:<14}{row['stage']:<8}{row['precision']:<10}{row['kernels']:<9}{row['executor']:<10}"
     if "failed" in row:
         print(f"{start}failed: {row['failed']}", flush=True)
         return
@@ -231,7 +239,7 @@ def speed(recipe: Recipe, dataset: Dataset, device: torch.device) -> list[dict[s
     print(f"\n{'stage':<8}{'executor':<10}{'ms / step':>10}{'to make ready: s':>18}{'processor s':>13}")
     for name, stage in recipe.stages.items():
         precision = "bfloat16" if device.type == "cuda" else "float32"
-        check = Check("speed", name, len(dataset.train), stage.batch, precision)
+        check = Check("speed", name, len(dataset.train), stage.batch, precision, "auto")
         for executor in ("eager", *OTHERS[device.type]):
             found = attempt(timed, check, executor, recipe, dataset, device)
             rows.append({"stage": name, "executor": executor, "precision": precision, **found})
@@ -242,12 +250,10 @@ def speed(recipe: Recipe, dataset: Dataset, device: torch.device) -> list[dict[s
 def timed(check: Check, executor: str, *world: Any) -> dict[str, Any]:
     device: torch.device = world[-1]
     began, processor = time.perf_counter(), processor_seconds()
-    _, parts = check.begin(executor, *world)
-    if executor == "graphed":
-        parts.executor.epoch(0, parts.stage.lr)  # captures
+    session, parts = check.begin(executor, *world)
     ready = {"ready": time.perf_counter() - began, "ready_processor": processor_seconds() - processor}
     epoch = seconds(lambda: parts.executor.epoch(0, 1e-6), device, budget=BUDGET)
-    return {"step": epoch / parts.loader.steps, **ready}
+    return {"kernels": session.environment.get("kernels"), "step": epoch / parts.loader.steps, **ready}
 
 
 def processor_seconds() -> float:

@@ -1,4 +1,4 @@
-"""Write docs/results.md, and the figures in README.md, docs/performance.md and the recipes, from benchmarks/results.
+"""Write docs/results.md, and the figures in README.md, other pages and the recipes, from benchmarks/results.
 
 python benchmarks/render.py                  write them
 python benchmarks/render.py --add RUN...     take the results of these run folders first
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import executors_table
 import speed_table
 
 from tailcloud.errors import TailcloudError, UsageError
@@ -74,6 +75,7 @@ def render(root: Path) -> dict[Path, str]:
         root / "docs" / "results.md": results_page(tables),
         readme: readme_with(readme, tables),
         **({performance: performance_with(performance, records)} if records else {}),
+        **executors_page(root / "docs" / "executors.md", sorted((root / RESULTS).glob("executors-*.json"))),
         **{path: recipe_with(path, tables) for path in sorted(recipes.rglob("*.toml"))},
     }
 
@@ -268,6 +270,13 @@ def scale_row(curve: dict[str, Any]) -> list[str]:
     times = [number(1000 * value, 2 if value < 0.01 else 0) for value in curve["seconds"]]
     steepest = {what: number(max(slopes), 2) for what, slopes in curve["growth"].items()}
     return [curve["piece"], *times, steepest["seconds"], number(curve["bytes"][-1] / 1e6, 0), steepest["bytes"]]
+
+
+def executors_page(path: Path, records: Sequence[Path]) -> dict[Path, str]:
+    """The page on executors with the tables of benchmarks/executors.py in it, if that has measured anything."""
+    if not records:
+        return {}
+    return {path: with_block(path, page(path), "executors", executors_table.parts(list(map(read_json, records))))}
 
 
 def page(path: Path) -> str:

@@ -63,3 +63,29 @@ def test_compiling_pays_when_the_steps_have_earned_it_back(executors):
     assert executors.break_even(rows, 1000) == pytest.approx(100 * 1000)
     assert executors.break_even([row("eager", 0.3, 0.0), row("compiled", 0.3, 9.0)], 1000) is None
     assert executors.break_even([row("eager", 0.3, 0.0), {**rows[1], "failed": "so"}], 1000) is None
+
+
+def test_the_page_shows_speed_differences_and_failures(executors):
+    import executors_table
+
+    apart = {kind: {"absolute": 1e-7, "relative": 3e-6} for kind in ("loss", "parameters", "momentum", "statistics")}
+    check = {"name": "one step", "stage": "stage1", "precision": "float32", "kernels": "plain"}
+    record = {
+        **{"recipe": "digits-lt", "method": "gcl", "data": "digits-lt", "step_flops": 2e8, "pays_from_flops": 4e13},
+        "speed": [
+            {"stage": "stage1", "executor": "eager", "step": 0.007, "ready": 0.1, "ready_processor": 0.1},
+            {"stage": "stage1", "executor": "compiled", "failed": "it broke"},
+        ],
+        "differences": [
+            {**check, "executor": "compiled", "same_bits": False, **apart},
+            {**check, "executor": "graphed", "failed": "so did this"},
+        ],
+        "machine": {"gpu": None, "processor": "a processor", "torch": "2.13"},
+        "commit": "abcdef1",
+    }
+    text = "\n".join(executors_table.parts([record]))
+    assert "| stage1 | eager | 7.00 | 0.1 | 0.1 |" in text
+    assert "| stage1 | compiled | failed: it broke |" in text
+    assert "pays from 40\u00a0TFLOP on: 200,000 steps." in text
+    assert "| one step | stage1 | float32, plain kernels | compiled | no | 3e-06 | 3e-06 | 3e-06 | 3e-06 |" in text
+    assert "| one step | stage1 | float32, plain kernels | graphed | failed: so did this |" in text
