@@ -49,6 +49,7 @@ class Row:
 
     name: str
     executor: str = "auto"
+    kernels: str = "auto"
     runs: int = 1
     workers: int | None = None  # of the obvious loop
 
@@ -63,12 +64,11 @@ class Problem:
     executor: str  # what "auto" means for this problem
     precision: str
 
-    def engine(self, executor: str) -> Recipe:
-        """The recipe with an executor."""
-        chosen = self.executor if executor == "auto" else executor
-        return Recipe.model_validate(
-            self.recipe.model_dump() | {"engine": self.recipe.engine.model_dump() | {"executor": chosen}}
-        )
+    def engine(self, executor: str = "auto", kernels: str = "auto") -> Recipe:
+        """The recipe with an executor and kernels."""
+        chosen = {"executor": self.executor if executor == "auto" else executor, "kernels": kernels}
+        engine = self.recipe.engine.model_dump() | chosen
+        return Recipe.model_validate(self.recipe.model_dump() | {"engine": engine})
 
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
@@ -90,7 +90,8 @@ def main(words: Sequence[str] | None = None) -> int:
     options = arguments(words)
     try:
         with tempfile.TemporaryDirectory() as home:
-            os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(Path(home) / "compiled")
+            for kind in ("TORCHINDUCTOR", "TRITON"):
+                os.environ[f"{kind}_CACHE_DIR"] = str(Path(home) / kind)
             Benchmark(options, Path(home)).run()
     except TailcloudError as error:
         print(error, file=sys.stderr)
@@ -148,10 +149,12 @@ class Benchmark:
         plain = [Row(BASELINE, workers=self.cores)]
         if self.device.type == "cpu":
             plain.append(Row(f"{BASELINE}, no workers", workers=0))
-        executors = ["eager", "compiled", *(["graphed"] if self.device.type == "cuda" else [])]
+        alone = [Row("eager", "eager", "plain"), Row("compiled", "compiled", "plain")]
+        if self.device.type == "cuda":
+            alone += [Row("graphed", "graphed", "plain"), Row("graphed, fused kernels", "graphed", "fused")]
         largest = self.cores if self.device.type == "cpu" else max(FLEETS)
         fleets = [Row(f"fleet of {runs}", runs=runs) for runs in FLEETS if runs <= largest]
-        rows = [*plain, *(Row(name, name) for name in executors), *fleets]
+        rows = [*plain, *alone, *fleets]
         words = self.options.only
         return [row for row in rows if not words or any(word in row.name for word in words)]
 
@@ -203,7 +206,7 @@ class Benchmark:
 
 def time_row(problem: Problem, row: Row, stage: str, span: Span, home: Path) -> list[Timed]:
     """Time one stage of a row."""
-    recipe = only(problem.engine(row.executor), stage)
+    recipe = only(problem.engine(row.executor, row.kernels), stage)
     if row.workers is None:
         check_engine(recipe.engine, problem.device)
         return timed_fleet(recipe, problem.dataset, problem.device, span, row.runs, home)
@@ -219,8 +222,14 @@ def problems(options: argparse.Namespace, device: torch.device) -> Iterator[Prob
     for spec in options.data or [*(["digits-lt"] if device.type == "cpu" else []), *large]:
         recipe = load_recipe(None, [{"data": spec, "root": options.root or "data"}])
         dataset = cut(open_dataset(spec, recipe.root), options.images or (SLICE if device.type == "cpu" else None))
-        session = Session(recipe, dataset, device)
-        yield Problem(recipe, dataset, device, session.executor, session.precision)
+        yield Problem(recipe, dataset, device, *automatic(recipe, dataset, device))
+
+
+def automatic(recipe: Recipe, dataset: Dataset, device: torch.device) -> tuple[str, str]:
+    """The executor and the precision that a run takes by itself; no kernels are compiled to find out."""
+    engine = recipe.engine.model_copy(update={"kernels": "plain"})
+    session = Session(recipe.model_copy(update={"engine": engine}), dataset, device)
+    return session.executor, session.precision
 
 
 def cut(dataset: Dataset, images: int | None) -> Dataset:

@@ -16,6 +16,8 @@ from tailcloud.data.transform import Normalise
 from tailcloud.randomness import host_generator
 from tailcloud.sampling import Sampler
 
+CACHED_PIXELS = 128 * 32 * 32  # beyond these a CPU waits for its memory
+
 
 class ResidentImages:
     """A part of a data set on the device."""
@@ -26,7 +28,8 @@ class ResidentImages:
 
     def in_order(self, transform: Normalise) -> Iterator[Batch]:
         """Every image once, as stored, for evaluation: many at a time for a GPU, as many as a cache holds for a CPU."""
-        batch = 1024 if self.images.device.type == "cuda" else 128
+        pixels = self.images.shape[1] * self.images.shape[2]
+        batch = 1024 if self.images.device.type == "cuda" else max(16, CACHED_PIXELS // pixels)
         for start in range(0, len(self.labels), batch):
             here = slice(start, start + batch)
             yield Batch(transform(self.images[here]), self.labels[here])
