@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -90,9 +91,9 @@ def main(words: Sequence[str] | None = None) -> int:
     options = arguments(words)
     try:
         with tempfile.TemporaryDirectory() as home:
-            for kind in ("TORCHINDUCTOR", "TRITON"):
-                os.environ[f"{kind}_CACHE_DIR"] = str(Path(home) / kind)
-            Benchmark(options, Path(home)).run()
+            caches = {f"{kind}_CACHE_DIR": str(Path(home) / kind) for kind in ("TORCHINDUCTOR", "TRITON")}
+            with patch.dict(os.environ, caches):
+                Benchmark(options, Path(home)).run()
     except TailcloudError as error:
         print(error, file=sys.stderr)
         return 1
