@@ -281,7 +281,7 @@ def break_even(rows: Sequence[Mapping[str, Any]], work: float) -> float | None:
 
 def measure(options: argparse.Namespace, record: dict[str, Any], *world: Any) -> None:
     """Fill the record piece by piece: what was measured before an interruption is in it."""
-    with tempfile.TemporaryDirectory() as cache:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache  # nothing was compiled before
         if options.only != "differences":
             record["speed"] = speed(*world)
