@@ -17,7 +17,7 @@ __all__ = ["CannotFuse", "FusedNetwork", "obstacle"]
 
 
 class CannotFuse(Exception):
-    """The kernels did not compile; nothing was changed."""
+    """A kernel did not compile; nothing was changed."""
 
 
 def obstacle(model: Classifier) -> str | None:
@@ -37,14 +37,6 @@ class FusedNetwork:
 
         self.head = model.head
         self.backbone = FusedResNet(model.backbone, height, width)
-
-    def compile(self) -> None:
-        """Compile what training and evaluation will need, or raise ``CannotFuse``."""
-        try:
-            self.backbone.compile()
-        except Exception as error:
-            reason = str(error).strip().splitlines()
-            raise CannotFuse(reason[0] if reason else type(error).__name__) from error
 
     def features(self, images: Tensor) -> Tensor:
         """Features [batch, D] in float32 of normalised images."""

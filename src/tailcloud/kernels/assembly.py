@@ -7,6 +7,7 @@ from torch import Tensor
 
 from tailcloud.data.batch import Batch
 from tailcloud.data.resident import EpochPlan, ResidentLoader
+from tailcloud.kernels.launching import launch
 
 BLOCK = 1024
 
@@ -58,7 +59,8 @@ class FusedLoader(ResidentLoader):
         result = torch.empty(len(rows), height, width, channels, dtype=self.dtype, device=images.device)
         target, other = (torch.empty(len(rows), dtype=torch.int64, device=images.device) for _ in range(2))
         mixed = self.mixup > 0
-        assemble[(len(rows), triton.cdiv(height * width * channels, BLOCK))](
+        launch(
+            assemble, (len(rows), triton.cdiv(height * width * channels, BLOCK)),
             images, labels, plan.order, plan.corners, plan.flips.view(torch.uint8), plan.partners if mixed else rows,
             lam, rows, self.transform.factor, self.transform.offset, result, target, other,
             H=height, W=width, C=channels, PADDING=self.crop_padding, MIXED=mixed, BLOCK=BLOCK,

@@ -13,7 +13,9 @@ import triton
 from torch import Tensor, nn
 
 from tailcloud.backbones.cifar_resnet import BasicBlock, CifarResNet
+from tailcloud.kernels import CannotFuse
 from tailcloud.kernels import convolution as kernels
+from tailcloud.kernels.launching import launch, reason
 
 TILE = 4096  # numbers of a map that one program works on
 PARTIALS = 4096  # numbers of a partial result that are added at once
@@ -118,11 +120,6 @@ def pieces(layer: Layer) -> int:
     """Pieces of a tile whose weight gradients are added one after the other."""
     pixels = layer.rows * layer.blocks["BWO"]
     return max(1, min(layer.rows, pixels // PIECE))
-
-
-def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **sizes: int) -> None:
-    """Start a kernel on a grid of programs."""
-    kernel[grid](*arguments, **sizes)
 
 
 class Memory:
@@ -256,7 +253,10 @@ class FusedResNet:
         rehearsal.backward(images, features)
         with ThreadPoolExecutor() as pool:
             for done in [pool.submit(work) for work in launches.values()]:
-                done.result()
+                try:
+                    done.result()
+                except Exception as error:  # no compiler, no driver, a kernel that is too large: nothing to repair here
+                    raise CannotFuse(reason(error)) from error
 
     def memory(self, images: int, *, training: bool) -> Memory:
         """Enough for a batch; never let go, because a captured step goes on writing there."""

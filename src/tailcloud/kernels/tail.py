@@ -18,6 +18,7 @@ from torch import Tensor
 from tailcloud.data.batch import Batch
 from tailcloud.heads import CosineHead, Head
 from tailcloud.kernels import FusedNetwork
+from tailcloud.kernels.launching import launch
 from tailcloud.losses import CrossEntropyLoss, GCLLoss, Loss
 from tailcloud.losses.gcl import SIGMA
 from tailcloud.stages.objective import Classify
@@ -51,7 +52,7 @@ def _term(
     loss = highest + tl.log(total) - own
     # (1 − p)^γ with 1 − p = Σ of the others, which loses no digits where p is close to 1
     others = tl.sum(tl.where(mine, 0.0, powers), 1) / total
-    weight = tl.where(focal > 0, tl.exp(focal * tl.log(tl.maximum(others, 1e-38))), 1.0)
+    weight = tl.where(focal > 0, tl.exp(focal * tl.log(tl.maximum(others, 1e-37))), 1.0)
     weight = tl.where(real, weight, 0.0)
     slope = weight[:, None] * scale * (powers / total[:, None] - tl.where(mine, 1.0, 0.0))
     return weight * loss, slope
@@ -86,7 +87,7 @@ def finish(
         length_f = tl.maximum(tl.sqrt(tl.sum(points * points, 1)), TINY)
         if COSINE:
             points = points / length_f[:, None]
-        z = tl.dot(points, tl.trans(anchors), input_precision="tf32x3")
+        z = tl.dot(points, tl.trans(anchors), input_precision="tf32")
         if not COSINE:
             z += shift[None, :]
         each, slope = _term(
@@ -101,8 +102,8 @@ def finish(
             slope = share * slope + (1 - share) * slope_b
         mean += each / rows
         slope = slope / rows
-        by_points = tl.dot(slope, anchors, input_precision="tf32x3")
-        by_anchors = tl.dot(tl.trans(slope), points, by_anchors, input_precision="tf32x3")
+        by_points = tl.dot(slope, anchors, input_precision="tf32")
+        by_anchors = tl.dot(tl.trans(slope), points, by_anchors, input_precision="tf32")
         if COSINE:
             along = tl.sum(by_points * points, 1)
             by_points = (by_points - tl.where(length_f > TINY, along, 0.0)[:, None] * points) / length_f[:, None]
@@ -164,7 +165,8 @@ class _Tail(torch.autograd.Function):
             (0, 0) if first is None else (s if n > 1 else 0 for s, n in zip(first.stride(), first.shape, strict=True))
         )
         clouded = isinstance(loss, GCLLoss)
-        finish[(1,)](
+        launch(
+            finish, (1,),
             features, weight, weight if bias is None else bias, batch.target,
             batch.other if mixed else batch.target, batch.lam if mixed else value,
             features if first is None else first, features if second is None else second,
@@ -172,7 +174,7 @@ class _Tail(torch.autograd.Function):
             len(features), loss.scale, loss.margin if clouded else 0.0, loss.focal if clouded else 0.0,
             D=size, BD=max(16, triton.next_power_of_2(size)), C=classes, BC=max(16, triton.next_power_of_2(classes)),
             BN=ROWS, COSINE=cosine, MIXED=mixed, NOISY=first is not None, ACROSS=across, DOWN=down,
-            SIGMA=SIGMA, TINY=TINY,
+            SIGMA=SIGMA, TINY=TINY, num_warps=4 if classes <= 32 else 8, num_stages=1,
         )  # fmt: skip
         context.save_for_backward(*gradients)
         context.cosine = cosine

@@ -16,6 +16,7 @@ from torch import Tensor
 from tailcloud.data import Dataset
 from tailcloud.errors import TailcloudError
 from tailcloud.evaluation import confusion, summarise
+from tailcloud.kernels import CannotFuse
 from tailcloud.recipe import Recipe, Stage, differences
 from tailcloud.stages.scope import open_stage, set_modes
 from tailcloud.training.checkpoint import Checkpoint, load_newest, save_checkpoint
@@ -26,7 +27,7 @@ from tailcloud.training.optim import momentum_of, restore_momentum
 from tailcloud.training.progress import Progress
 from tailcloud.training.result import finish
 from tailcloud.training.schedule import learning_rate
-from tailcloud.training.session import Session, StageParts
+from tailcloud.training.session import Session, StageParts, unfused
 
 LOGGED = ("top1", "many", "medium", "few")
 
@@ -72,12 +73,12 @@ def train_stage(
     name, stage = progress.stage, session.recipe.stages[progress.stage]
     if progress.epoch == 0:
         open_stage(session.model, stage, session.recipe.seed)
-    parts = session.parts(name, stage)
+    observer.stage_started(name, stage, progress.epoch)
+    started = time.perf_counter()
+    parts = ready(session, name, observer)
     if checkpoint:
         restore_momentum(parts.optimizer, parts.parameters, checkpoint.group("momentum"))
-    observer.stage_started(name, stage, progress.epoch)
-    if progress.epoch < stage.epochs:
-        progress.seconds += prepare(session, parts, observer)
+    progress.seconds += time.perf_counter() - started
     saved = time.perf_counter()
     for epoch in range(progress.epoch, stage.epochs):
         started = time.perf_counter()
@@ -96,16 +97,21 @@ def train_stage(
         observer.epoch_done(line)
 
 
-def prepare(session: Session, parts: StageParts, observer: Observer) -> float:
-    """Let the executor make itself ready; the seconds it took. What cannot be compiled runs eagerly, and says so."""
-    started = time.perf_counter()
-    set_modes(session.model, parts.stage)
+def ready(session: Session, name: str, observer: Observer) -> StageParts:
+    """The parts of a stage, made ready to run. What cannot be compiled runs as PyTorch has it, and the run says so."""
+    stage = session.recipe.stages[name]
+    parts = session.parts(name, stage)
+    set_modes(session.model, stage)
     try:
         parts.executor.prepare()
     except CannotCompile as failure:
         session.executor = "eager"
         observer.note(str(failure))
-    return time.perf_counter() - started
+    except CannotFuse as failure:
+        session.fused = None
+        observer.note(unfused(failure))
+        return ready(session, name, observer)
+    return parts
 
 
 def train_epoch(session: Session, parts: StageParts, epoch: int, lr: float) -> float:

@@ -44,6 +44,11 @@ EXECUTORS: dict[str, Callable[[Step, ResidentLoader], Executor]] = {
 COMPILING_PAYS = 2e14  # FLOPs of a whole run on a CPU; see docs/architecture.md
 
 
+def unfused(failure: CannotFuse) -> str:
+    """What the person at the keyboard should know."""
+    return f"The fused kernels do not compile here ({failure}); PyTorch's own are used, which are slower."
+
+
 def _chosen(asked: str, automatic: str) -> str:
     return automatic if asked == "auto" else asked
 
@@ -87,9 +92,9 @@ class Session:
             return None
         network = FusedNetwork(self.model, *self.dataset.shape[:2])
         try:
-            network.compile()
+            network.backbone.compile()
         except CannotFuse as failure:
-            self.remarks.append(f"The fused kernels do not compile here ({failure}); PyTorch's own are slower.")
+            self.remarks.append(unfused(failure))
             return None
         return network
 

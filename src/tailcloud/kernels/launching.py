@@ -1,0 +1,24 @@
+"""How kernels are started, and what happens where one cannot be compiled."""
+
+from subprocess import CalledProcessError
+from typing import Any
+
+from triton.errors import TritonError
+
+from tailcloud.kernels import CannotFuse
+
+
+def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **sizes: Any) -> None:
+    """Start a kernel on a grid of programs."""
+    try:
+        kernel[grid](*arguments, **sizes)
+    except (TritonError, CalledProcessError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "compiler" not in str(error).lower():
+            raise
+        raise CannotFuse(reason(error)) from error
+
+
+def reason(error: Exception) -> str:
+    """Why a kernel did not compile, in a line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
