@@ -78,7 +78,7 @@ def test_ctrl_c_stops_threads_at_the_end_of_their_epoch_and_starts_no_more(strea
         started.append(threading.get_ident())
         for epoch in range(10_000):
             time.sleep(0.01)
-            observer.epoch_done({"epoch": epoch})
+            observer.epoch_done({"epoch": epoch, "seconds": 0.01})
 
     def interrupt(futures, timeout):
         time.sleep(0.2)

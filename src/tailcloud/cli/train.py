@@ -3,8 +3,9 @@
 import shlex
 import sys
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from tailcloud.recipe import Recipe
     from tailcloud.training.fleet import Job, Outcome
     from tailcloud.training.loop import Observer
-
-
-IN_FLIGHT = 16  # runs at a time on one GPU
 
 
 class Stopped(TailcloudError):
@@ -117,7 +115,7 @@ def train_all(runs: "Sequence[Run]", device: str) -> "list[Outcome]":
             if len(runs) > 1 and kind == "cpu":
                 return train_side_by_side(jobs, watchers)
             if len(runs) > 1 and kind == "cuda":
-                return train_on_streams(jobs, watchers, IN_FLIGHT)
+                return train_on_streams(jobs, watchers)
             return [attempt(job, watcher) for job, watcher in zip(jobs, watchers, strict=True)]
     except KeyboardInterrupt:
         again = f"tailcloud train --resume --out {runs[0].folder.path}"
@@ -165,9 +163,18 @@ def train_one(run: "Run", device: str, observer: "Observer") -> dict[str, Any]:
 
 def open_data(recipe: "Recipe") -> "Dataset":
     """The data of a recipe, a part of it held out where the recipe says so."""
+    with _opening:
+        return _open_data(recipe.data, recipe.root, recipe.selection.split)
+
+
+_opening = Lock()  # runs in threads share what the first of them has opened
+
+
+@lru_cache(maxsize=4)
+def _open_data(spec: str, root: str, held_out: float) -> "Dataset":
     from tailcloud.data import hold_out, open_dataset
 
-    return hold_out(open_dataset(recipe.data, recipe.root), recipe.selection.split)
+    return hold_out(open_dataset(spec, root), held_out)
 
 
 def print_result(run: "Run", result: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ def _is_last(counter):
     before = tl.atomic_add(counter, 1, sem="release")
     last = before == tl.num_programs(0) - 1
     if last:
-        tl.atomic_xchg(counter, 0, sem="acquire")
+        tl.store(counter, 0)
     return last
 
 
@@ -37,7 +37,9 @@ def _partials(partial, start, C: tl.constexpr, BC: tl.constexpr, BP: tl.constexp
     part, channel = start + tl.arange(0, BP)[:, None], tl.arange(0, BC)[None, :]
     inside = (part < tl.num_programs(0)) & (channel < C)
     place = partial + part * 2 * C + channel
-    return tl.load(place, inside, 0.0), tl.load(place + C, inside, 0.0), inside
+    # ".cg": from the cache that all programs share; the nearer one may hold what lay there before
+    first = tl.load(place, inside, 0.0, cache_modifier=".cg")
+    return first, tl.load(place + C, inside, 0.0, cache_modifier=".cg"), inside
 
 
 @triton.jit

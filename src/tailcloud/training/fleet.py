@@ -18,6 +18,7 @@ import torch
 
 from tailcloud.errors import TailcloudError, explained
 from tailcloud.recipe import Stage
+from tailcloud.training.admission import Admission, room_on_gpu
 from tailcloud.training.devices import cores
 from tailcloud.training.loop import Observer
 
@@ -113,36 +114,40 @@ def _pass_on(events: "SimpleQueue[Message]", observers: Sequence[Observer]) -> N
         getattr(observers[run], what)(*details)
 
 
-def train_on_streams(jobs: Sequence[Job], observers: Sequence[Observer], in_flight: int) -> list[Outcome]:
-    """Run all jobs on one GPU, some at a time, each in a thread with a stream of its own.
+def train_on_streams(jobs: Sequence[Job], observers: Sequence[Observer], in_flight: int | None = None) -> list[Outcome]:
+    """Run all jobs on one GPU, each in a thread with a stream of its own: ``in_flight`` at a time, or as many as pays.
 
     A captured step leaves most of a GPU idle; the steps of several runs fill it. Ctrl-C stops every run at the end of
     its epoch.
     """
-    stop = Event()
+    stop, admission = Event(), Admission(room_on_gpu, in_flight)
 
-    def work(job: Job, observer: Observer) -> dict[str, Any]:
-        with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
-            return job(Interruptible(observer, stop))
+    def work(run: int, job: Job) -> dict[str, Any]:
+        admission.enter()
+        try:
+            if stop.is_set():
+                raise TailcloudError("stopped")
+            with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
+                return job(Member(run, observers[run], admission, stop))
+        finally:
+            admission.leave(run)
 
-    with ThreadPoolExecutor(in_flight) as pool:
-        futures = [pool.submit(work, job, observer) for job, observer in zip(jobs, observers, strict=True)]
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        futures = [pool.submit(work, run, job) for run, job in enumerate(jobs)]
         try:
             while not all(future.done() for future in futures):
                 wait(futures, timeout=PATIENCE)
         except KeyboardInterrupt:
             stop.set()
-            for future in futures:
-                future.cancel()
             raise
     return [_outcome(future) for future in futures]
 
 
-class Interruptible:
-    """An observer that ends its run when it is told to."""
+class Member:
+    """An observer of a run in a fleet: it counts epochs, and ends the run when it is told to."""
 
-    def __init__(self, observer: Observer, stop: Event) -> None:
-        self.observer, self.stop = observer, stop
+    def __init__(self, run: int, observer: Observer, admission: Admission, stop: Event) -> None:
+        self.run, self.observer, self.admission, self.stop = run, observer, admission, stop
 
     def stage_started(self, name: str, stage: Stage, done: int) -> None:
         """A stage begins."""
@@ -151,6 +156,7 @@ class Interruptible:
     def epoch_done(self, line: dict[str, Any]) -> None:
         """An epoch is over, and perhaps the run."""
         self.observer.epoch_done(line)
+        self.admission.epoch(self.run, line["seconds"])
         if self.stop.is_set():
             raise TailcloudError("stopped")
 
