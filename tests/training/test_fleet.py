@@ -36,7 +36,7 @@ def test_a_failing_run_leaves_the_others_alone():
     assert str(outcomes[1]) == "this one fails"
     assert "ok" in outcomes[2]
     assert [watcher.notes for watcher in watchers] == [["one"], ["two"], ["one"]]
-    assert watchers[2].lines == [{"epoch": 1}]
+    assert watchers[2].lines == [{"epoch": 1, "seconds": 0.01}]
 
 
 def full_disk(observer):
