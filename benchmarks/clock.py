@@ -25,6 +25,7 @@ from tailcloud.training.fleet import train_on_streams, train_side_by_side
 from tailcloud.training.folder import RunFolder
 
 ENDLESS = 1_000_000  # epochs; a clock stops the run long before
+FAILED = "failed"
 
 
 @dataclass(frozen=True)
@@ -62,12 +63,16 @@ class Clock:
         """Note the time; stop when it is enough."""
         self.ends.append(time.monotonic())
         if len(self.ends) == self.span.warm:
-            (self.meeting / uuid4().hex).touch()
-        if self.together is None and len(list(self.meeting.iterdir())) >= self.runs:
+            (self.meeting / f"warm-{uuid4().hex}").touch()
+        if self.together is None and len(list(self.meeting.glob("warm-*"))) >= self.runs:
             self.together = len(self.ends)
         timed = 0 if self.together is None else len(self.ends) - self.together
-        if timed >= self.span.epochs or self.ends[-1] > self.span.deadline:
+        if timed >= self.span.epochs or self.ends[-1] > self.span.deadline or (self.meeting / FAILED).exists():
             raise Enough
+
+    def give_up(self) -> None:
+        """Let the others stop: they would wait for this run."""
+        (self.meeting / FAILED).touch()
 
     def note(self, text: str) -> None:
         """Remarks are kept: a run that could not do what it was asked to has said so."""
@@ -95,8 +100,13 @@ def timed_run(recipe: Recipe, dataset: Dataset, device: torch.device, clock: Clo
     folder = RunFolder(home / f"seed{recipe.seed}")
     folder.create(recipe)
     reset_peak()
-    with suppress(Enough):
+    try:
         loop.train(recipe, dataset, folder, device, clock)
+    except Enough:
+        pass
+    except BaseException:
+        clock.give_up()
+        raise
     return Timed(clock.ends, peak_bytes(), tuple(clock.notes))
 
 

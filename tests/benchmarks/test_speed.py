@@ -107,6 +107,18 @@ def test_a_clock_stops_at_the_deadline(tmp_path):
         Clock(Span(1, 100, deadline=0.0), tmp_path, runs=1).epoch_done({})
 
 
+def test_a_run_that_fails_stops_the_others(tmp_path, monkeypatch):
+    def broken(*_):
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(clock.loop, "train", broken)
+    first, second = (Clock(Span(1, 100), tmp_path, runs=2) for _ in range(2))
+    with pytest.raises(MemoryError):
+        clock.timed_run(load_recipe("digits-lt/gcl"), None, torch.device("cpu"), first, tmp_path / "runs")
+    with pytest.raises(Enough):
+        second.epoch_done({})
+
+
 def test_seconds_of_a_run_alone_are_the_median_after_the_warm_up():
     assert seconds_per_epoch([Timed([10.0, 11.0, 12.0, 13.0, 33.0])], Span(1, 4)) == 1.0
 
