@@ -217,30 +217,16 @@ def readme_with(path: Path, tables: Sequence[DatasetTable]) -> str:
 
 def performance_records(folder: Path) -> dict[str, Path]:
     """What was measured of time and memory, by the name of its place in docs/performance.md."""
-    files = {"speed-cpu": "speed-cpu.json", "speed-cuda": "speed-cuda.json", "scale": "scale-cpu.json"}
-    return {name: folder / file for name, file in files.items() if (folder / file).exists()}
+    files = {name: folder / f"{name}.json" for name in PERFORMANCE}
+    return {name: file for name, file in files.items() if file.exists()}
 
 
 def performance_with(path: Path, records: dict[str, Path]) -> str:
     """The page on performance with the tables of benchmarks/speed.py and benchmarks/scale.py in it."""
     text = page(path)
     for name, file in records.items():
-        record = read_json(file)
-        text = with_block(path, text, name, scale_parts(record) if name == "scale" else speed_parts(record))
+        text = with_block(path, text, name, PERFORMANCE[name](read_json(file)))
     return text
-
-
-def speed_parts(record: dict[str, Any]) -> list[str]:
-    """A table for each problem."""
-    where = record["machine"]
-    origin = f"{where['gpu'] or where['processor']}, {record['cores']} cores, torch {where['torch']}"
-    counted = f"{record['warm_up']} epochs of warm-up, {record['epochs']} that count, fastest of {record['repeats']}"
-    parts = [f"Measured on {origin}, commit `{record['commit']}`; {counted}.\n"]
-    for problem in record["problems"]:
-        lines = [speed_table.cells(problem, row) for row in problem["rows"]]
-        title = f"**{speed_table.about(problem)}**; {speed_table.limits(problem['peak'])}."
-        parts += [f"{title}\n", markdown(speed_table.HEADER, lines) + "\n"]
-    return parts
 
 
 def scale_parts(record: dict[str, Any]) -> list[str]:
@@ -281,6 +267,14 @@ def executors_page(path: Path, records: Sequence[Path]) -> dict[Path, str]:
 
 def page(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+PERFORMANCE = {
+    "speed-cpu": speed_table.parts,
+    "speed-cuda": speed_table.parts,
+    "ablation-cpu": speed_table.changes,
+    "scale-cpu": scale_parts,
+}
 
 
 def with_block(path: Path, text: str, name: str, parts: Iterable[str]) -> str:

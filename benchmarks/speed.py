@@ -133,7 +133,7 @@ class Benchmark:
         peak = peak_of(self.device, problem.precision)
         entry = describe(problem, peak)
         self.record["problems"].append(entry)
-        say(f"\n{about(entry)}\n{limits(entry['peak'])}")
+        say(f"\n{about(entry)}\n{limits(entry)}")
         took: dict[str, float] = {}
         for repeat in range(self.options.repeats):
             for row in self.rows():

@@ -1,8 +1,9 @@
-"""The table of benchmarks/speed.py, from its record: for the terminal, and for docs/performance.md."""
+"""The tables of benchmarks/speed.py and ablation.py from their records: for the terminal, and docs/performance.md."""
 
 from collections.abc import Sequence
 from typing import Any
 
+from tailcloud.reporting.tables import markdown
 from tailcloud.wording import NOT_MEASURED, duration, number
 
 BASELINE = "plain loop"
@@ -61,9 +62,43 @@ def about(problem: dict[str, Any]) -> str:
     return f"{problem['recipe']}, {problem['backbone']}, {images}, a whole run is {epochs} epochs"
 
 
-def limits(peak: dict[str, Any]) -> str:
-    """What the machine can do."""
-    return f"at most {peak['flops'] / 1e9:,.0f} GFLOP/s and {peak['bytes'] / 1e9:,.0f} GB/s ({peak['source']})"
+def limits(problem: dict[str, Any]) -> str:
+    """What the machine can do, and the least that a run takes by that."""
+    peak, floor = problem["peak"], problem["floor"]
+    can = f"{peak['flops'] / 1e9:,.0f} GFLOP/s and {peak['bytes'] / 1e9:,.0f} GB/s at most ({peak['source']})"
+    least = f"{significant(floor['arithmetic'])} s by arithmetic and {significant(floor['memory'])} s by memory"
+    return f"{can}, so a run takes at least {least}"
+
+
+def parts(record: dict[str, Any]) -> list[str]:
+    """For docs/performance.md, a table for each problem."""
+    where = record["machine"]
+    origin = f"{where['gpu'] or where['processor']}, {record['cores']} cores, torch {where['torch']}"
+    counted = f"{record['warm_up']} epochs of warm-up, {record['epochs']} that count, fastest of {record['repeats']}"
+    found = [f"Measured on {origin}, commit `{record['commit']}`; {counted}.\n"]
+    for problem in record["problems"]:
+        lines = [cells(problem, row) for row in problem["rows"]]
+        found += [f"**{about(problem)}**; {limits(problem)}.\n", markdown(HEADER, lines) + "\n"]
+    return found
+
+
+def changes(record: dict[str, Any]) -> list[str]:
+    """What each step is worth: a table of those that were taken, and one of those that were not."""
+    where = record["machine"]
+    found = [change_table(record, taken) + "\n" for taken in (True, False)]
+    origin = f"{where['processor']}, one thread, torch {where['torch']}, commit `{record['commit']}`"
+    return [*found, f"Measured by `python benchmarks/ablation.py` on {origin}."]
+
+
+def change_table(record: dict[str, Any], taken: bool) -> str:
+    chosen = [change for change in record["changes"] if change["taken"] is taken]
+    title, word = ("taken", "without it") if taken else ("left out", "with it")
+    header = [title, "predicted", *(f"{data}, {word}" for data in chosen[0]["problems"])]
+    return markdown(header, [[one["name"], one["predicted"], *map(longer, one["problems"].values())] for one in chosen])
+
+
+def longer(found: dict[str, float]) -> str:
+    return f"{number(100 * (found['ratio'] - 1), 0, signed=True)}\u00a0%"
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:

@@ -160,7 +160,7 @@ def scale_record():
 def test_the_page_on_performance_has_the_scale_tables(root):
     (root / "benchmarks" / "results" / "scale-cpu.json").write_text(json.dumps(scale_record()))
     page = root / "docs" / "performance.md"
-    page.write_text("before\n<!-- scale:start -->\nold\n<!-- scale:end -->\nafter\n")
+    page.write_text("before\n<!-- scale-cpu:start -->\nold\n<!-- scale-cpu:end -->\nafter\n")
     assert render.main([], root) == 0
     text = page.read_text()
     assert "|  | ms with 10 | 1,000 classes | steepest growth | MB at most | steepest growth |" in text
@@ -170,3 +170,44 @@ def test_the_page_on_performance_has_the_scale_tables(root):
     assert text.endswith("after\n")
     page.write_text("no block")
     assert render.main([], root) == 1
+
+
+def speed_record():
+    row = {"name": "eager", "runs": 1, "executor": "eager", "reason": None}
+    row |= {"seconds": {"stage1": 0.5, "stage2": 0.25}, "start": 0.1, "memory": 5e8}
+    problem = {
+        "recipe": "digits-lt gcl",
+        "backbone": "resnet8",
+        "images": {"train": 331, "test": 500},
+        "epochs": {"stage1": 60, "stage2": 10},
+        "peak": {"flops": 2e11, "bytes": 1e10, "source": "measured"},
+        "floor": {"arithmetic": 3.25, "memory": 0.65},
+        "rows": [row | {"name": "plain loop", "seconds": {"stage1": 1.0, "stage2": 0.5}}, row],
+    }
+    machine = {"processor": "a processor", "gpu": None, "torch": "2.13"}
+    about = {"format": 1, "warm_up": 1, "epochs": 3, "repeats": 2, "cores": 2, "machine": machine, "commit": "abcdef1"}
+    return about | {"problems": [problem]}
+
+
+def ablation_record():
+    found = {"digits-lt": {"ms": 7.0, "ratio": 1.25, "pairs": 9}}
+    change = {"name": "a change", "predicted": "much", "taken": True, "problems": found}
+    idea = {"name": "an idea", "predicted": "little", "taken": False, "problems": {"digits-lt": {"ratio": 0.99}}}
+    machine = {"processor": "a processor", "torch": "2.13"}
+    return {"format": 1, "changes": [change, idea], "machine": machine, "commit": "abcdef1"}
+
+
+def test_the_page_on_performance_has_the_tables_of_speed(root):
+    records = {"speed-cpu": speed_record(), "ablation-cpu": ablation_record()}
+    for name, record in records.items():
+        (root / "benchmarks" / "results" / f"{name}.json").write_text(json.dumps(record))
+    page = root / "docs" / "performance.md"
+    page.write_text("\n".join(f"<!-- {name}:start -->\nold\n<!-- {name}:end -->" for name in records))
+    assert render.main([], root) == 0
+    text = page.read_text()
+    assert "| eager | 0.500 | 0.250 | 0.1 | 32.5\u00a0s | 2.00 | 500 | 10.0\u00a0% | 2.0\u00a0% |" in text
+    assert "331 training and 500 test images, a whole run is 60 + 10 epochs" in text
+    assert "so a run takes at least 3.25 s by arithmetic and 0.650 s by memory" in text
+    assert "a processor, 2 cores, torch 2.13, commit `abcdef1`; 1 epochs of warm-up, 3 that count" in text
+    assert "| a change | much | +25\u00a0% |" in text
+    assert "| an idea | little | −1\u00a0% |" in text
