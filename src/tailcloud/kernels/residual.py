@@ -108,8 +108,8 @@ def layers_of(backbone: CifarResNet, height: int, width: int) -> list[Layer]:
 
 
 def fits(backbone: nn.Module) -> bool:
-    """Whether these kernels can compute that backbone."""
-    if not isinstance(backbone, CifarResNet):
+    """Whether these kernels can compute that backbone: as it is written, from float32 weights in channels-last."""
+    if type(backbone) is not CifarResNet or backbone.conv1.weight.dtype != torch.float32:
         return False
     convolutions = [module for module in backbone.modules() if isinstance(module, nn.Conv2d)]
     small = all(max(block_of(conv.in_channels), block_of(conv.out_channels)) <= LARGEST_BLOCK for conv in convolutions)

@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from tailcloud.data.batch import Batch
-from tailcloud.heads import CosineHead, Head
+from tailcloud.heads import CosineHead, Head, LinearHead
 from tailcloud.kernels import FusedNetwork
 from tailcloud.kernels.launching import launch
 from tailcloud.losses import CrossEntropyLoss, GCLLoss, Loss
@@ -124,8 +124,8 @@ Noise = tuple[Tensor | None, Tensor | None]
 
 def fits(head: Head, loss: Loss) -> bool:
     """Whether the kernel can compute that head and loss."""
-    classes, features = head.weight.shape
-    return type(loss) in {CrossEntropyLoss, GCLLoss} and max(int(classes), int(features)) <= LARGEST
+    known = type(head) in {CosineHead, LinearHead} and type(loss) in {CrossEntropyLoss, GCLLoss}
+    return known and max(head.weight.shape) <= LARGEST
 
 
 class FusedClassify(Classify):
