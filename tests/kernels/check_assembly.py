@@ -1,0 +1,86 @@
+"""Batches that one kernel makes against the plain loader's."""
+
+import numpy as np
+import pytest
+import torch
+from where import DEVICE, needs_somewhere
+
+from tailcloud.data.dataset import Split
+from tailcloud.data.resident import ResidentImages, ResidentLoader
+from tailcloud.data.transform import Normalise
+from tailcloud.kernels import assembly
+from tailcloud.kernels.assembly import FusedLoader
+from tailcloud.sampling import make_sampler
+
+pytestmark = needs_somewhere
+
+IMAGES, CLASSES = 19, 4
+
+
+class ExactLoader(FusedLoader):
+    """As it is before rounding."""
+
+    dtype = torch.float32
+
+
+def loaders(shape, kinds, *, sampler="cb", **options):
+    """The same images, samples, crops and partners from loaders of several kinds."""
+    random = np.random.default_rng(0)
+    labels = np.sort(random.integers(0, CLASSES, IMAGES))
+    images = random.integers(0, 256, (IMAGES, *shape), dtype=np.uint8)
+    data = ResidentImages(Split(images, labels), DEVICE)
+    normalise = Normalise([0.5, 0.4, 0.3][: shape[2]], [0.25, 0.2, 0.3][: shape[2]], DEVICE)
+    chosen = make_sampler(sampler, labels, CLASSES)
+    return [kind(data, chosen, normalise, batch=8, seed=3, **options) for kind in kinds]
+
+
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [
+        ((7, 5, 3), {"crop_padding": 2, "flip": True, "mixup": 1.0}),
+        ((6, 6, 1), {}),
+        ((5, 8, 1), {"crop_padding": 4, "sampler": "ib"}),
+        ((4, 4, 3), {"flip": True}),
+        ((3, 4, 3), {"mixup": 0.4, "sampler": "ib"}),
+        ((19, 18, 3), {"crop_padding": 1, "flip": True, "mixup": 0.4}),
+    ],
+    ids=["all", "nothing", "crops", "flips", "mixing", "several programs an image"],
+)
+def test_every_batch_of_an_epoch_is_the_plain_one(shape, options):
+    plain, fused = loaders(shape, [ResidentLoader, ExactLoader], **options)
+    batches = list(zip(plain.epoch(1), fused.epoch(1), strict=True))
+    assert [len(batch.target) for batch, _ in batches] == [8, 8, 3]
+    for expected, batch in batches:
+        assert batch.images.is_contiguous(memory_format=torch.channels_last)
+        torch.testing.assert_close(batch.images, expected.images, rtol=1e-6, atol=1e-6)
+        assert torch.equal(batch.target, expected.target)
+        assert (batch.other is None) == (expected.other is None) == ("mixup" not in options)
+        if batch.other is not None:
+            assert torch.equal(batch.other, expected.other)
+            assert torch.equal(batch.lam, expected.lam)
+
+
+def test_the_last_program_of_an_image_writes_nothing_past_it():
+    assert 19 * 18 * 3 % assembly.BLOCK
+    (fused,) = loaders((19, 18, 3), [ExactLoader], crop_padding=1)
+    plan, rows = fused.plan(0), torch.arange(4, device=DEVICE)
+    whole = fused.assemble(plan, rows, plan.lambdas[0]).images
+    assert torch.equal(fused.assemble(plan, rows[:2], plan.lambdas[0]).images, whole[:2])
+
+
+def test_batches_are_rounded_once():
+    plain, fused = loaders((5, 5, 3), [ResidentLoader, FusedLoader], flip=True, mixup=1.0)
+    for expected, batch in zip(plain.epoch(0), fused.epoch(0), strict=True):
+        assert batch.images.dtype == torch.bfloat16
+        torch.testing.assert_close(batch.images.float(), expected.images, rtol=2**-8, atol=1e-6)
+        assert batch.lam.dtype == torch.float32
+
+
+def test_rows_may_begin_anywhere():
+    """A captured step moves on through its epoch."""
+    plain, fused = loaders((4, 4, 1), [ResidentLoader, ExactLoader], crop_padding=1, flip=True)
+    plan, rows = plain.plan(2), torch.arange(5, 11, device=DEVICE)
+    lam = plan.lambdas[0]
+    expected, batch = plain.assemble(plan, rows, lam), fused.assemble(plan, rows, lam)
+    torch.testing.assert_close(batch.images, expected.images, rtol=1e-6, atol=1e-6)
+    assert torch.equal(batch.target, expected.target)

@@ -1,0 +1,92 @@
+"""Whole steps by the kernels (batch, backbone, head and loss) against plain ones: an epoch of each stage."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from where import DEVICE, needs_somewhere
+
+from tailcloud.classifier import Architecture, build_classifier
+from tailcloud.data.dataset import Split
+from tailcloud.data.resident import ResidentImages, ResidentLoader
+from tailcloud.data.transform import Normalise
+from tailcloud.evaluation import judge
+from tailcloud.kernels import FusedNetwork
+from tailcloud.kernels.residual import FusedResNet
+from tailcloud.losses import GCLLoss
+from tailcloud.recipe import Stage
+from tailcloud.sampling import make_sampler
+from tailcloud.stages.objective import Classify
+from tailcloud.stages.scope import set_modes, set_trainable
+from tailcloud.training.executors import EagerExecutor
+from tailcloud.training.optim import make_optimizer
+from tailcloud.training.step import Step
+
+pytestmark = needs_somewhere
+
+IMAGES, SIZE, CLASSES = 7, (5, 4), 3  # in batches of 4 and 3 images
+STAGES = {
+    "all": {"mixup": 1.0},
+    "head": {"train": "head", "sampler": "cb", "batch_norm": "frozen"},
+    "head, moving": {"train": "head", "sampler": "cb"},
+}
+
+
+def executors(stage, dtype=torch.float32):
+    """The same stage plain in float32, and in kernels that keep maps in ``dtype``."""
+    model = build_classifier(Architecture("resnet8", "cosine", 0.25, 3, CLASSES), 0)
+    model.to(DEVICE, memory_format=torch.channels_last)
+    plain = executor(model, stage, None)
+    twin = copy.deepcopy(model)
+    network = FusedNetwork(twin, *SIZE)
+    network.backbone = FusedResNet(twin.backbone, *SIZE, dtype)
+    return plain, executor(twin, stage, network)
+
+
+def executor(model, stage, network):
+    random = np.random.default_rng(0)
+    labels = np.sort(np.arange(IMAGES) % CLASSES)
+    data = ResidentImages(Split(random.integers(0, 256, (IMAGES, *SIZE, 3), dtype=np.uint8), labels), DEVICE)
+    sampler = make_sampler(stage.sampler.name, labels, CLASSES)
+    normalise = Normalise([0.5] * 3, [0.25] * 3, DEVICE)
+    kind = network.loader if network else ResidentLoader
+    loader = kind(data, sampler, normalise, batch=4, crop_padding=1, flip=True, mixup=stage.mixup)
+    loader.dtype = network.backbone.dtype if network else None
+    loss = GCLLoss([30, 5, 1], margin=0.1, focal=1.0).to(DEVICE)
+    optimizer = make_optimizer(stage, set_trainable(model, stage), DEVICE)
+    half = network is not None and network.backbone.dtype == torch.bfloat16
+    objective = network.objective(loss) if network else Classify(loss)
+    set_modes(model, stage)
+    return EagerExecutor(Step(model, objective, optimizer, half, network), loader)
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_an_epoch_is_the_plain_one(name):
+    stage = Stage.model_validate({"epochs": 1, "loss": "gcl", **STAGES[name]})
+    plain, fused = executors(stage)
+    before = copy.deepcopy(plain.step.model.state_dict())
+    losses = [one.epoch(0, 0.05) for one in (plain, fused)]
+    torch.testing.assert_close(losses[1], losses[0], rtol=1e-4, atol=1e-5)
+    for key, value in plain.step.model.state_dict().items():
+        found = fused.step.model.state_dict()[key]
+        torch.testing.assert_close(found, value, rtol=1e-3, atol=1e-4, msg=lambda text, key=key: f"{key}: {text}")
+        moving = "running" in key or "tracked" in key
+        moves = "head" in key or (stage.batch_norm == "moving" if moving else stage.train == "all")
+        assert torch.equal(before[key], value) != moves, key
+
+
+def test_an_epoch_in_bfloat16_is_close_to_the_plain_one():
+    """As a run has it: maps in bfloat16, head and loss in float32 within autocast."""
+    plain, fused = executors(Stage(epochs=1, loss="gcl", mixup=1.0), torch.bfloat16)
+    torch.testing.assert_close(fused.epoch(0, 0.05), plain.epoch(0, 0.05), rtol=0.05, atol=0.0)
+
+
+def test_evaluation_says_what_the_plain_model_says():
+    plain, fused = executors(Stage(epochs=1, loss="gcl"))
+    plain.step.model.eval()
+    fused.step.model.eval()
+    data, normalise = plain.loader.data, plain.loader.transform
+    found, expected = (judge(one, data.in_order(normalise), 30.0) for one in (fused.step.network, plain.step.model))
+    for column, value in zip(found, expected, strict=True):
+        torch.testing.assert_close(column, value, rtol=1e-4, atol=1e-5)
