@@ -1,0 +1,116 @@
+"""Compile the kernels as a run with ResNet-32 on CIFAR would, for a GPU that this machine need not have.
+
+That finds what the interpreter does not: types that do not fit, and tiles that take more shared memory than a GPU has.
+Without ``--all``, of each kernel only the variant that asks for most; ``--arch`` takes several.
+
+    python tests/kernels/compiling.py --all --arch 80 86 90
+"""
+
+import argparse
+import json
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+
+from tailcloud.classifier import Architecture, build_classifier
+from tailcloud.data.dataset import Split
+from tailcloud.data.resident import ResidentImages
+from tailcloud.data.transform import Normalise
+from tailcloud.kernels import FusedNetwork, assembly, tail
+from tailcloud.losses import CrossEntropyLoss, GCLLoss
+from tailcloud.sampling import make_sampler
+
+IMAGES, SIZE, CLASSES = 8, 32, 100
+CPU = torch.device("cpu")
+DEMANDING = ("MOVING", "MIXED", "NOISY", "CO", "C", "SHORTCUT", "SKIP", "S")  # what makes a variant ask for more
+
+
+class Target:
+    """As much of a driver as compiling asks for."""
+
+    def __init__(self, arch: int) -> None:
+        self.arch = arch
+
+    def get_current_target(self) -> GPUTarget:
+        return GPUTarget("cuda", self.arch, 32)
+
+    def get_current_device(self) -> int:
+        return self.arch  # kernels are remembered by device
+
+    def get_current_stream(self, _device: int) -> int:
+        return 0
+
+
+class Launches:
+    """Every variant of every kernel that was to be launched."""
+
+    def __init__(self) -> None:
+        self.variants: dict[tuple[object, ...], tuple[str, dict[str, int], Callable[[], object]]] = {}
+
+    def note(self, kernel, grid, *arguments, **sizes) -> None:
+        work = partial(kernel.warmup, *arguments, grid=grid, **sizes)
+        name = kernel.fn.__name__
+        self.variants.setdefault((name, *sorted(sizes.items())), (name, sizes, work))
+
+    def chosen(self, everything: bool):
+        """All variants, or the most demanding one of each kernel."""
+        variants = sorted(self.variants.values(), key=lambda one: [one[1].get(size, 0) for size in DEMANDING])
+        return variants if everything else list({name: (name, *rest) for name, *rest in variants}.values())
+
+
+def all_launches() -> Launches:
+    """A step of each kind and an evaluation, of which nothing is computed."""
+    launches = Launches()
+    tail.launch = assembly.launch = launches.note
+    for head, loss in (("cosine", GCLLoss([9] * CLASSES, margin=0.1, focal=1.0)), ("linear", CrossEntropyLoss())):
+        model = build_classifier(Architecture("resnet32", head, 1.0, 3, CLASSES), 0)
+        network = FusedNetwork(model.to(memory_format=torch.channels_last), SIZE, SIZE)
+        network.backbone.launch = launches.note
+        objective = network.objective(loss)
+        for mixup in (0.0, 1.0):
+            batch = next(loader(network, mixup).epoch(0))
+            objective(network, batch, objective.draw(batch, torch.Generator())).backward()
+        model.eval()
+        with torch.no_grad():
+            network(batch.images)
+    return launches
+
+
+def loader(network: FusedNetwork, mixup: float):
+    labels = np.arange(IMAGES) % 2
+    data = ResidentImages(Split(np.zeros((IMAGES, SIZE, SIZE, 3), np.uint8), labels), CPU)
+    options = {"batch": IMAGES, "crop_padding": 4, "flip": True, "mixup": mixup}
+    return network.loader(data, make_sampler("ib", labels, 2), Normalise([0.5] * 3, [0.2] * 3), **options)
+
+
+def compiled(arch: int, everything: bool) -> list[dict[str, object]]:
+    """The shared memory of each variant, in bytes."""
+    driver.set_active(Target(arch))
+    chosen = all_launches().chosen(everything)
+    with ThreadPoolExecutor() as pool:
+        kernels = pool.map(lambda one: one[2](), chosen)
+    return [
+        {"arch": arch, "kernel": name, "shared": kernel.metadata.shared, "sizes": sizes}
+        for (name, sizes, _), kernel in zip(chosen, kernels, strict=True)
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--arch", type=int, nargs="+", default=[90])
+    parser.add_argument("--all", action="store_true")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    for arch in arguments.arch:
+        for variant in compiled(arch, arguments.all):
+            print(json.dumps(variant))
+
+
+if __name__ == "__main__":
+    main()
