@@ -72,13 +72,12 @@ def resumed_device(name: str, recorded: str | None) -> torch.device:
 
 
 def check_engine(engine: Engine, device: torch.device) -> None:
-    """CUDA graphs and half precision need CUDA; what compiled steps compute is tested on the CPU and CUDA only."""
+    """Graphs, half precision and fused kernels need CUDA; compiled steps are tested on the CPU and CUDA only."""
     if engine.executor == "compiled" and device.type not in {"cpu", "cuda"}:
         raise UsageError(f'engine.executor = "compiled" needs --device cpu or cuda, not {device.type}')
-    wanted = {"executor": engine.executor == "graphed", "precision": engine.precision == "bfloat16"}
-    for field, needs_cuda in wanted.items():
-        if needs_cuda and device.type != "cuda":
-            raise UsageError(f'engine.{field} = "{getattr(engine, field)}" needs --device cuda, not {device.type}')
+    for field, value in {"executor": "graphed", "precision": "bfloat16", "kernels": "fused"}.items():
+        if getattr(engine, field) == value and device.type != "cuda":
+            raise UsageError(f'engine.{field} = "{value}" needs --device cuda, not {device.type}')
 
 
 def environment(device: torch.device) -> dict[str, Any]:

@@ -72,12 +72,14 @@ class GraphedExecutor(EagerExecutor):
         parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         state = {**model.state_dict(), **{f"momentum.{k}": v for k, v in momentum_of(optimizer, parameters).items()}}
         before = {name: value.clone() for name, value in state.items()}
-        for steps, size in dict.fromkeys(self.launches()):
-            self.graphs[steps, size] = captured(
-                partial(self.some_steps, steps, size), partial(self.rehearse, size), self.generator
-            )
-        for name, value in state.items():
-            value.copy_(before[name])
+        try:
+            for steps, size in dict.fromkeys(self.launches()):
+                self.graphs[steps, size] = captured(
+                    partial(self.some_steps, steps, size), partial(self.rehearse, size), self.generator
+                )
+        finally:
+            for name, value in state.items():
+                value.copy_(before[name])
 
     def epoch(self, number: int, lr: float) -> Tensor:
         """Train one epoch; the loss of each step, still on the device."""

@@ -1,0 +1,223 @@
+"""Where the fused kernels cannot be used: PyTorch's own are, with one sentence, or the run is refused. Needs no GPU."""
+
+import importlib.util
+from subprocess import CalledProcessError
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from conftest import Watcher, run, small_recipe
+from tailcloud import kernels
+from tailcloud.classifier import Architecture, build_classifier
+from tailcloud.data.dataset import Dataset, Split
+from tailcloud.data.resident import ResidentLoader
+from tailcloud.errors import UsageError
+from tailcloud.kernels import CannotFuse
+from tailcloud.recipe import Engine
+from tailcloud.stages.objective import Classify
+from tailcloud.training import executors, loop
+from tailcloud.training import session as sessions
+from tailcloud.training.devices import check_engine
+from tailcloud.training.session import Session
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+SENTENCE = "The fused kernels do not compile here (no such luck); PyTorch's own are used, which are slower."
+needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="there is no triton here")
+
+
+class OtherLoader(ResidentLoader):
+    """A loader that can be told from the plain one."""
+
+
+class OtherObjective(Classify):
+    """An objective that can be told from the plain one."""
+
+
+class FakeNetwork:
+    """Computes as the model does, and has a loader and an objective of its own."""
+
+    failing = False
+
+    def __init__(self, model, height, width):
+        self.model, self.loader, self.backbone = model, OtherLoader, SimpleNamespace(compile=self.compile)
+
+    def compile(self):
+        if self.failing:
+            raise CannotFuse("no such luck")
+
+    def objective(self, loss):
+        return OtherObjective(loss)
+
+    def __call__(self, images):
+        return self.model(images)
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    """Fused kernels fit everywhere, though there are none."""
+    monkeypatch.setattr(FakeNetwork, "failing", False)
+    monkeypatch.setattr(sessions, "FusedNetwork", FakeNetwork)
+    monkeypatch.setattr(Session, "obstacle", lambda session: None)
+    return FakeNetwork
+
+
+def session(*settings):
+    labels = np.arange(12) % 3
+    part = Split(np.random.default_rng(0).integers(0, 256, (12, 6, 6, 1), dtype=np.uint8), labels)
+    data = Dataset("synthetic", part, part, list("abc"), [0.5], [0.25])
+    return Session(small_recipe({"stage1": {"batch": 8}}, *settings), data, CPU)
+
+
+def engine(**settings):
+    return {"engine": settings}
+
+
+def test_a_cpu_has_none_and_says_so_only_when_asked():
+    assert session().fused is None
+    assert session().remarks == []
+    assert session().environment["kernels"] == "plain"
+    with pytest.raises(UsageError, match=r'engine\.kernels = "fused" is not possible here: they need --device cuda'):
+        session(engine(kernels="fused"))
+    with pytest.raises(UsageError, match=r'engine\.kernels = "fused" needs --device cuda, not cpu'):
+        check_engine(Engine(kernels="fused"), CPU)
+    check_engine(Engine(kernels="fused"), CUDA)
+    check_engine(Engine(kernels="auto"), CPU)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"precision": "float32"}, 'they compute in bfloat16, not in engine.precision = "float32"'),
+        ({"executor": "compiled"}, 'engine.executor = "compiled" makes kernels of its own'),
+        ({}, "it is Monday"),
+    ],
+)
+def test_what_stands_in_the_way_on_a_gpu(monkeypatch, settings, sentence):
+    monkeypatch.setattr(sessions, "obstacle", lambda model: "it is Monday")
+    made = session(engine(**settings))
+    made.device = CUDA
+    assert made.obstacle() == sentence
+    assert made.fused_network() is None
+    made.recipe = small_recipe(engine(**settings, kernels="fused"))
+    with pytest.raises(UsageError, match="not possible here: " + sentence):
+        made.fused_network()
+
+
+def model_of(width):
+    model = build_classifier(Architecture("resnet8", "cosine", width, 3, 5), 0)
+    return model.to(memory_format=torch.channels_last)
+
+
+def test_without_triton_there_are_none(monkeypatch):
+    monkeypatch.setattr(kernels, "find_spec", lambda name: None if name == "triton" else importlib.util.find_spec(name))
+    assert kernels.obstacle(model_of(0.25)) == "the package triton is not installed"
+
+
+@needs_triton
+def test_they_are_for_small_networks():
+    assert kernels.obstacle(model_of(1.0)) is None
+    assert kernels.obstacle(model_of(2.0)) == "they are made for small residual networks of at most 64 channels"
+
+
+def test_fused_kernels_bring_their_loader_and_objective(fake):
+    made = session()
+    assert made.network is made.fused
+    assert made.environment["kernels"] == "fused"
+    parts = made.parts("stage1", made.recipe.stages["stage1"])
+    assert type(parts.loader) is OtherLoader
+    assert type(parts.executor.step.objective) is OtherObjective
+    assert parts.executor.step.network is made.fused
+    assert session(engine(kernels="plain")).fused is None
+
+
+def test_kernels_that_do_not_compile_cost_one_sentence(tmp_path, finished_run, fake, monkeypatch):
+    monkeypatch.setattr(fake, "failing", True)
+    watcher = Watcher()
+    result = run(tmp_path / "run", small_recipe(), watcher)
+    assert watcher.notes == [SENTENCE]
+    assert result["machine"]["kernels"] == "plain"
+    assert (tmp_path / "run/model.safetensors").read_bytes() == (finished_run / "model.safetensors").read_bytes()
+
+
+def refuse_fused(work, rehearsal, generator):
+    """In the place of capturing a graph: kernels that fail after a step has changed the model."""
+    rehearsal()
+    if type(rehearsal.func.__self__.loader) is OtherLoader:
+        raise CannotFuse("no such luck")
+
+
+def test_a_stage_that_cannot_be_fused_is_made_anew_as_it_was(fake, monkeypatch):
+    monkeypatch.setattr(executors, "captured", refuse_fused)
+    monkeypatch.setattr(Session, "automatic_executor", "graphed")
+    made, watcher = session(), Watcher()
+    before = {name: value.clone() for name, value in made.model.state_dict().items()}
+    parts = loop.ready(made, "stage1", watcher)
+    assert watcher.notes == [SENTENCE]
+    assert made.environment["kernels"] == "plain"
+    assert type(parts.loader) is ResidentLoader
+    assert type(parts.executor.step.objective) is Classify
+    assert parts.executor.step.network is made.model
+    assert all(torch.equal(value, before[name]) for name, value in made.model.state_dict().items())
+    assert loop.ready(made, "stage2", watcher).executor.step.network is made.model
+    assert watcher.notes == [SENTENCE]
+
+
+class Failing:
+    """A kernel that cannot be started."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __getitem__(self, grid):
+        raise self.error
+
+
+@needs_triton
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (CalledProcessError(1, ["ptxas"]), "ptxas"),
+        (RuntimeError("Failed to find C compiler. Please specify via CC"), "Failed to find C compiler"),
+        ("OutOfResources", "out of resource: shared memory"),
+        ("CompilationError", "no such luck"),
+    ],
+)
+def test_a_kernel_that_does_not_compile_says_why_in_a_line(error, reason):
+    from triton.compiler import CompilationError
+    from triton.runtime.errors import OutOfResources
+
+    from tailcloud.kernels.launching import launch
+
+    if error == "OutOfResources":
+        error = OutOfResources(300_000, 232_448, "shared memory")
+    elif error == "CompilationError":
+        error = CompilationError("x = 1", None, "first line\n\nno such luck\n")
+    with pytest.raises(CannotFuse, match=reason) as caught:
+        launch(Failing(error), (1,))
+    assert "\n" not in str(caught.value)
+
+
+@needs_triton
+def test_other_errors_are_errors():
+    from tailcloud.kernels.launching import launch
+
+    for error in (RuntimeError("CUDA error: an illegal memory access"), TypeError("not a tensor")):
+        with pytest.raises(type(error)):
+            launch(Failing(error), (1,))
+
+
+@needs_triton
+def test_a_backbone_whose_kernels_do_not_compile_says_so(monkeypatch):
+    from tailcloud.kernels import convolution
+    from tailcloud.kernels.residual import FusedResNet
+
+    def fail(*arguments, **sizes):
+        raise ValueError("any reason\nat all")
+
+    for kernel in vars(convolution).values():
+        if hasattr(kernel, "warmup"):
+            monkeypatch.setattr(kernel, "warmup", fail)
+    with pytest.raises(CannotFuse, match="at all"):
+        FusedResNet(model_of(0.25).backbone, 4, 4).compile()
