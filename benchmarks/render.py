@@ -22,7 +22,17 @@ from tailcloud.profile import FEW_BELOW, MANY_ABOVE
 from tailcloud.recipe import differences, resolve
 from tailcloud.reporting.origin import commit, distinct, machine, threads, versions
 from tailcloud.reporting.result import Result, parse_result
-from tailcloud.reporting.tables import COLUMNS, DatasetTable, MethodRow, by_dataset, cells, gain, markdown, paired
+from tailcloud.reporting.tables import (
+    COLUMNS,
+    DatasetTable,
+    MethodRow,
+    by_dataset,
+    cells,
+    gain,
+    kernels_of,
+    markdown,
+    paired,
+)
 from tailcloud.wording import number
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,7 +40,7 @@ RESULTS = Path("benchmarks") / "results"
 RUNS = RESULTS / "runs"
 OF_THE_RUN = {"data", "seed"}  # settings that no method has an opinion on
 BASELINE, OURS = "ce", "gcl"
-SHORT = ("label", "seeds", "top1", "many", "medium", "few", "ece", "parameters", "flops")
+SHORT = ("seeds", "top1", "many", "medium", "few", "ece", "parameters", "flops")
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
@@ -106,7 +116,12 @@ def read_results(folder: Path) -> list[Result]:
     if not files:
         raise TailcloudError(f"there are no runs in {folder}; add some with --add RUN...")
     results = [read_result(path) for path in files]
-    return sorted(results, key=lambda one: (one.dataset.spec, one.method != BASELINE, one.method, one.protocol.seed))
+    return sorted(results, key=place)
+
+
+def place(one: Result) -> tuple[object, ...]:
+    """In the tables: the baseline first, then the methods by name, fused kernels before plain ones."""
+    return one.dataset.spec, one.method != BASELINE, one.method, kernels_of(one), one.protocol.seed
 
 
 def read_result(path: Path) -> Result:
@@ -117,7 +132,8 @@ def read_result(path: Path) -> Result:
 
 
 def record_name(result: Result) -> str:
-    return f"{result.dataset.spec.replace(':', '-')}-{result.method}-seed{result.protocol.seed}.json"
+    kernels = "" if result.device == "cpu" or kernels_of(result) == "fused" else f"-{kernels_of(result)}"
+    return f"{result.dataset.spec.replace(':', '-')}-{result.method}{kernels}-seed{result.protocol.seed}.json"
 
 
 def results_page(tables: Sequence[DatasetTable]) -> str:
@@ -162,9 +178,8 @@ def gain_sentences(table: DatasetTable) -> list[str]:
     if points.mean is None:
         return []
     how = f"{points.n} seeds, seed by seed" if paired(ours, baseline) else "difference of the means"
-    return [
-        f"In the few-shot classes {ours.label} gains {points.text(signed=True)} points over {baseline.label} ({how}).\n"
-    ]
+    methods, text = (ours.method, baseline.method), points.text(signed=True)
+    return [f"In the few-shot classes {methods[0]} gains {text} points over {methods[1]} ({how}).\n"]
 
 
 def own_settings(table: DatasetTable) -> list[str]:
@@ -202,17 +217,24 @@ def results_of(table: DatasetTable) -> list[Result]:
 
 
 def readme_with(path: Path, tables: Sequence[DatasetTable]) -> str:
-    sections = [
-        "\n".join(
-            [f"**{table.spec}** (`{table.fingerprint}`)\n", method_table(table, SHORT), "", *gain_sentences(table)]
-        )
+    """The README with one table over all data sets: a method once, in the way it is computed by default."""
+    rows = [
+        [f"{table.spec} `{table.fingerprint}`", row.method, *cells(row, SHORT)]
         for table in tables
+        for row in usual(table)
     ]
+    header = ["data, and the fingerprint of its images", "method", *(COLUMNS[column] for column in SHORT)]
+    gains = [f"{table.spec}: {sentence}" for table in tables for sentence in gain_sentences(table)]
     note = (
-        "Last epoch, in percent, mean ± standard deviation over seeds; FLOPs of one image forward; in brackets the\n"
-        "fingerprint of the images. More, with machines and commands, in [docs/results.md](docs/results.md)."
+        "Last epoch, in percent, mean ± standard deviation over seeds; FLOPs of one image forward.\n"
+        "More, with machines and commands, in [docs/results.md](docs/results.md)."
     )
-    return with_block(path, page(path), "results", [*sections, note])
+    return with_block(path, page(path), "results", [markdown(header, rows), "", *gains, note])
+
+
+def usual(table: DatasetTable) -> list[MethodRow]:
+    """The first row of each method."""
+    return list({row.method: row for row in reversed(table.rows)}.values())[::-1]
 
 
 def performance_records(folder: Path) -> dict[str, Path]:

@@ -219,6 +219,7 @@ def _setting(result: Result) -> dict[str, str]:
         "method": result.method,
         "device": result.device,
         "precision": str(precision or "unknown precision"),
+        "kernels": f"{kernels_of(result)} kernels",
         "selection": "last epoch kept" if selection == "last" else f"{selection} kept",
     }
     if result.recipe:
@@ -234,6 +235,11 @@ def _setting(result: Result) -> dict[str, str]:
         "split": f"split {result.protocol.split}",
         "best": f"best on {result.top1.best_on}",
     }
+
+
+def kernels_of(result: Result) -> str:
+    """PyTorch's own kernels or fused ones; runs from before there was a choice had the plain ones."""
+    return str(result.machine.get("kernels", "plain"))
 
 
 def _label(setting: Mapping[str, str], settings: Sequence[Mapping[str, str]]) -> str:

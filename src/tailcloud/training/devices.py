@@ -104,9 +104,9 @@ def machine(device: torch.device) -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """The git commit of a source checkout ("+" when files differ from it), or what TAILCLOUD_COMMIT says for a copy."""
+    """The git commit of a source checkout ("+" when files differ from it); what TAILCLOUD_COMMIT says goes first."""
     source = Path(tailcloud.__file__).parents[2]
-    if not (source / ".git").exists():
+    if "TAILCLOUD_COMMIT" in os.environ or not (source / ".git").exists():
         return os.environ.get("TAILCLOUD_COMMIT")
     try:
         return _git(source, "rev-parse", "HEAD") + ("+" if _git(source, "status", "--porcelain", "src") else "")
