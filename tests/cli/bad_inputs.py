@@ -214,6 +214,8 @@ CASES = [
     Case("half precision without a GPU", "train --set engine.precision=bfloat16"),
     Case("CUDA graphs without a GPU", "train --set engine.executor=graphed"),
     Case("an executor that does not exist", "train --set engine.executor=jit"),
+    Case("fused kernels without a GPU", "train --set engine.kernels=fused"),
+    Case("kernels that do not exist", "train --set engine.kernels=cudnn"),
     Case("a loss that diverges", f"train --out run {SMALL} --set stage1.lr=1e20"),
     Case("a run named without --out", "train --resume run", trained(finished=False)),
     Case("several runs inside a run", f"train --seed 1 --seed 2 --out run {SMALL}", trained()),
@@ -255,7 +257,9 @@ CASES = [
 def command(words):
     """Run ``tailcloud WORDS`` in this process: its exit code and what it said on standard error."""
     from tailcloud.cli import main
+    from tailcloud.cli.train import _open_data
 
+    _open_data.cache_clear()  # a command is usually a process of its own
     said = io.StringIO()
     with (
         mock.patch.object(sys, "argv", ["tailcloud", *words.split()]),

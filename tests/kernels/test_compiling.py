@@ -25,7 +25,7 @@ def test_the_most_demanding_variant_of_each_kernel_compiles_and_fits(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     variants = [json.loads(line) for line in done.stdout.splitlines()]
-    assert {(one["arch"], one["kernel"]) for one in variants} == {(arch, name) for arch in SHARED for name in KERNELS}
+    assert {(one["arch"], one["kernel"]) for one in variants} >= {(arch, name) for arch in SHARED for name in KERNELS}
     for one in variants:
         text = f"{one['kernel']} takes {one['shared']} bytes of shared memory on sm_{one['arch']}: {one['sizes']}"
         assert one["shared"] <= SHARED[one["arch"]] * 1024, text
