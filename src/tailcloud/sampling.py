@@ -84,8 +84,8 @@ def sample_weights(name: str, counts: ArrayLike, **options: Any) -> Weights:
 class Sampler(Protocol):
     """Draws one epoch of image indices. Same generator, same epoch: on every device, rank and resume."""
 
-    def draw(self, generator: np.random.Generator) -> NDArray[np.int64]:
-        """The indices of one epoch, in order."""
+    def draw(self, generator: np.random.Generator, share: float = 0.0) -> NDArray[np.int64]:
+        """The indices of one epoch, in order; ``share`` of the stage's epochs are done before it."""
 
 
 class ShuffledSampler:
@@ -94,7 +94,7 @@ class ShuffledSampler:
     def __init__(self, size: int) -> None:
         self.size = size
 
-    def draw(self, generator: np.random.Generator) -> NDArray[np.int64]:
+    def draw(self, generator: np.random.Generator, share: float = 0.0) -> NDArray[np.int64]:  # noqa: ARG002
         """A random permutation of all images."""
         return generator.permutation(self.size)
 
@@ -114,7 +114,7 @@ class WeightedSampler:
         masses = np.cumsum(self.counts * weights)
         self.cumulative = masses / masses[-1]
 
-    def draw(self, generator: np.random.Generator) -> NDArray[np.int64]:
+    def draw(self, generator: np.random.Generator, share: float = 0.0) -> NDArray[np.int64]:  # noqa: ARG002
         """Independent draws, one per training image."""
         drawn = np.empty(len(self.by_class), np.int64)
         blocks = np.split(drawn, range(BLOCK, len(drawn), BLOCK))

@@ -77,10 +77,11 @@ class ResidentLoader:
         mixup: float = 0.0,
         seed: int = 0,
         stage: str = "stage1",
+        epochs: int = 0,
     ) -> None:
         self.data, self.sampler, self.transform = data, sampler, transform
         self.crop_padding, self.flip, self.mixup = crop_padding, flip, mixup
-        self.seed, self.stage = seed, stage
+        self.seed, self.stage, self.epochs = seed, stage, epochs
         self.size = len(data.labels)
         self.ends = batch_ends(self.size, batch)
 
@@ -95,6 +96,10 @@ class ResidentLoader:
         sizes: list[int] = np.diff(self.ends, prepend=0).tolist()
         return sizes
 
+    def share(self, number: int) -> float:
+        """The share of the stage's epochs that are done before an epoch; 0 where nobody said how many there are."""
+        return number / self.epochs if self.epochs else 0.0
+
     def epoch(self, number: int) -> Iterator[Batch]:
         """The batches of one epoch; the same ones whenever that epoch is asked for."""
         plan = self.plan(number)
@@ -103,7 +108,7 @@ class ResidentLoader:
 
     def plan(self, number: int) -> EpochPlan:
         """Every draw of an epoch, on the device."""
-        order = self.sampler.draw(self._generator("order", number))
+        order = self.sampler.draw(self._generator("order", number), self.share(number))
         views = self._generator("views", number)
         corners = views.integers(0, 2 * self.crop_padding, (self.size, 2), endpoint=True)
         flips = views.random(self.size) < (0.5 if self.flip else 0.0)

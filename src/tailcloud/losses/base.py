@@ -11,6 +11,7 @@ class Loss(nn.Module):
 
     A loss with a random part implements ``draw``; the training loop calls it with a generator of its own and
     passes the result in as ``epsilon``, so that a compiled or captured step draws nothing by itself.
+    A loss that changes while a stage goes on implements ``advance``.
     """
 
     needs_cosine: ClassVar[bool] = False
@@ -22,6 +23,13 @@ class Loss(nn.Module):
     def logits(self, output: Tensor) -> Tensor:
         """The clean logits that predict: no noise, no margin, only the scale."""
         return self.scale * output
+
+    def advance(self, share: float) -> None:
+        """Called before each epoch with the share of the stage's epochs that are done, 0 ≤ share < 1.
+
+        What follows from it may go into registered buffers only, and in place: a captured step reads them where they
+        lie, and a compiled one is compiled once. It must depend on the share alone, or a resumed run would differ.
+        """
 
     def draw(self, rows: int, device: torch.device, generator: torch.Generator | None = None) -> Tensor | None:  # noqa: ARG002
         """The random numbers that one call on ``rows`` samples needs; None when the loss is deterministic."""

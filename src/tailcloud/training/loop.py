@@ -117,6 +117,7 @@ def ready(session: Session, name: str, observer: Observer) -> StageParts:
 def train_epoch(session: Session, parts: StageParts, epoch: int, lr: float) -> float:
     """One pass over the sampled images; the mean loss. Nothing is read from the device before the end."""
     set_modes(session.model, parts.stage)
+    parts.loss.advance(parts.loader.share(epoch))
     losses = parts.executor.epoch(epoch, lr)
     check_finite(losses, parts, epoch, lr)
     return float(losses.mean())

@@ -63,7 +63,12 @@ class StageParts:
     parameters: dict[str, nn.Parameter]
     optimizer: SGD
     executor: Executor
-    scale: float
+    loss: Loss
+
+    @property
+    def scale(self) -> float:
+        """What stretches the model's outputs to logits."""
+        return self.loss.scale
 
 
 class Session:
@@ -129,13 +134,14 @@ class Session:
             mixup=stage.mixup,
             seed=self.recipe.seed,
             stage=name,
+            epochs=stage.epochs,
         )
         parameters = set_trainable(self.model, stage)
         optimizer = make_optimizer(stage, parameters, self.device)
         objective = self.fused.objective(loss) if self.fused else Classify(loss)
         step = Step(self.model, objective, optimizer, self.precision == "bfloat16", self.network)
         executor = EXECUTORS[self.executor](step, loader)
-        return StageParts(name, stage, loader, parameters, optimizer, executor, loss.scale)
+        return StageParts(name, stage, loader, parameters, optimizer, executor, loss)
 
     def predict(self, images: ResidentImages, scale: float) -> Predictions:
         """What the model says about a part of the data, now."""
