@@ -2,7 +2,10 @@
 
 from threading import Thread
 
-from tailcloud.training.admission import Admission
+import pytest
+import torch
+
+from tailcloud.training.admission import Admission, room_on_gpu
 
 
 def plenty(_inside):
@@ -80,3 +83,10 @@ def test_a_fixed_number_stays():
     assert door.inside == 3
     train(door, 3, 1.0)
     assert door.limit == 3
+
+
+@pytest.mark.parametrize(("reserved", "room"), [(40, 2 + 4), (0, 2 + 90)], ids=["on the GPU", "resumed on the CPU"])
+def test_room_follows_from_what_those_inside_have_reserved(monkeypatch, reserved, room):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (100, 200))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: reserved)
+    assert room_on_gpu(2) == room

@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+import weakref
 from contextlib import nullcontext
 
 import pytest
@@ -69,6 +70,31 @@ def test_runs_on_one_gpu_share_a_process_and_fail_apart(streams):
     assert outcomes[0] == outcomes[2] == {"ok": os.getpid()}
     assert str(outcomes[1]) == "this one fails"
     assert [watcher.notes for watcher in watchers] == [["one"], ["two"], ["one"]]
+
+
+class Held:
+    """All that a run has on the device."""
+
+
+@pytest.mark.parametrize("kind", [TailcloudError, MemoryError])
+def test_a_run_that_fails_lets_go_of_everything_before_the_next_one_starts(streams, kind):
+    held, alive = [], []
+
+    def failing(observer):
+        everything = Held()
+        held.append(weakref.ref(everything))
+        try:
+            raise ValueError(everything)
+        except ValueError:
+            raise kind("no more") from None
+
+    def looking(observer):
+        alive.append(held[0]() is not None)
+        return {}
+
+    outcomes = train_on_streams([failing, looking], [Watcher(), Watcher()], in_flight=1)
+    assert isinstance(outcomes[0], TailcloudError)
+    assert alive == [False]
 
 
 def test_ctrl_c_stops_threads_at_the_end_of_their_epoch_and_starts_no_more(streams, monkeypatch):

@@ -56,5 +56,5 @@ class Admission:
 def room_on_gpu(inside: int) -> int:
     """How many runs fit in all, from what those inside have reserved and what is free."""
     free, _ = torch.cuda.mem_get_info()
-    each = torch.cuda.memory_reserved() / inside
+    each = max(1, torch.cuda.memory_reserved() / inside)  # runs that were started on a CPU go on there: 0
     return inside + int(SPARE * free / each)

@@ -122,13 +122,15 @@ def train_on_streams(jobs: Sequence[Job], observers: Sequence[Observer], in_flig
     """
     stop, admission = Event(), Admission(room_on_gpu, in_flight)
 
-    def work(run: int, job: Job) -> dict[str, Any]:
+    def work(run: int, job: Job) -> Outcome:
         admission.enter()
         try:
             if stop.is_set():
                 raise TailcloudError("stopped")
             with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
                 return job(Member(run, observers[run], admission, stop))
+        except Exception as error:
+            return _sentence(error)
         finally:
             admission.leave(run)
 
@@ -165,13 +167,21 @@ class Member:
         self.observer.note(text)
 
 
-def _outcome(future: Future[dict[str, Any]]) -> Outcome:
+def _outcome(future: Future[dict[str, Any]] | Future[Outcome]) -> Outcome:
     error = future.exception()
     if error is None:
         return future.result()
     if isinstance(error, BrokenProcessPool):
         return Killed("the worker process was killed, perhaps for want of memory; go on with --resume")
-    sentence = explained(error) if isinstance(error, Exception) else None
+    if not isinstance(error, Exception):
+        raise error
+    return _sentence(error)
+
+
+def _sentence(error: Exception) -> TailcloudError:
+    """What ended a run, without the frames of its functions: those would keep all that it has on the device."""
+    sentence = explained(error)
     if sentence is None:
         raise error
-    return sentence
+    sentence.__cause__ = sentence.__context__ = None
+    return sentence.with_traceback(None)
