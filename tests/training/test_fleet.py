@@ -76,24 +76,35 @@ class Held:
     """All that a run has on the device."""
 
 
-@pytest.mark.parametrize("kind", [TailcloudError, MemoryError])
-def test_a_run_that_fails_lets_go_of_everything_before_the_next_one_starts(streams, kind):
-    held, alive = [], []
+def fail_with(kind):
+    """A job that fails while it handles another error."""
 
-    def failing(observer):
-        everything = Held()
-        held.append(weakref.ref(everything))
+    def failing(everything):
         try:
             raise ValueError(everything)
         except ValueError:
             raise kind("no more") from None
 
-    def looking(observer):
-        alive.append(held[0]() is not None)
-        return {}
+    return failing
 
-    outcomes = train_on_streams([failing, looking], [Watcher(), Watcher()], in_flight=1)
-    assert isinstance(outcomes[0], TailcloudError)
+
+def go_round(everything):
+    everything.itself = everything
+
+
+@pytest.mark.parametrize("end", [fail_with(TailcloudError), fail_with(MemoryError), go_round])
+def test_a_run_lets_go_of_everything_before_the_next_one_starts(streams, end):
+    held, alive = [], []
+
+    def first(observer):
+        everything = Held()
+        held.append(weakref.ref(everything))
+        end(everything)
+
+    def second(observer):
+        alive.append(held[0]() is not None)
+
+    train_on_streams([first, second], [Watcher(), Watcher()], in_flight=1)
     assert alive == [False]
 
 

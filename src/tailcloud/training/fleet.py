@@ -4,6 +4,7 @@ A small model cannot keep a processor busy, but several small models can. Each r
 checkpoints, and does what it would do alone with as many threads; if one fails, the others go on.
 """
 
+import gc
 import os
 import signal
 from collections.abc import Callable, Sequence
@@ -132,6 +133,7 @@ def train_on_streams(jobs: Sequence[Job], observers: Sequence[Observer], in_flig
         except Exception as error:
             return _sentence(error)
         finally:
+            gc.collect()  # PyTorch leaves circles behind, and in one of them what the first run had on the device
             admission.leave(run)
 
     with ThreadPoolExecutor(len(jobs)) as pool:
