@@ -129,7 +129,7 @@ class Memory:
     """
 
     def __init__(self, layers: Sequence[Layer], capacity: int, dtype: torch.dtype, *, training: bool) -> None:
-        self.capacity, self.layers = capacity, layers
+        self.capacity, self.layers, self.passes = capacity, layers, 0
         self.device, self.dtype = layers[0].conv.weight.device, dtype
         last = layers[-1]
         self.raw = self._maps([layer.numbers for layer in layers], training=training)
@@ -379,11 +379,15 @@ class FusedResNet:
 
 
 class _Beside:
-    """Runs work on a second stream that starts from the first one and is waited for at the end."""
+    """Runs work on a second stream that starts from the first one and is waited for at the end, in a captured step.
+
+    Streams of high priority come from a small pool and belong to the one capture that is under way: a step that is
+    launched from Python must not take one, which another run may just capture.
+    """
 
     def __init__(self, device: torch.device) -> None:
-        # as with captures, streams of high priority are nobody else's here
-        self.stream = torch.cuda.Stream(device, priority=-1) if device.type == "cuda" else None
+        captured = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+        self.stream = torch.cuda.Stream(device, priority=-1) if captured else None
 
     def __enter__(self) -> "_Beside":
         return self
@@ -406,11 +410,17 @@ class _Differentiable(torch.autograd.Function):
 
     @staticmethod
     def forward(context: Any, network: FusedResNet, images: Tensor, *parameters: Tensor) -> Tensor:  # noqa: ARG004
-        context.network = network
+        context.network, context.memory = network, network.memory(len(images), training=True)
+        context.memory.passes += 1
+        context.number = context.memory.passes
         context.save_for_backward(images)
         return network.forward(images, training=True)
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         (images,) = context.saved_tensors
+        memory, before = context.memory, context.network.parameters[0].grad
+        added = before is not None and before.data_ptr() == memory.weights[0].data_ptr()
+        if added or memory.passes != context.number:
+            raise RuntimeError("fused kernels hold one batch: go backward, step and zero_grad() before the next one")
         return None, None, *context.network.backward(images, gradient)

@@ -26,10 +26,12 @@ def captured(
         # Streams come from a small pool; those of high priority are nobody else's here.
         stream = torch.cuda.Stream(priority=-1)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(WARM_UP):
-                rehearsal()
-        torch.cuda.current_stream().wait_stream(stream)
+        try:
+            with torch.cuda.stream(stream):
+                for _ in range(WARM_UP):
+                    rehearsal()
+        finally:  # whoever puts things back after a rehearsal that failed must come after it
+            torch.cuda.current_stream().wait_stream(stream)
         if generator is not None:
             graph.register_generator_state(generator)
         torch._C._cuda_clearCublasWorkspaces()  # graphs that run at the same time must not share one
