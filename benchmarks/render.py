@@ -190,12 +190,16 @@ def own_settings(table: DatasetTable) -> list[str]:
 
 
 def changes(result: Result) -> list[str]:
-    """stage1.mixup = 0.4 instead of 1.0, for every such field; none where the recipe or the method is unknown."""
+    """stage1.mixup = 0.4 instead of 1.0, for every such field; none where the recipe or the method is unknown.
+
+    A record may be older than some options: resolved again, it has them at their defaults, as it was run.
+    """
     try:
         own = resolve({"method": result.method}).substance()
+        used = resolve(dict(result.recipe)).substance() if result.recipe else own
     except UsageError:
         return []
-    found = differences(own, result.recipe or own)
+    found = differences(own, used)
     return [f"{field} = {now} instead of {then}" for field, then, now in found if field not in OF_THE_RUN]
 
 

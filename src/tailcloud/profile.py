@@ -33,6 +33,15 @@ def class_counts(counts: ArrayLike) -> Counts:
     return values.astype(np.int64)
 
 
+def at_least_one(counts: ArrayLike) -> Counts:
+    """Class counts in which an absent class has one image, with a warning: logarithms and powers of 0 are of no use."""
+    checked = class_counts(counts)
+    if not checked.min():
+        absent = np.flatnonzero(checked == 0).tolist()
+        warnings.warn(f"{classes_text(absent)} without a training image, treated as 1 image", TailcloudWarning, 3)
+    return np.maximum(checked, 1)
+
+
 def cloud_sizes(counts: ArrayLike, strategy: Strategy = "log") -> NDArray[np.float64]:
     """The cloud size δ of each class: 0 for the most frequent class, 1 for the rarest.
 
@@ -45,11 +54,7 @@ def cloud_sizes(counts: ArrayLike, strategy: Strategy = "log") -> NDArray[np.flo
     """
     if strategy not in get_args(Strategy):
         raise unknown("cloud size strategy", strategy, get_args(Strategy))
-    checked = class_counts(counts)
-    if not checked.min():
-        absent = np.flatnonzero(checked == 0).tolist()
-        warnings.warn(f"{classes_text(absent)} without a training image, treated as 1 image", TailcloudWarning, 2)
-    n = np.maximum(checked, 1).astype(np.float64)
+    n = at_least_one(counts).astype(np.float64)
     n_max = n.max()
     if n.min() == n_max:
         return np.zeros_like(n)

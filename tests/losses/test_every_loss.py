@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tailcloud.errors import TailcloudWarning
 from tailcloud.losses import LOSSES, CrossEntropyLoss
 
 
@@ -34,6 +35,56 @@ def test_draws_nothing_by_itself_when_given_its_noise(loss):
     if noise is not None:
         assert torch.equal(torch.random.get_rng_state(), before)
     assert first == second
+
+
+@pytest.mark.parametrize("counts", [[9], [9, 9, 9], [100, 1], [3_000_000, 7, 1]], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("name", LOSSES)
+def test_unusual_counts_and_types_stay_finite(name, counts, dtype):
+    output = (torch.eye(len(counts)).repeat(2, 1) * 2 - 1).to(dtype).requires_grad_()
+    value = LOSSES[name](counts)(output, torch.arange(len(counts)).repeat(2))
+    value.backward()
+    assert value.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    assert torch.isfinite(value)
+    assert torch.isfinite(output.grad).all()
+    if len(counts) == 1 and name != "lade":  # whose regulariser is of the logits themselves
+        assert value == 0
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.filterwarnings("ignore::tailcloud.errors.TailcloudWarning")
+def test_an_absent_class_is_a_class_of_one_image(name):
+    output, target = torch.rand(4, 3), torch.tensor([0, 1, 1, 0])
+    absent, single = (LOSSES[name](counts) for counts in ([50, 10, 0], [50, 10, 1]))
+    noise = absent.draw(4, torch.device("cpu"))
+    assert torch.equal(absent(output, target, epsilon=noise), single(output, target, epsilon=noise))
+
+
+@pytest.mark.parametrize("name", sorted(LOSSES.keys() - {"ce", "focal"}))
+def test_a_loss_that_needs_counts_warns_of_absent_classes(name):
+    with pytest.warns(TailcloudWarning, match="class 2"):
+        LOSSES[name]([50, 10, 0])
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_advancing_moves_no_buffer(name):
+    loss = LOSSES[name]([40, 4, 1])
+    before = {key: buffer.data_ptr() for key, buffer in loss.named_buffers()}
+    for share in (0.0, 0.5, 0.99):
+        loss.advance(share)
+    assert {key: buffer.data_ptr() for key, buffer in loss.named_buffers()} == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LOSSES)
+def test_compiles_whole(name):
+    loss = LOSSES[name]([40, 4, 1])
+    output, target = (torch.rand(6, 3) * 2 - 1).requires_grad_(), torch.tensor([0, 1, 2, 0, 1, 2])
+    noise = loss.draw(6, torch.device("cpu"))
+    whole = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    eager, compiled = (each(output, target, epsilon=noise) for each in (loss, whole))
+    torch.testing.assert_close(compiled, eager)
+    torch.testing.assert_close(*(torch.autograd.grad(value, output)[0] for value in (compiled, eager)))
 
 
 def test_cross_entropy_is_pytorchs():

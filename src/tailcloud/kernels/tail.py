@@ -124,7 +124,8 @@ Noise = tuple[Tensor | None, Tensor | None]
 
 def fits(head: Head, loss: Loss) -> bool:
     """Whether the kernel can compute that head and loss."""
-    known = type(head) in {CosineHead, LinearHead} and type(loss) in {CrossEntropyLoss, GCLLoss}
+    plain = type(loss) is CrossEntropyLoss and loss.weights is None
+    known = type(head) in {CosineHead, LinearHead} and (plain or type(loss) is GCLLoss)
     return known and max(head.weight.shape) <= LARGEST
 
 

@@ -2,10 +2,36 @@
 
 from collections.abc import Callable
 
+from tailcloud.losses.balanced_softmax import BalancedSoftmaxLoss
 from tailcloud.losses.base import Loss
 from tailcloud.losses.cross_entropy import CrossEntropyLoss
+from tailcloud.losses.equalization import EqualizationLoss
+from tailcloud.losses.focal import FocalLoss
 from tailcloud.losses.gcl import GCLLoss
+from tailcloud.losses.lade import LADELoss
+from tailcloud.losses.ldam import LDAMLoss
+from tailcloud.losses.logit_adjustment import LogitAdjustmentLoss
 
-__all__ = ["LOSSES", "CrossEntropyLoss", "GCLLoss", "Loss"]
+__all__ = [
+    "LOSSES",
+    "BalancedSoftmaxLoss",
+    "CrossEntropyLoss",
+    "EqualizationLoss",
+    "FocalLoss",
+    "GCLLoss",
+    "LADELoss",
+    "LDAMLoss",
+    "LogitAdjustmentLoss",
+    "Loss",
+]
 
-LOSSES: dict[str, Callable[..., Loss]] = {"ce": CrossEntropyLoss, "gcl": GCLLoss}
+LOSSES: dict[str, Callable[..., Loss]] = {
+    "ce": CrossEntropyLoss,
+    "focal": FocalLoss,
+    "ldam": LDAMLoss,
+    "logit-adjust": LogitAdjustmentLoss,
+    "balanced-softmax": BalancedSoftmaxLoss,
+    "eql": EqualizationLoss,
+    "lade": LADELoss,
+    "gcl": GCLLoss,
+}

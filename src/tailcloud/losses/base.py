@@ -54,6 +54,13 @@ def not_negative(name: str, value: float) -> float:
     return value
 
 
+def within(name: str, value: float, low: float, high: float) -> float:
+    """The value, if it lies in [low, high]."""
+    if not low <= value <= high:
+        raise ValueError(f"{name} = {value} must lie between {low:g} and {high:g}")
+    return value
+
+
 def at_least_float32(output: Tensor) -> Tensor:
     """Half precision is for convolutions: a softmax is computed in float32 or better."""
     return output if output.dtype == torch.float64 else output.float()

@@ -1,19 +1,38 @@
-"""Softmax cross-entropy, the baseline of every table."""
+"""Softmax cross-entropy, the baseline of every table; with class weights, CB-CE (Cui et al., CVPR 2019)."""
 
 from collections.abc import Sequence
 
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from tailcloud.losses.base import Loss, at_least_float32, batch_mean
+from tailcloud.losses.base import at_least_float32
+from tailcloud.losses.weighted import WeightedLoss, Weighting
 
 
-class CrossEntropyLoss(Loss):
-    """−log p_y with p = softmax(s · z) (eq. 1). With a cosine head give it a scale, for example 30."""
+class CrossEntropyLoss(WeightedLoss):
+    """−log p_y with p = softmax(s · z) (eq. 1). With a cosine head give it a scale, for example 30.
 
-    def __init__(self, counts: Sequence[int] | None = None, *, scale: float = 1.0) -> None:  # noqa: ARG002
-        super().__init__(scale)
+    Args:
+        counts: training images per class; needed by class weights only.
+        scale: s.
+        weights: of classes: "none", "inverse" (∝ 1/n_j) or "effective" (∝ (1 − β)/(1 − β^n_j)). The mean over a batch
+            is then Σ w_y·L / Σ w_y.
+        beta: β of the effective number.
+        defer: the share of a stage after which the weights start.
+    """
+
+    def __init__(
+        self,
+        counts: Sequence[int] | None = None,
+        *,
+        scale: float = 1.0,
+        weights: Weighting = "none",
+        beta: float = 0.9999,
+        defer: float = 0.0,
+    ) -> None:
+        super().__init__(counts, scale, weights, beta, defer)
 
     def forward(self, output: Tensor, target: Tensor, *, epsilon: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """The mean cross-entropy of a batch."""
-        return batch_mean(F.cross_entropy(self.logits(at_least_float32(output)), target, reduction="none"))
+        each = F.cross_entropy(self.logits(at_least_float32(output)), target, reduction="none")
+        return self.weighted_mean(each, target)

@@ -1,0 +1,44 @@
+"""Logit adjustment in the loss (Menon et al., ICLR 2021).
+
+L = −log softmax(z + τ · log π)_y,   π_j = n_j / N
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from tailcloud.losses.base import Loss, at_least_float32, batch_mean, not_negative
+from tailcloud.losses.lean import cross_entropy
+from tailcloud.profile import at_least_one
+
+
+def log_priors(counts: ArrayLike) -> NDArray[np.float64]:
+    """log π_j with π_j = n_j / N; an absent class counts as one image."""
+    n = at_least_one(counts)
+    priors: NDArray[np.float64] = np.log(n) - np.log(n.sum())
+    return priors
+
+
+class LogitAdjustmentLoss(Loss):
+    """Cross-entropy on logits that are raised by how frequent their class is, so that the clean ones need not be.
+
+    Args:
+        counts: training images per class; an absent class counts as one image.
+        scale: s, of the head's outputs: 1 for a linear head, about 30 for a cosine one.
+        tau: τ, how far logits are adjusted; with 1 the clean logits are those of balanced classes.
+    """
+
+    shift: Tensor
+
+    def __init__(self, counts: Sequence[int], *, scale: float = 1.0, tau: float = 1.0) -> None:
+        super().__init__(scale)
+        shift = not_negative("tau", tau) * log_priors(counts)
+        self.register_buffer("shift", torch.from_numpy(shift).float(), persistent=False)  # τ·log π_j
+
+    def forward(self, output: Tensor, target: Tensor, *, epsilon: Tensor | None = None) -> Tensor:  # noqa: ARG002
+        """The mean loss of a batch."""
+        logits = self.logits(at_least_float32(output))
+        return batch_mean(cross_entropy(logits.add_(self.shift.to(logits)), target))

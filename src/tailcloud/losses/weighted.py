@@ -1,0 +1,91 @@
+"""Class weights: how much an image of each class counts, from the first epoch on or only later (DRW)."""
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from tailcloud.losses.base import Loss, batch_mean, within
+from tailcloud.sampling import sample_weights
+
+Weighting = Literal["none", "inverse", "effective"]
+
+
+def class_weights(counts: Sequence[int], weights: Weighting, beta: float = 0.9999) -> NDArray[np.float64]:
+    """One weight per class; they sum to the number of classes that have images, and an absent class weighs nothing.
+
+    ``inverse``: ∝ 1 / n_j. ``effective``: ∝ (1 − β) / (1 − β^n_j), one over the effective number of images (Cui et
+    al., CVPR 2019). ``none``: 1.
+
+    >>> class_weights([9, 1], "inverse")
+    array([0.2, 1.8])
+    """
+    if weights not in get_args(Weighting):
+        raise ValueError(f'weights = "{weights}" must be one of {", ".join(get_args(Weighting))}')
+    options = {"beta": within("beta", beta, 0, 1)} if weights == "effective" else {}
+    raw = sample_weights({"none": "ib", "inverse": "cb", "effective": "en"}[weights], counts, **options)
+    scaled: NDArray[np.float64] = raw * ((raw > 0).sum() / raw.sum())
+    return scaled
+
+
+class ClassWeights(nn.Module):
+    """The weight of each sample's class; 1 for every class before the share ``defer`` of a stage is done."""
+
+    now: Tensor
+    later: Tensor
+
+    def __init__(self, counts: Sequence[int], weights: Weighting, *, beta: float = 0.9999, defer: float = 0.0) -> None:
+        super().__init__()
+        self.defer = within("defer", defer, 0, 1)
+        later = torch.from_numpy(class_weights(counts, weights, beta)).float()
+        self.register_buffer("later", later, persistent=False)
+        self.register_buffer("now", later.clone(), persistent=False)
+        self.advance(0.0)
+
+    def advance(self, share: float) -> None:
+        """Take the weights that hold when that share of a stage is done."""
+        if share >= self.defer:
+            self.now.copy_(self.later)
+        else:
+            self.now.fill_(1.0)
+
+    def forward(self, target: Tensor) -> Tensor:
+        """[batch] weights of [batch] class numbers."""
+        return self.now[target]
+
+
+class WeightedLoss(Loss):
+    """A loss whose classes may weigh differently: ``weights``, ``beta`` and ``defer`` are options of every such loss.
+
+    ``defer`` is the share of a stage's epochs after which the weights start: deferred re-weighting, DRW (Cao et al.,
+    NeurIPS 2019). Without class weights nothing is multiplied.
+    """
+
+    def __init__(
+        self, counts: Sequence[int] | None, scale: float, weights: Weighting, beta: float, defer: float
+    ) -> None:
+        super().__init__(scale)
+        self.weights: ClassWeights | None = None
+        if weights != "none":
+            if counts is None:
+                raise ValueError(f'weights = "{weights}" needs the counts of the classes')
+            self.weights = ClassWeights(counts, weights, beta=beta, defer=defer)
+
+    def advance(self, share: float) -> None:
+        """Class weights start when their share of the stage is done."""
+        if self.weights is not None:
+            self.weights.advance(share)
+
+    def weighted_mean(self, each: Tensor, target: Tensor) -> Tensor:
+        """Σ w_y · L / Σ w_y over a batch, as PyTorch means a weighted loss; 0 for an empty one."""
+        if self.weights is None:
+            return batch_mean(each)
+        weight: Tensor = self.weights(target).to(each)
+        return (weight * each).sum() / weight.sum().clamp(min=torch.finfo(each.dtype).tiny)
+
+    def mean_of_weighted(self, each: Tensor, target: Tensor) -> Tensor:
+        """Σ w_y · L / B over a batch of B samples, as the focal losses were published; 0 for an empty one."""
+        return batch_mean(each if self.weights is None else self.weights(target).to(each) * each)
