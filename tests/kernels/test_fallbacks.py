@@ -180,6 +180,7 @@ class Failing:
     [
         (CalledProcessError(1, ["ptxas"]), "ptxas"),
         (RuntimeError("Failed to find C compiler. Please specify via CC"), "Failed to find C compiler"),
+        (RuntimeError("PassManager::run failed"), "PassManager::run failed"),
         ("OutOfResources", "out of resource: shared memory"),
         ("CompilationError", "no such luck"),
     ],

@@ -102,7 +102,7 @@ def seeds_of(words: Sequence[str]) -> list[int]:
 
 
 def train_all(runs: "Sequence[Run]", device: str) -> "list[Outcome]":
-    """Train every run: one after the other, or on the CPU side by side."""
+    """Train every run: several side by side on the CPU or a GPU, else one after the other."""
     from tailcloud.cli.watching import Screen
     from tailcloud.training.devices import pick_device
     from tailcloud.training.fleet import train_on_streams, train_side_by_side

@@ -10,8 +10,8 @@ A program works on a tile: ``R`` rows of one output map. Y and gZ lie in memory 
 and gY as [tile, row, column, channel] with a border of one pixel around each tile, so that a program makes all that
 its nine taps read (rows of its neighbours too, zeros outside of the image) and reads it without asking where it is.
 
-Statistics and sums leave a kernel as one partial result per program and are added by every program of the next one, in
-the same order each time: no atomics, the same bits every time.
+Statistics and sums leave a kernel as one partial result per program. The program that comes last, by an atomic counter,
+adds them all in their own order, whichever it is: no number is added atomically, the same bits every time.
 """
 
 import triton

@@ -7,13 +7,15 @@ from triton.errors import TritonError
 
 from tailcloud.kernels import CannotFuse
 
+COMPILING = ("compiler", "passmanager")  # in a RuntimeError that says so: none is installed, or a pass failed
+
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **sizes: Any) -> None:
     """Start a kernel on a grid of programs."""
     try:
         kernel[grid](*arguments, **sizes)
     except (TritonError, CalledProcessError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "compiler" not in str(error).lower():
+        if isinstance(error, RuntimeError) and not any(word in str(error).lower() for word in COMPILING):
             raise
         raise CannotFuse(reason(error)) from error
 

@@ -41,7 +41,7 @@ EXECUTORS: dict[str, Callable[[Step, ResidentLoader], Executor]] = {
     "graphed": GraphedExecutor,
 }
 
-COMPILING_PAYS = 2e14  # FLOPs of a whole run on a CPU; see docs/architecture.md
+COMPILING_PAYS = 2e14  # FLOPs of a whole run on a CPU; see docs/executors.md
 
 
 def unfused(failure: CannotFuse) -> str:
