@@ -159,6 +159,14 @@ def test_evaluation_has_the_running_statistics_and_leaves_them(name, context):
     assert all(torch.equal(value, before[name]) for name, value in fused.backbone.state_dict().items())
 
 
+def test_evaluation_in_several_tiles(monkeypatch):
+    """No map takes the place of one whose rows a neighbour still reads."""
+    monkeypatch.setattr(residual, "TILE", SMALL_BLOCKS["TILE"])
+    plain, fused = pair((5, 8), name="resnet20")
+    assert fused.layers[1].tiles > 2
+    check_evaluation(plain, fused, normal(1, 3, 5, 8))
+
+
 def test_evaluation_between_the_passes_disturbs_neither():
     """And weights that moved are seen by the next evaluation."""
     size = (5, 4)
