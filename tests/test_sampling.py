@@ -29,6 +29,11 @@ def masses(name, counts, **options):
         ("en", {}, 0.119, 0.094, 1.268, 23.3),
         ("cben", {}, 0.286, 0.057, 5.02, 14.1),
         ("cben", RELEASED, 0.119, 0.094, 1.268, 23.4),
+        ("pb", {}, 0.403, 0.0040, 100, 1.0),
+        ("pb", {"share": 0.5}, 0.2515, 0.0520, 4.836, 12.9),
+        ("pb", {"share": 1.0}, 0.100, 0.100, 1, 24.8),
+        ("class-aware", {}, 0.100, 0.100, 1, 24.8),
+        ("reverse", {}, 0.0040, 0.402, 0.01, 99.8),
     ],
 )
 def test_class_masses_on_cifar10_lt(name, options, head, tail, ratio, seen):
@@ -57,7 +62,7 @@ def test_weights_are_finite_positive_and_zero_for_absent_classes(name, counts):
     assert ((weights > 0) == (np.array(counts) > 0)).all()
 
 
-@pytest.mark.parametrize("name", ["cb", "en", "cben"])
+@pytest.mark.parametrize("name", ["cb", "en", "cben", "pb", "reverse", "class-aware"])
 def test_balanced_counts_have_equal_weights(name):
     weights = sample_weights(name, [30, 30, 30])
     assert (weights == weights[0]).all()
@@ -74,6 +79,8 @@ def test_a_wrong_name_or_beta_is_refused():
         sample_weights("cbn", [1, 2])
     with pytest.raises(UsageError, match=r"\[0, 1\]"):
         sample_weights("en", [1, 2], beta=1.5)
+    with pytest.raises(UsageError, match="consecutive"):
+        sample_weights("class-aware", [1, 2], consecutive=0)
 
 
 def test_instance_balanced_shows_every_image_once():
@@ -82,7 +89,7 @@ def test_instance_balanced_shows_every_image_once():
     assert sorted(drawn.tolist()) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("name", ["cb", "en", "cben", "sqrt"])
+@pytest.mark.parametrize("name", ["cb", "en", "cben", "sqrt", "reverse", "class-aware"])
 def test_draws_follow_the_class_masses_and_are_even_within_a_class(name):
     counts = [4000, 900, 100, 0]
     labels = np.random.default_rng(1).permutation(np.repeat(np.arange(4), counts))
@@ -116,3 +123,51 @@ def test_draws_do_not_depend_on_the_blocks_they_are_made_in(monkeypatch):
 def test_same_generator_same_epoch():
     sampler = make_sampler("cb", [0, 0, 0, 1], 2)
     assert (sampler.draw(np.random.default_rng(5)) == sampler.draw(np.random.default_rng(5))).all()
+
+
+@given(counts=st.lists(st.integers(1, 5000), min_size=1, max_size=20), share=st.floats(0, 1))
+def test_progressive_and_reversed_masses_match_their_formulas(counts, share):
+    total, classes = sum(counts), len(counts)
+    progressive = [(1 - share) * n / total + share / classes for n in counts]
+    np.testing.assert_allclose(masses("pb", counts, share=share), progressive, rtol=1e-9)
+    backwards = [1 / n / sum(1 / m for m in counts) for n in counts]
+    np.testing.assert_allclose(masses("reverse", counts), backwards, rtol=1e-9)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4, 0.995])
+def test_a_progressive_sampler_follows_its_share_of_the_stage(share):
+    counts = [6000, 900, 100, 0]
+    labels = np.repeat(np.arange(4), counts)
+    drawn = make_sampler("pb", labels, 4).draw(np.random.default_rng(0), share)
+    found = np.bincount(labels[drawn], minlength=4) / len(drawn)
+    assert np.abs(found - masses("pb", counts, share=share)).max() < 4 * np.sqrt(0.25 / len(drawn))
+
+
+@given(
+    counts=st.lists(st.integers(0, 40), min_size=1, max_size=8).filter(any),
+    consecutive=st.integers(1, 5),
+    seed=st.integers(0, 99),
+)
+def test_class_aware_sampling_goes_through_classes_and_their_images_in_turn(counts, consecutive, seed):
+    labels = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(counts)), counts))
+    sampler = make_sampler("class-aware", labels, len(counts), consecutive=consecutive)
+    drawn = sampler.draw(np.random.default_rng(seed)).tolist()
+    assert len(drawn) == len(labels)
+    visits = [labels[drawn[at : at + consecutive]].tolist() for at in range(0, len(drawn), consecutive)]
+    assert all(len(set(visit)) == 1 for visit in visits)
+    order, present = [visit[0] for visit in visits], sum(n > 0 for n in counts)
+    for at in range(0, len(order), present):
+        assert len(set(order[at : at + present])) == len(order[at : at + present])
+    for c, n in enumerate(counts):
+        shown = [image for image in drawn if labels[image] == c]
+        for at in range(0, len(shown), n or 1):
+            assert len(set(shown[at : at + n])) == len(shown[at : at + n])
+
+
+def test_class_aware_orders_are_shuffled_anew():
+    labels = np.repeat([0, 1], [1000, 10])
+    drawn = make_sampler("class-aware", labels, 2).draw(np.random.default_rng(0))
+    rare = drawn[drawn >= 1000]
+    rounds = {tuple(rare[at : at + 10]) for at in range(0, 500, 10)}
+    assert len(rounds) == 50
+    assert not np.array_equal(drawn, make_sampler("class-aware", labels, 2).draw(np.random.default_rng(1)))

@@ -79,7 +79,8 @@ def weigh_all(labels, classes):
 
 
 def draw_all(labels, classes):
-    return [make_sampler(name, labels, classes).draw(np.random.default_rng(0)) for name in WEIGHTS]
+    for name in WEIGHTS:
+        make_sampler(name, labels, classes).draw(np.random.default_rng(0))
 
 
 def plan_epoch(labels, classes):

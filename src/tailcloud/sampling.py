@@ -1,4 +1,4 @@
-"""Which training images an epoch shows: instance-balanced, class-balanced, effective-number and CBEN sampling.
+"""Which training images an epoch shows: from instance-balanced over class-balanced to reversed.
 
 A sampler is a weight per class for one image of it; the mass of a class is its count times that weight.
 """
@@ -46,6 +46,28 @@ def _class_based_effective_number(counts: Counts, *, a: float = 0.999, b: float 
     return _inverse_effective_number(counts, b * cloud_sizes(counts) + a)
 
 
+def _reverse(counts: Counts) -> Weights:
+    """The tail as heavy as the head was: class mass ∝ 1 / n_j (BBN, Zhou et al., CVPR 2020)."""
+    weights: Weights = 1.0 / counts.astype(np.float64) ** 2
+    return weights
+
+
+def _progressively_balanced(counts: Counts, share: float = 0.0) -> Weights:
+    """From the data as they are to class-balanced: class mass (1 − t)·n_j / N + t / C (Kang et al., ICLR 2020).
+
+    t is the share of the stage that is done; not an option, because it is the epoch's.
+    """
+    weights: Weights = share / len(counts) * _class_balanced(counts) + (1 - share) / counts.sum()
+    return weights
+
+
+def _class_aware(counts: Counts, *, consecutive: int = 4) -> Weights:
+    """Class mass 1 / C, class by class in turn (Shen et al., ECCV 2016)."""
+    if consecutive < 1:
+        raise UsageError(f"consecutive = {consecutive} must be at least 1")
+    return _class_balanced(counts)
+
+
 def _inverse_effective_number(counts: Counts, beta: Weights) -> Weights:
     """(1 − β) / (1 − β^n), exact for β close to 1; the limit for β = 1 is 1 / n."""
     if beta.min() < 0 or beta.max() > 1:
@@ -61,14 +83,18 @@ WEIGHTS: dict[str, Callable[..., Weights]] = {
     "sqrt": _square_root,
     "en": _effective_number,
     "cben": _class_based_effective_number,
+    "pb": _progressively_balanced,
+    "reverse": _reverse,
+    "class-aware": _class_aware,
 }
 
 
 def sample_weights(name: str, counts: ArrayLike, **options: Any) -> Weights:
     """One weight per class, for one image of that class; an absent class has weight 0.
 
-    ``ib``, ``cb``, ``sqrt``, ``en`` (beta=0.9999) or ``cben`` (a=0.999, b=0.0009; the released code has
-    a=0.9999, b=1e-5, which is the same as ``en`` to three digits).
+    ``ib``, ``cb``, ``sqrt``, ``en`` (beta=0.9999), ``cben`` (a=0.999, b=0.0009; the released code has
+    a=0.9999, b=1e-5, which is the same as ``en`` to three digits), ``pb`` (share=0.0 of the stage done), ``reverse`` or
+    ``class-aware`` (consecutive=4, which does not change the weights).
 
     >>> sample_weights("cb", [4, 2, 0])
     array([0.25, 0.5 , 0.  ])
@@ -112,14 +138,19 @@ class WeightedSampler:
         self.by_class = class_order(labels, len(weights))
         self.starts = np.cumsum(self.counts) - self.counts
         masses = np.cumsum(self.counts * weights)
-        self.cumulative = masses / masses[-1]
+        self.cumulative: Weights = masses / masses[-1]
 
-    def draw(self, generator: np.random.Generator, share: float = 0.0) -> NDArray[np.int64]:  # noqa: ARG002
+    def reach(self, share: float) -> Weights:  # noqa: ARG002
+        """The mass of each class and all before it, when that share of the stage is done."""
+        return self.cumulative
+
+    def draw(self, generator: np.random.Generator, share: float = 0.0) -> NDArray[np.int64]:
         """Independent draws, one per training image."""
+        cumulative = self.reach(share)
         drawn = np.empty(len(self.by_class), np.int64)
         blocks = np.split(drawn, range(BLOCK, len(drawn), BLOCK))
         for block in blocks:
-            block[:] = np.searchsorted(self.cumulative, generator.random(len(block)), side="right")
+            block[:] = np.searchsorted(cumulative, generator.random(len(block)), side="right")
         for block in blocks:
             counts = self.counts[block]
             member = (generator.random(len(block)) * counts).astype(np.int64)
@@ -128,8 +159,73 @@ class WeightedSampler:
         return drawn
 
 
+class ProgressiveSampler(WeightedSampler):
+    """Draws whose class masses move from the data's own to equal ones while a stage goes on."""
+
+    def __init__(self, labels: ArrayLike, classes: int) -> None:
+        labels = np.asarray(labels)
+        super().__init__(labels, sample_weights("cb", np.bincount(labels, minlength=classes)))
+        self.own = np.cumsum(self.counts) / self.counts.sum()
+
+    def reach(self, share: float) -> Weights:
+        """Instance-balanced at the start, class-balanced at the end."""
+        mixed: Weights = (1 - share) * self.own + share * self.cumulative
+        mixed /= mixed[-1]
+        return mixed
+
+
+class ClassAwareSampler:
+    """Class after class in a random order, a few images of each; an order that is used up is shuffled anew.
+
+    As many draws as there are images. Classes are shown equally often and so are the images of a class, up to a rest:
+    class-balanced sampling without its chance.
+    """
+
+    def __init__(self, labels: ArrayLike, classes: int, *, consecutive: int = 4) -> None:
+        labels = np.asarray(labels)
+        self.counts = np.bincount(labels, minlength=classes)
+        self.by_class = class_order(labels, classes)
+        self.starts = np.cumsum(self.counts) - self.counts
+        self.consecutive = consecutive
+
+    def draw(self, generator: np.random.Generator, share: float = 0.0) -> NDArray[np.int64]:  # noqa: ARG002
+        """The images of one epoch; it begins with fresh orders."""
+        size, present = len(self.by_class), np.flatnonzero(self.counts)
+        visits = -(-size // self.consecutive)
+        classes = _rounds(generator, np.array([len(present)]), np.array([visits]))
+        shown = present[classes].repeat(self.consecutive)[:size]
+        times = np.bincount(shown, minlength=len(self.counts))
+        drawn = np.empty(size, np.int64)
+        members = _rounds(generator, self.counts, times)
+        drawn[class_order(shown, len(self.counts))] = self.by_class[self.starts.repeat(times) + members]
+        return drawn
+
+
+def _rounds(generator: np.random.Generator, sizes: Counts, lengths: Counts) -> NDArray[np.int64]:
+    """For each size n a row of its length: random orders of 0 … n − 1, one after the other. The rows joined."""
+    rounds = -(-lengths // np.maximum(sizes, 1))
+    each = sizes.repeat(rounds)  # the size of every order, rows joined
+    first = np.cumsum(each) - each
+    keys = generator.random(int(each.sum()))
+    keys += np.arange(len(each)).repeat(each)
+    orders = np.argsort(keys, kind="stable")
+    orders -= first.repeat(each)
+    ends = np.cumsum(rounds * sizes)
+    begins = (ends - rounds * sizes - (np.cumsum(lengths) - lengths)).repeat(lengths)
+    chosen: NDArray[np.int64] = orders[np.arange(len(begins)) + begins]
+    return chosen
+
+
 def make_sampler(name: str, labels: Sequence[int] | NDArray[np.int64], classes: int, **options: Any) -> Sampler:
     """The sampler of that name for a training set with these labels."""
     labels = np.asarray(labels)
     weights = sample_weights(name, np.bincount(labels, minlength=classes), **options)
-    return ShuffledSampler(len(labels)) if name == "ib" else WeightedSampler(labels, weights)
+    match name:
+        case "ib":
+            return ShuffledSampler(len(labels))
+        case "pb":
+            return ProgressiveSampler(labels, classes)
+        case "class-aware":
+            return ClassAwareSampler(labels, classes, **options)
+        case _:
+            return WeightedSampler(labels, weights)

@@ -181,8 +181,9 @@ class OtherHead(CosineHead):
         (CosineHead(LARGEST + 1, 10), GCLLoss(counts_of(10)), False),
         (CosineHead(64, 100), OtherLoss(counts_of(100)), False),
         (OtherHead(64, 100), GCLLoss(counts_of(100)), False),
+        (LinearHead(64, 10), CrossEntropyLoss(counts_of(10), weights="inverse"), False),
     ],
-    ids=["usual", "largest", "too many classes", "too many features", "another loss", "another head"],
+    ids=["usual", "largest", "too many classes", "too many features", "another loss", "another head", "class weights"],
 )
 def test_what_fits(head, loss, fit):
     assert fits(head, loss) == fit
