@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from tailcloud.errors import UsageError
-from tailcloud.recipe import load_recipe, parse_setting, resolve, shipped
+from tailcloud.recipe import data_sets, find_recipe, load_recipe, parse_setting, resolve, shipped
 from tailcloud.recipe.layers import merge
 
 
@@ -103,3 +103,26 @@ def test_nothing_is_coerced():
         with pytest.raises(UsageError):
             resolve(table)
     assert resolve({"stage1": {"lr": 1}}).stage1.lr == 1.0
+
+
+@pytest.mark.parametrize("data", data_sets())
+@pytest.mark.parametrize("method", shipped("methods"))
+def test_every_method_has_a_recipe_for_every_data_set(data, method):
+    recipe, baseline = load_recipe(f"{data}/{method}"), load_recipe(f"{data}/ce")
+    assert (recipe.method, recipe.data) == (method, baseline.data)
+    assert (recipe.model.backbone, recipe.augment) == (baseline.model.backbone, baseline.augment)
+    assert recipe.stage1.epochs == baseline.stage1.epochs
+
+
+def test_a_composed_recipe_reads_like_a_file():
+    text = find_recipe("cifar10-lt/ldam-drw").read_text(encoding="utf-8")
+    first, second, *_ = text.splitlines()
+    assert first == "# tailcloud train cifar10-lt/ldam-drw --root data"
+    assert "top-1" not in second
+    assert tomllib.loads(text)["method"] == "ldam-drw"
+    assert resolve(tomllib.loads(text)) == load_recipe("cifar10-lt/ldam-drw")
+
+
+def test_a_method_that_does_not_exist_is_named():
+    with pytest.raises(UsageError, match='no method "ldam-dwr"; did you mean "ldam-drw"'):
+        load_recipe("digits-lt/ldam-dwr")

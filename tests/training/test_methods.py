@@ -1,16 +1,20 @@
 """Every method of one stage trains on digits, as its file says."""
 
 import pytest
+import torch
 
 from conftest import SMALL, Watcher, run
+from tailcloud.data import open_dataset
 from tailcloud.recipe import load_recipe, resolve, shipped
+from tailcloud.training.folder import RunFolder
+from tailcloud.training.loop import train
 
 ONE_STAGE = [name for name in shipped("methods") if resolve({"method": name}).stage2 is None]
-SHORT = {"model": {"width": 0.25, "backbone": "resnet8"}, "stage1": {"epochs": 2}, "engine": SMALL["engine"]}
+SHORT = {"model": {"width": 0.25}, "stage1": {"epochs": 2}, "engine": SMALL["engine"]}
 
 
 def short_recipe(method, *settings):
-    return load_recipe("digits-lt/ce", [{"method": method}, SHORT, *settings])
+    return load_recipe(f"digits-lt/{method}", [SHORT, *settings])
 
 
 @pytest.mark.parametrize("method", ONE_STAGE)
@@ -21,6 +25,19 @@ def test_it_trains_for_two_epochs(tmp_path, method):
     assert second < first
     assert result["method"] == method
     assert [stage["name"] for stage in result["stages"]] == ["stage1"]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("method", ONE_STAGE)
+def test_a_graph_trains_it_as_eager_steps_do(tmp_path, method):
+    losses = {}
+    for executor in ("eager", "graphed"):
+        setting = {"stage1": {"epochs": 5}, "engine": {"executor": executor, "kernels": "plain"}}
+        recipe, folder, watcher = short_recipe(method, setting), RunFolder(tmp_path / executor), Watcher()
+        folder.create(recipe, "tailcloud train")
+        train(recipe, open_dataset(recipe.data, recipe.root), folder, torch.device("cuda"), watcher)
+        losses[executor] = [line["loss"] for line in watcher.lines]
+    assert losses["graphed"] == losses["eager"]
 
 
 @pytest.mark.parametrize(

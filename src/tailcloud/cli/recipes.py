@@ -1,5 +1,6 @@
 """``tailcloud recipes``: look at the recipes that come with the package, and take a copy to change."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -18,19 +19,30 @@ Name = Annotated[str, typer.Argument(help="A recipe name, for example cifar10-lt
 
 @app.command()
 def ls() -> None:
-    """List the recipes, each with what it trains.
+    """List the data sets and the methods; a recipe is one of each.
 
     Example: tailcloud recipes ls
     """
     from rich.table import Table
 
-    from tailcloud.recipe import read_toml, shipped
+    from tailcloud.recipe import data_sets, load_recipe, shipped
 
-    table = Table("recipe", "data", "method", "backbone", box=None, pad_edge=False)
-    for name, file in shipped("recipes").items():
-        content = read_toml(file)
-        table.add_row(name, content["data"], content["method"], content["model"]["backbone"])
-    out.print(table)
+    data = Table("data", "by default", "backbone", "epochs", "batch", box=None, pad_edge=False)
+    for name in data_sets():
+        recipe = load_recipe(f"{name}/ce")
+        data.add_row(name, recipe.data, recipe.model.backbone, str(recipe.stage1.epochs), str(recipe.stage1.batch))
+    methods = Table("method", "what it is", box=None, pad_edge=False)
+    for name, file in shipped("methods").items():
+        methods.add_row(name, title(file.read_text(encoding="utf-8")))
+    out.print(
+        data, "", methods, "", "A recipe is DATA/METHOD, for example: tailcloud train cifar10-lt/ldam-drw", sep="\n"
+    )
+
+
+def title(text: str) -> str:
+    """What a method's file says first about itself."""
+    lines = [line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ")]
+    return re.split(r"[:;.](?:\s|$)", " ".join(lines))[0]
 
 
 @app.command()

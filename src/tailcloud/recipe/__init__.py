@@ -1,6 +1,15 @@
 """Recipes: one TOML file decides a run, validated before anything is loaded."""
 
-from tailcloud.recipe.layers import differences, find_recipe, load_recipe, parse_setting, read_toml, resolve, shipped
+from tailcloud.recipe.layers import (
+    data_sets,
+    differences,
+    find_recipe,
+    load_recipe,
+    parse_setting,
+    read_toml,
+    resolve,
+    shipped,
+)
 from tailcloud.recipe.schema import Augment, Engine, Model, Part, Recipe, Selection, Stage
 
 __all__ = [
@@ -11,6 +20,7 @@ __all__ = [
     "Recipe",
     "Selection",
     "Stage",
+    "data_sets",
     "differences",
     "find_recipe",
     "load_recipe",

@@ -5,6 +5,7 @@ Each layer overrides the one before. A resolved recipe names everything, so it i
 
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -20,6 +21,8 @@ from tailcloud.recipe.schema import Recipe, named
 
 Table = dict[str, Any]
 
+BASELINE = "/ce"
+
 
 def shipped(kind: Literal["methods", "recipes"]) -> dict[str, Traversable]:
     """The TOML files that come with the package, by name: ``gcl``, ``cifar10-lt/gcl``."""
@@ -34,11 +37,40 @@ def _toml_files(folder: Traversable, prefix: str = "") -> Iterable[tuple[str, Tr
             yield prefix + entry.name.removesuffix(".toml"), entry
 
 
-def find_recipe(reference: str) -> Traversable:
-    """A shipped recipe by name, or a file by path."""
-    known = shipped("recipes")
+@dataclass(frozen=True)
+class Composed:
+    """A recipe that has no file of its own: a data set's baseline with another method."""
+
+    data: str
+    method: str
+
+    def __str__(self) -> str:
+        """What errors call it."""
+        return f"{self.data}/{self.method}"
+
+    def read_text(self, encoding: str = "utf-8") -> str:
+        """The text that its file would have."""
+        baseline = self.data + BASELINE
+        lines = shipped("recipes")[baseline].read_text(encoding).splitlines(keepends=True)
+        lines[0] = lines[0].replace(baseline, str(self))
+        lines[1] = f"# {baseline} with another method; docs/results.md has what was measured.\n"
+        ours, theirs = (f'method = "{name}"\n' for name in (self.method, BASELINE[1:]))
+        return "".join(ours if line == theirs else line for line in lines)
+
+
+def data_sets() -> list[str]:
+    """The data sets that recipes are for: each has a baseline, whose settings every method without a file takes."""
+    return [name.removesuffix(BASELINE) for name in shipped("recipes") if name.endswith(BASELINE)]
+
+
+def find_recipe(reference: str) -> Traversable | Composed:
+    """A recipe by name, which is DATA/METHOD, or a file by path."""
+    known, methods = shipped("recipes"), shipped("methods")
     if reference in known:
         return known[reference]
+    data, slash, method = reference.partition("/")
+    if data in data_sets() and method in methods:
+        return Composed(data, method)
     path = Path(reference)
     if path.is_dir():
         path = path / "recipe.toml"
@@ -46,13 +78,16 @@ def find_recipe(reference: str) -> Traversable:
         if not path.is_file():
             raise TailcloudError(f'there is no recipe file {path}; "tailcloud recipes ls" lists the shipped ones')
         return path
-    of_data = [name for name in known if name.startswith(f"{reference.partition(':')[0]}/")]
-    if of_data:
-        raise UsageError(f'"{reference}" is data, not a recipe; recipes for it are {", ".join(of_data)}')
+    if (spec := reference.partition(":")[0]) in data_sets():
+        raise UsageError(
+            f'"{reference}" is data, not a recipe; recipes for it are {spec}/ and one of {", ".join(methods)}'
+        )
+    if slash and data in data_sets():
+        raise unknown("method", method, methods)
     raise unknown("recipe", reference, known)
 
 
-def read_toml(file: Traversable) -> Table:
+def read_toml(file: Traversable | Composed) -> Table:
     """A TOML file as a table, or a sentence with the line that is wrong."""
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
