@@ -25,7 +25,7 @@ def explained(error: Exception) -> TailcloudError | None:
     """What the system says about disks and memory, as a sentence; None for an error that nobody foresaw."""
     if isinstance(error, TailcloudError):
         return error
-    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "out of memory" in str(error).lower()):
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _says_memory(str(error).lower())):
         return TailcloudError(
             "there is not enough memory for this run; lower stage1.batch with --set, or choose a smaller model"
         )
@@ -41,6 +41,10 @@ def explained(error: Exception) -> TailcloudError | None:
             f"{place} may not be written or read here ({error.strerror}); choose another folder with --out or --root"
         )
     return TailcloudError(f"{place}: {error.strerror or error}")
+
+
+def _says_memory(text: str) -> bool:
+    return "out of memory" in text or "cublas_status_alloc_failed" in text
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:

@@ -95,7 +95,7 @@ def test_a_cpu_has_none_and_says_so_only_when_asked():
     ],
 )
 def test_what_stands_in_the_way_on_a_gpu(monkeypatch, settings, sentence):
-    monkeypatch.setattr(sessions, "obstacle", lambda model: "it is Monday")
+    monkeypatch.setattr(sessions, "obstacle", lambda model, height, width: "it is Monday")
     made = session(engine(**settings))
     made.device = CUDA
     assert made.obstacle() == sentence
@@ -112,13 +112,13 @@ def model_of(width):
 
 def test_without_triton_there_are_none(monkeypatch):
     monkeypatch.setattr(kernels, "find_spec", lambda name: None if name == "triton" else importlib.util.find_spec(name))
-    assert kernels.obstacle(model_of(0.25)) == "the package triton is not installed"
+    assert kernels.obstacle(model_of(0.25), 32, 32) == "the package triton is not installed"
 
 
 @needs_triton
 def test_they_are_for_small_networks():
-    assert kernels.obstacle(model_of(1.0)) is None
-    assert kernels.obstacle(model_of(2.0)) == "they are made for small residual networks of at most 64 channels"
+    assert kernels.obstacle(model_of(1.0), 32, 32) is None
+    assert kernels.obstacle(model_of(2.0), 32, 32) == "they are made for small residual networks of at most 64 channels"
 
 
 def test_fused_kernels_bring_their_loader_and_objective(fake):
@@ -222,3 +222,9 @@ def test_a_backbone_whose_kernels_do_not_compile_says_so(monkeypatch):
             monkeypatch.setattr(kernel, "warmup", fail)
     with pytest.raises(CannotFuse, match="at all"):
         FusedResNet(model_of(0.25).backbone, 4, 4).compile()
+
+
+@needs_triton
+def test_large_images_are_left_to_pytorch():
+    assert kernels.obstacle(model_of(1.0), 128, 128) is None
+    assert kernels.obstacle(model_of(1.0), 32, 129) == "they are made for images of at most 128 pixels a side"

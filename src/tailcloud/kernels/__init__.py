@@ -16,12 +16,17 @@ from tailcloud.stages.objective import Classify
 __all__ = ["CannotFuse", "FusedNetwork", "obstacle"]
 
 
+LARGEST_SIDE = 128  # pixels; the kernels count in 32 bits, and evaluation takes many images at a time
+
+
 class CannotFuse(Exception):
     """A kernel did not compile; nothing was changed."""
 
 
-def obstacle(model: Classifier) -> str | None:
-    """Why a model cannot be computed by these kernels, if so."""
+def obstacle(model: Classifier, height: int, width: int) -> str | None:
+    """Why a model cannot be computed by these kernels on images of that size, if so."""
+    if max(height, width) > LARGEST_SIDE:
+        return f"they are made for images of at most {LARGEST_SIDE} pixels a side"
     if find_spec("triton") is None:
         return "the package triton is not installed"
     from tailcloud.kernels.residual import fits

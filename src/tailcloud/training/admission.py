@@ -5,7 +5,7 @@ from threading import Condition
 
 import torch
 
-WORTHWHILE = 1.1  # epochs per second, against half as many runs
+WORTHWHILE = 1.1  # passes per second, against half as many runs
 SPARE = 0.9  # the share of free memory that may be promised
 
 
@@ -36,7 +36,7 @@ class Admission:
             self.door.notify_all()
 
     def epoch(self, run: int, seconds: float) -> None:
-        """An epoch is over; the first one in a company also saw the one before it, and does not count."""
+        """An epoch is over, in seconds a pass; the first one in a company also saw the one before it: skipped."""
         with self.door:
             self.seconds[run] = seconds if run in self.seconds else None
             if self.growing and self.inside == self.limit == len(self.seconds) and all(self.seconds.values()):

@@ -50,20 +50,6 @@ class CompiledExecutor(EagerExecutor):
             self.step = plain
             raise CannotCompile(error) from None
 
-    def rehearse(self) -> None:
-        """Go through every size of batch without an update; gradients and statistics are put back as they were."""
-        plan, sizes = self.loader.plan(0), self.loader.sizes
-        buffers = list(self.step.model.buffers())
-        before = [buffer.clone() for buffer in buffers]
-        try:
-            for size in dict.fromkeys(sizes):
-                batch = self.loader.at(plan, sizes.index(size))
-                self.step.loss(batch, self.generator).backward()  # type: ignore[no-untyped-call]
-        finally:
-            self.step.optimizer.zero_grad(set_to_none=True)
-            for buffer, value in zip(buffers, before, strict=True):
-                buffer.copy_(value)
-
 
 class Compiled(Classify):
     """The same objective in compiled code."""

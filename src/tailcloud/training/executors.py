@@ -37,7 +37,23 @@ class EagerExecutor:
         self.generator = torch.Generator(self.device)
 
     def prepare(self) -> None:
-        """Nothing to make ready."""
+        """Kernels of our own are compiled here, where one that fails can still be replaced."""
+        if self.step.network not in {None, self.step.model}:
+            self.rehearse()
+
+    def rehearse(self) -> None:
+        """Go through every size of batch without an update; gradients and statistics are put back as they were."""
+        plan, sizes = self.loader.plan(0), self.loader.sizes
+        buffers = list(self.step.model.buffers())
+        before = [buffer.clone() for buffer in buffers]
+        try:
+            for size in dict.fromkeys(sizes):
+                batch = self.loader.at(plan, sizes.index(size))
+                self.step.loss(batch, self.generator).backward()  # type: ignore[no-untyped-call]
+        finally:
+            self.step.optimizer.zero_grad(set_to_none=True)
+            for buffer, value in zip(buffers, before, strict=True):
+                buffer.copy_(value)
 
     def epoch(self, number: int, lr: float) -> Tensor:
         """Train one epoch; the loss of each step, still on the device."""
@@ -75,7 +91,7 @@ class GraphedExecutor(EagerExecutor):
         try:
             for steps, size in dict.fromkeys(self.launches()):
                 self.graphs[steps, size] = captured(
-                    partial(self.some_steps, steps, size), partial(self.rehearse, size), self.generator
+                    partial(self.some_steps, steps, size), partial(self.rehearse_step, size), self.generator
                 )
         finally:
             for name, value in state.items():
@@ -103,7 +119,7 @@ class GraphedExecutor(EagerExecutor):
             at += steps
         return launches
 
-    def rehearse(self, size: int) -> None:
+    def rehearse_step(self, size: int) -> None:
         """A step as it will be captured, after which no gradient is left behind."""
         self.go_to(self.loader.sizes.index(size))
         self.one_step(size)

@@ -137,8 +137,8 @@ def train_on_streams(jobs: Sequence[Job], observers: Sequence[Observer], in_flig
             admission.leave(run)
 
     with ThreadPoolExecutor(len(jobs)) as pool:
-        futures = [pool.submit(work, run, job) for run, job in enumerate(jobs)]
         try:
+            futures = [pool.submit(work, run, job) for run, job in enumerate(jobs)]
             while not all(future.done() for future in futures):
                 wait(futures, timeout=PATIENCE)
         except KeyboardInterrupt:
@@ -152,15 +152,17 @@ class Member:
 
     def __init__(self, run: int, observer: Observer, admission: Admission, stop: Event) -> None:
         self.run, self.observer, self.admission, self.stop = run, observer, admission, stop
+        self.passes = 3
 
     def stage_started(self, name: str, stage: Stage, done: int) -> None:
-        """A stage begins."""
+        """A stage begins; where only the head is trained, an epoch is a forward pass instead of three."""
+        self.passes = 3 if stage.train == "all" else 1
         self.observer.stage_started(name, stage, done)
 
     def epoch_done(self, line: dict[str, Any]) -> None:
         """An epoch is over, and perhaps the run."""
         self.observer.epoch_done(line)
-        self.admission.epoch(self.run, line["seconds"])
+        self.admission.epoch(self.run, line["seconds"] / self.passes)
         if self.stop.is_set():
             raise TailcloudError("stopped")
 

@@ -108,7 +108,7 @@ def ready(session: Session, name: str, observer: Observer) -> StageParts:
         session.executor = "eager"
         observer.note(str(failure))
     except CannotFuse as failure:
-        session.fused = None
+        session.unfuse()
         observer.note(unfused(failure))
         return ready(session, name, observer)
     return parts
@@ -163,6 +163,7 @@ def conclude(session: Session, progress: Progress, stage: Stage) -> dict[str, An
         "confusion": confusion(predictions, session.dataset.classes),
         "best": {key: best[key] for key in ("epoch", "top1", "on")},
         "executor": session.executor,
+        "kernels": session.arithmetic["kernels"],
         "seconds": progress.seconds,
     }
     if progress.best_weights:
@@ -238,6 +239,7 @@ def check_same_world(then: dict[str, Any], fingerprint: str, session: Session, o
         session.executor = "eager"
         observer.note("This run goes on eagerly, as it was started, though its recipe would have it compiled.")
     now = session.environment
+    then = {"kernels": "plain", **then}  # before there were others
     for key in sorted(now):
         if now[key] != then.get(key):
             observer.note(

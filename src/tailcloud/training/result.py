@@ -15,7 +15,7 @@ from tailcloud.training.folder import RunFolder
 from tailcloud.training.progress import Progress
 from tailcloud.training.session import Session
 
-ABOUT_STAGE = ("name", "epochs", "best", "executor", "seconds")
+ABOUT_STAGE = ("name", "epochs", "best", "executor", "kernels", "seconds")
 
 
 def finish(session: Session, folder: RunFolder, progress: Progress) -> dict[str, Any]:

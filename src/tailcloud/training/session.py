@@ -111,7 +111,12 @@ class Session:
             return f'they compute in bfloat16, not in engine.precision = "{self.precision}"'
         if self.executor == "compiled":
             return 'engine.executor = "compiled" makes kernels of its own'
-        return obstacle(self.model)
+        return obstacle(self.model, *self.dataset.shape[:2])
+
+    def unfuse(self) -> None:
+        """Go on with PyTorch's own kernels."""
+        self.fused = None
+        self.judges.clear()
 
     def loss(self, stage: Stage) -> Loss:
         """The loss of a stage, knowing the class counts."""
