@@ -88,8 +88,8 @@ def check_steps(plain, fused, size, modes, counts):
 @pytest.mark.parametrize(
     ("size", "options", "modes", "counts"),
     [
-        ((9, 7), {"width": 0.5}, ["moving", "moving"], [3, 2]),
-        ((5, 6), {"channels": 1}, ["moving", "frozen"], [3, 3]),
+        ((9, 7), {"width": 0.5}, ["moving"], [3]),
+        ((5, 6), {"channels": 1}, ["moving", "frozen"], [2, 2]),
         ((5, 5), {"name": "resnet20"}, ["moving"], [2]),
     ],
     ids=["odd sizes", "grey", "deep"],
@@ -105,15 +105,15 @@ def test_as_many_channels_as_there_can_be(monkeypatch):
     check_steps(plain, fused, (5, 6), ["moving"], [3])
 
 
-@pytest.mark.parametrize("modes", [["moving", "moving"], ["frozen"]], ids=["moving", "frozen"])
-def test_maps_of_several_tiles(monkeypatch, modes):
+@pytest.mark.parametrize(("modes", "counts"), [(["moving", "moving"], [3, 2]), (["frozen"], [2])])
+def test_maps_of_several_tiles(monkeypatch, modes, counts):
     """Rows that tiles share, a last tile that is not full, and more partial results than are added at once."""
     for name, value in SMALL_BLOCKS.items():
         monkeypatch.setattr(residual, name, value)
     size = (7, 5)
     plain, fused = pair(size, width=0.5)
     assert [layer.tiles for layer in fused.layers] == [4, 4, 4, 1, 1, 1, 1]
-    check_steps(plain, fused, size, modes, [3, 2][: len(modes)])
+    check_steps(plain, fused, size, modes, counts)
     (memory,) = fused._memory[True]  # a smaller batch is computed in the place of a larger one
     assert max(residual.pieces(layer) for layer in fused.layers) > 1
     assert max(memory.splits(group, 3) for group in memory.groups) > 2 * SMALL_BLOCKS["ADD_SPLITS"]
@@ -206,7 +206,8 @@ def test_the_same_bits_whatever_was_in_memory_before():
     for _ in range(2):
         backbone.load_state_dict(start)
         found.append(step(backbone, fused, images, slope))
-        fused(100 * normal(3, 3, *size, seed=2))
+        if len(found) == 1:
+            step(backbone, fused, 100 * normal(3, 3, *size, seed=2), slope)
     assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
 
 
@@ -239,7 +240,7 @@ def test_rounding_to_bfloat16_costs_no_more_than_autocast(monkeypatch):
     """
     # oneDNN has instructions for bfloat16 that some processors only claim to have
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
-    size, count = (6, 6), 6
+    size, count = (6, 6), 4
     plain, fused = pair(size, torch.bfloat16)
     for backbone in (plain, fused.backbone):
         for module in backbone.modules():

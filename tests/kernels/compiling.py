@@ -76,6 +76,7 @@ def all_launches() -> Launches:
         for mixup in (0.0, 1.0):
             batch = next(loader(network, mixup).epoch(0))
             objective(network, batch, objective.draw(batch, torch.Generator())).backward()
+            model.zero_grad()
         model.eval()
         with torch.no_grad():
             network(batch.images)
