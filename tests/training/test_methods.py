@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from conftest import SMALL, Watcher, run
 from tailcloud.data import open_dataset
@@ -73,3 +74,27 @@ def test_weights_that_start_late_change_the_epochs_after_and_none_before(tmp_pat
         losses[weights] = [line["loss"] for line in watcher.lines]
     same = [a == b for a, b in zip(*losses.values(), strict=True)]
     assert same == [True] * 4 + [False]
+
+
+class StopAfter(Watcher):
+    """Breaks a run off after an epoch."""
+
+    def __init__(self, epoch):
+        super().__init__()
+        self.epoch = epoch
+
+    def epoch_done(self, line):
+        if line["epoch"] == self.epoch:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("stop", [3, 4])
+def test_a_run_that_changes_on_its_way_resumes_bit_for_bit(tmp_path, stop):
+    """Deferred weights start in the fifth epoch, and the sampler moves in every one."""
+    recipe = short_recipe("ldam-drw", {"stage1": {"epochs": 5, "sampler": "pb", "loss": {"beta": 0.99}}})
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "broken", recipe, StopAfter(stop))
+    for folder in ("broken", "whole"):
+        run(tmp_path / folder, recipe)
+    broken, whole = (load_file(tmp_path / folder / "model.safetensors") for folder in ("broken", "whole"))
+    assert all(torch.equal(broken[name], value) for name, value in whole.items())
