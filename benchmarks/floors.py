@@ -14,7 +14,7 @@ whose maps do stay there can be faster than this floor.
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -38,6 +38,10 @@ class Peak:
     flops: float
     bytes: float
     source: str
+
+    def or_better(self, other: "Peak") -> "Peak":
+        """The best of two measurements: a busy machine seems slower than it is."""
+        return replace(self, flops=max(self.flops, other.flops), bytes=max(self.bytes, other.bytes))
 
 
 # Dense, from the vendor's data sheet.
@@ -113,10 +117,12 @@ class Floor:
     flops: Mapping[str, float]
     bytes: Mapping[str, float]
 
-    def seconds(self, peak: Peak, epochs: Mapping[str, int]) -> tuple[float, float]:
-        """A whole run, by arithmetic and by memory."""
-        arithmetic = sum(self.flops[stage] * times for stage, times in epochs.items()) / peak.flops
-        return arithmetic, sum(self.bytes[stage] * times for stage, times in epochs.items()) / peak.bytes
+    def seconds(self, peak: Peak, epochs: Mapping[str, int]) -> dict[str, float]:
+        """Of a whole run, by arithmetic and by memory."""
+        return {
+            "arithmetic": sum(self.flops[stage] * times for stage, times in epochs.items()) / peak.flops,
+            "memory": sum(self.bytes[stage] * times for stage, times in epochs.items()) / peak.bytes,
+        }
 
 
 def floor_of(recipe: Recipe, dataset: Dataset, precision: str) -> Floor:

@@ -29,7 +29,7 @@ from unittest.mock import patch
 import numpy as np
 import torch
 from clock import NotMeasured, Span, Timed, only, seconds_per_epoch, timed_fleet, timed_plain
-from floors import Peak, floor_of, peak_of
+from floors import Floor, Peak, floor_of, peak_of
 from measuring import RESULTS, write_record
 from speed_table import BASELINE, HEADER, about, aligned, cells, limits
 
@@ -110,6 +110,7 @@ class Benchmark:
         self.deadline = time.monotonic() + options.time_limit
         self.target: Path = options.write or RESULTS / f"speed-{options.device}.json"
         self.machine = machine(self.device)
+        self.peaks: dict[str, Peak] = {}
         self.record: dict[str, Any] = {
             "warm_up": options.warm_up,
             "epochs": options.epochs,
@@ -130,9 +131,9 @@ class Benchmark:
 
     def measure(self, problem: Problem) -> None:
         """One table."""
-        peak = peak_of(self.device, problem.precision)
-        entry = describe(problem, peak)
+        entry = describe(problem)
         self.record["problems"].append(entry)
+        self.look_at_machine(problem.precision)
         say(f"\n{about(entry)}\n{limits(entry)}")
         took: dict[str, float] = {}
         for repeat in range(self.options.repeats):
@@ -143,7 +144,19 @@ class Benchmark:
                 merge(entry["rows"], found)
                 say(progress(found, took[row.name]))
                 write_record(self.target, self.record, self.device)
+            self.look_at_machine(problem.precision)
+        write_record(self.target, self.record, self.device)
         say("\n" + "\n".join(aligned([HEADER, *(cells(entry, row) for row in entry["rows"])])))
+
+    def look_at_machine(self, precision: str) -> None:
+        """What it can do, now or before, whichever was more; the floors of all problems follow from that."""
+        self.clean_up()
+        peak = peak_of(self.device, precision)
+        self.peaks[precision] = peak.or_better(self.peaks.get(precision, peak))
+        for entry in self.record["problems"]:
+            best, floor = self.peaks[entry["precision"]], Floor(entry["floor"]["flops"], entry["floor"]["bytes"])
+            entry["peak"] = asdict(best)
+            entry["floor"] |= floor.seconds(best, entry["epochs"])
 
     def rows(self) -> list[Row]:
         """What this device can be compared on."""
@@ -246,20 +259,16 @@ def spaced(split: Split, images: int) -> Split:
     return split.take(np.linspace(0, len(split) - 1, images).astype(np.int64))
 
 
-def describe(problem: Problem, peak: Peak) -> dict[str, Any]:
+def describe(problem: Problem) -> dict[str, Any]:
     """A problem in the record, without its rows yet."""
-    epochs = {name: stage.epochs for name, stage in problem.recipe.stages.items()}
-    floor = floor_of(problem.recipe, problem.dataset, problem.precision)
-    arithmetic, memory = floor.seconds(peak, epochs)
     return {
         "recipe": f"{problem.recipe.data} {problem.recipe.method}",
         "backbone": problem.recipe.model.backbone,
         "precision": problem.precision,
         "executor": problem.executor,
         "images": {"train": len(problem.dataset.train), "test": len(problem.dataset.test)},
-        "epochs": epochs,
-        "peak": asdict(peak),
-        "floor": {"arithmetic": arithmetic, "memory": memory, **asdict(floor)},
+        "epochs": {name: stage.epochs for name, stage in problem.recipe.stages.items()},
+        "floor": asdict(floor_of(problem.recipe, problem.dataset, problem.precision)),
         "rows": [],
     }
 

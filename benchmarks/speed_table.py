@@ -52,7 +52,7 @@ def cells(problem: dict[str, Any], row: dict[str, Any]) -> list[str]:
 
 def significant(seconds: float | None) -> str:
     """Three digits."""
-    return NOT_MEASURED if seconds is None else f"{seconds:#.3g}"
+    return NOT_MEASURED if seconds is None else f"{seconds:#.3g}".rstrip(".")
 
 
 def about(problem: dict[str, Any]) -> str:
