@@ -120,8 +120,11 @@ class Benchmark:
         }
 
     def run(self) -> None:
+        faulthandler.enable(sys.__stderr__ or sys.stderr)  # even a crash says where
         if self.options.time_limit < float("inf"):
-            faulthandler.dump_traceback_later(self.options.time_limit + GRACE, exit=True)
+            faulthandler.dump_traceback_later(
+                self.options.time_limit + GRACE, exit=True, file=sys.__stderr__ or sys.stderr
+            )
         say(f"{self.machine['gpu'] or self.machine['processor']}, {self.cores} cores, torch {torch.__version__}")
         say(f"{self.options.warm_up} epochs of warm-up, {self.options.epochs} that count, {self.options.repeats} times")
         for problem in problems(self.options, self.device):
