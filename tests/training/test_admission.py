@@ -25,17 +25,32 @@ def filled(door):
     return door
 
 
-def test_one_run_is_let_in_first_and_twice_as_many_while_that_pays():
+def test_one_run_is_let_in_first_then_eight_and_twice_as_many_while_that_pays():
     door = filled(Admission(plenty))
     assert door.inside == 1
     train(door, 1, 1.0)
-    assert door.limit == 2
-    train(filled(door), 2, 1.2)  # 1.67 epochs a second instead of 1
-    assert door.limit == 4
-    train(filled(door), 4, 2.2)  # 1.82: not a tenth more than 1.67
-    assert door.limit == 4
-    train(door, 4, 0.1)  # decided is decided
-    assert door.limit == 4
+    assert door.limit == 8
+    train(filled(door), 8, 4.0)  # 2 epochs a second instead of 1
+    assert door.limit == 16
+    train(filled(door), 16, 5.0)  # 3.2
+    assert door.limit == 32
+
+
+def test_what_did_not_pay_is_taken_back_once_runs_leave():
+    door = filled(Admission(plenty))
+    train(door, 1, 1.0)
+    train(filled(door), 8, 4.0)
+    train(filled(door), 16, 7.5)  # 2.13 epochs a second: not a tenth more than 2
+    assert (door.limit, door.inside) == (8, 16)
+    train(door, 16, 0.1)  # decided is decided
+    assert door.limit == 8
+
+
+def test_a_model_that_fills_the_device_alone_is_trained_alone():
+    door = filled(Admission(plenty))
+    train(door, 1, 1.0)
+    train(filled(door), 8, 7.9)
+    assert door.limit == 1
 
 
 def test_an_epoch_that_began_in_another_company_does_not_count():
@@ -43,27 +58,27 @@ def test_an_epoch_that_began_in_another_company_does_not_count():
     door.epoch(0, 1.0)
     assert door.limit == 1
     door.epoch(0, 1.0)
-    assert door.limit == 2
-    filled(door).epoch(0, 1.0)
-    door.epoch(1, 1.0)
-    assert door.limit == 2
+    assert door.limit == 8
+    for run in range(8):
+        filled(door).epoch(run, 1.0)
+    assert door.limit == 8
 
 
 def test_memory_bounds_the_number_but_never_below_those_inside():
-    for room, limit in ((3, 3), (1, 2)):
+    for room, limit in ((9, 9), (3, 8)):
         door = filled(Admission(plenty))
         train(door, 1, 1.0)
         door.room = lambda _inside, room=room: room
-        train(filled(door), 2, 1.0)
+        train(filled(door), 8, 1.0)
         assert door.limit == limit
 
 
 def test_room_is_asked_for_with_the_number_inside():
     asked = []
-    door = filled(Admission(lambda inside: asked.append(inside) or 8))
+    door = filled(Admission(lambda inside: asked.append(inside) or 5))
     train(door, 1, 1.0)
-    train(filled(door), 2, 1.0)
-    assert asked == [1, 2]
+    train(filled(door), 5, 1.0)
+    assert asked == [1, 5]
 
 
 def test_a_place_that_becomes_free_is_taken_by_a_run_that_waits():

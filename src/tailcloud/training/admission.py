@@ -1,4 +1,8 @@
-"""How many runs are in flight on one GPU: twice as many as long as that trains faster, and as memory holds them."""
+"""How many runs are in flight on one GPU: more as long as that trains faster, and as memory holds them.
+
+The first run goes ahead alone: it compiles what all of them need, and shows how much memory one takes. Then there are
+eight at once, because every change of company costs a preparation, and after that twice as many at a time.
+"""
 
 from collections.abc import Callable
 from threading import Condition
@@ -6,6 +10,7 @@ from threading import Condition
 import torch
 
 WORTHWHILE = 1.1  # passes per second, against half as many runs
+AT_ONCE = 8  # runs that join the first one, if memory holds them
 SPARE = 0.9  # the share of free memory that may be promised
 
 
@@ -18,7 +23,7 @@ class Admission:
 
     def __init__(self, room: Callable[[int], int], fixed: int | None = None) -> None:
         self.room, self.limit, self.inside = room, fixed or 1, 0
-        self.growing, self.best = fixed is None, 0.0
+        self.growing, self.best = fixed is None, (0.0, 1)  # the best rate so far, and with how many
         self.seconds: dict[int, float | None] = {}  # of the last epoch that a run trained in this company
         self.door = Condition()
 
@@ -45,12 +50,15 @@ class Admission:
     def _reconsider(self) -> None:
         """Everybody has trained an epoch in this company: was it worth it?"""
         rate = sum(1 / seconds for seconds in self.seconds.values() if seconds)
-        self.growing = rate >= WORTHWHILE * self.best
-        self.best = max(self.best, rate)
+        self.growing = rate >= WORTHWHILE * self.best[0]
+        self.best = max(self.best, (rate, self.inside)) if self.growing else self.best
         if self.growing:
-            self.limit = max(self.limit, min(2 * self.limit, self.room(self.inside)))
+            wanted = max(AT_ONCE, 2 * self.limit)
+            self.limit = max(self.limit, min(wanted, self.room(self.inside)))
             self.seconds = {}
             self.door.notify_all()
+        else:
+            self.limit = self.best[1]  # those inside stay
 
 
 def room_on_gpu(inside: int) -> int:
