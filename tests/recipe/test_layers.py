@@ -126,3 +126,26 @@ def test_a_composed_recipe_reads_like_a_file():
 def test_a_method_that_does_not_exist_is_named():
     with pytest.raises(UsageError, match='no method "ldam-dwr"; did you mean "ldam-drw"'):
         load_recipe("digits-lt/ldam-dwr")
+
+
+def test_a_plus_lays_the_second_stage_of_one_method_behind_the_first_of_another():
+    both, first, second = (resolve({"method": name}) for name in ("ldam+gcl", "ldam", "gcl"))
+    assert both.method == "ldam+gcl"
+    assert (both.model, both.stage1, both.stage2) == (first.model, first.stage1, second.stage2)
+    assert resolve(tomllib.loads(both.to_toml())) == both
+    assert load_recipe("cifar10-lt/ldam+gcl").stage2 == second.stage2
+
+
+@pytest.mark.parametrize(
+    ("method", "sentence"),
+    [
+        ("gcl+ce", "ce has no second stage"),
+        ("gcl+crx", 'no method "crx"'),
+        ("gcx+gcl", 'no method "gcx"; did you mean "gcl"'),
+        ("gcl+", 'no method ""'),
+        ("gcl+gcl+gcl", 'no method "gcl.gcl"'),
+    ],
+)
+def test_a_plus_between_methods_that_do_not_fit_is_a_sentence(method, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        resolve({"method": method})

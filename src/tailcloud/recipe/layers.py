@@ -16,8 +16,9 @@ from pydantic import ValidationError
 from tailcloud.data import parse_spec
 from tailcloud.errors import TailcloudError, UsageError, unknown
 from tailcloud.files import check_format
-from tailcloud.recipe.checks import check_parts, complete, explain
-from tailcloud.recipe.schema import Recipe, named
+from tailcloud.losses import LOSSES
+from tailcloud.recipe.checks import check_parts, complete, complete_part, explain
+from tailcloud.recipe.schema import Part, Recipe, named
 
 Table = dict[str, Any]
 
@@ -69,7 +70,8 @@ def find_recipe(reference: str) -> Traversable | Composed:
     if reference in known:
         return known[reference]
     data, slash, method = reference.partition("/")
-    if data in data_sets() and method in methods:
+    strangers = [part for part in method.split("+") if part not in methods]
+    if data in data_sets() and not strangers:
         return Composed(data, method)
     path = Path(reference)
     if path.is_dir():
@@ -83,7 +85,7 @@ def find_recipe(reference: str) -> Traversable | Composed:
             f'"{reference}" is data, not a recipe; recipes for it are {spec}/ and one of {", ".join(methods)}'
         )
     if slash and data in data_sets():
-        raise unknown("method", method, methods)
+        raise unknown("method", strangers[0], methods)
     raise unknown("recipe", reference, known)
 
 
@@ -161,13 +163,35 @@ def default_recipe(spec: str) -> str:
     return f"{parse_spec(spec)[0].removesuffix('-lt')}-lt/gcl"
 
 
+def fragment_of(method: str) -> Table:
+    """The settings of a method; ``FIRST+SECOND`` has the second stage of SECOND after everything else of FIRST."""
+    known = shipped("methods")
+    first, plus, second = method.partition("+")
+    for part in [first, second] if plus else [first]:
+        if part not in known:
+            raise unknown("method", part, known)
+    fragment = read_toml(known[first])
+    if not plus:
+        return fragment
+    other = read_toml(known[second])
+    if "stage2" not in other:
+        raise UsageError(f'method "{method}": {second} has no second stage; after the + stands a method that has one')
+    return {**fragment, "stage2": stretched(other["stage2"], fragment)}
+
+
+def stretched(stage: Table, first: Table) -> Table:
+    """A second stage behind a foreign first one: a loss that names no scale stretches cosines as that one did."""
+    loss, before = named(stage["loss"]), named(first["stage1"]["loss"])
+    if first.get("model", {}).get("head") != "cosine" or not isinstance(loss, dict) or "scale" in loss:
+        return stage
+    then = complete_part("stage1.loss", Part.model_validate(before), LOSSES).options
+    return {**stage, "loss": {**loss, "scale": then["scale"]}}
+
+
 def resolve(table: Table, name: str = "the recipe") -> Recipe:
     """A recipe table on top of its method, validated: every field, every part, every option."""
     method = table.get("method", "gcl")
-    known = shipped("methods")
-    if not isinstance(method, str) or method not in known:
-        raise unknown("method", str(method), known)
-    fragment = read_toml(known[method])
+    fragment = fragment_of(str(method))
     extra = sorted(
         key for key in table if key.startswith("stage") and key in Recipe.model_fields and key not in fragment
     )
