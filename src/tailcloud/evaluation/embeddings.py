@@ -1,0 +1,114 @@
+"""Embeddings, the features before the head, and how far the classes spread in them.
+
+Pictures of an embedding can mislead; these measures are computed where the embedding lies, in all its dimensions.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch.nn import functional as F  # noqa: N812
+
+from tailcloud.classifier import Classifier
+from tailcloud.data.batch import Batch
+from tailcloud.profile import shot_groups
+
+Vectors = NDArray[np.float64]
+ROWS = 1024  # centres that are compared with all others at a time
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """``features`` [images, dimensions] and ``labels`` [images] of a part of a data set."""
+
+    features: Vectors
+    labels: NDArray[np.int64]
+
+
+@torch.inference_mode()
+def embed(model: Classifier, batches: Iterable[Batch]) -> Embedding:
+    """What the head sees of every image: features of length 1 for a cosine head, as they are for any other.
+
+    The model is left in evaluation mode.
+    """
+    model.eval()
+    features, labels = [], []
+    for batch in batches:
+        found = model.backbone(batch.images).double()
+        features.append((F.normalize(found, dim=1) if model.head.cosine else found).cpu())
+        labels.append(batch.target.cpu())
+    return Embedding(torch.cat(features).numpy(), torch.cat(labels).numpy())
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Two lengths for every class; NaN where there are too few images to tell.
+
+    ``within``: √(Σ‖f − μ_c‖² / (n_c − 1)), how far the images of a class lie around their centre μ_c, its span. A class
+    of two images is not narrower by this than one of a thousand from the same distribution.
+    ``between``: ‖μ_c − μ_k‖ to the nearest centre of another class.
+    """
+
+    within: Vectors
+    between: Vectors
+
+    @property
+    def overlap(self) -> Vectors:
+        """``within`` over ``between``: above 1 the classes run into each other. It has no unit."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share: Vectors = self.within / self.between
+        return np.where(np.isfinite(share), share, np.nan)
+
+    def divided(self, unit: float) -> "Spread":
+        """The same lengths in another unit."""
+        return Spread(self.within / unit, self.between / unit)
+
+
+def spread(embedding: Embedding, classes: int) -> Spread:
+    """The spread of every class of an embedding."""
+    images = np.bincount(embedding.labels, minlength=classes)
+    centres = _centres(embedding, images)
+    away = ((embedding.features - centres[embedding.labels]) ** 2).sum(axis=1)
+    squares = np.bincount(embedding.labels, weights=away, minlength=classes)
+    within = np.full(classes, np.nan)
+    several = images > 1
+    within[several] = np.sqrt(squares[several] / (images[several] - 1))
+    return Spread(within, _nearest(centres))
+
+
+def centre_distance(embedding: Embedding, classes: int) -> float:
+    """The root mean square distance between the centres of two classes: a unit that fits any scale of features."""
+    centres = _centres(embedding, np.bincount(embedding.labels, minlength=classes))
+    present = centres[~np.isnan(centres[:, 0])]
+    if len(present) < 2:
+        return float("nan")
+    return float(np.sqrt(2 * ((present - present.mean(axis=0)) ** 2).sum() / (len(present) - 1)))
+
+
+def by_group(values: Vectors, counts: ArrayLike) -> dict[str, float | None]:
+    """The mean over the classes of each shot group and over "all"; None where nothing was measured."""
+    members = {**shot_groups(counts), "all": np.arange(len(values))}
+    measured = {name: values[which][~np.isnan(values[which])] for name, which in members.items()}
+    return {name: float(known.mean()) if len(known) else None for name, known in measured.items()}
+
+
+def _centres(embedding: Embedding, images: NDArray[np.int64]) -> Vectors:
+    """The mean feature of each class, NaN for a class without images."""
+    sums = np.zeros((len(images), embedding.features.shape[1]))
+    np.add.at(sums, embedding.labels, embedding.features)
+    return np.where(images[:, None] > 0, sums / np.maximum(images, 1)[:, None], np.nan)
+
+
+def _nearest(centres: Vectors) -> Vectors:
+    """How far the nearest other centre is from each one; NaN where there is no centre or no other."""
+    nearest = np.full(len(centres), np.nan)
+    present = np.flatnonzero(~np.isnan(centres[:, 0]))
+    there = torch.from_numpy(centres[present])
+    for start in range(0, len(present) if len(present) > 1 else 0, ROWS):
+        here = there[start : start + ROWS]
+        away = torch.cdist(here, there, compute_mode="donot_use_mm_for_euclid_dist")
+        away[torch.arange(len(here)), torch.arange(start, start + len(here))] = torch.inf
+        nearest[present[start : start + ROWS]] = away.min(dim=1).values.numpy()
+    return nearest
