@@ -1,6 +1,5 @@
 """A classifier is a backbone and a head; what it is made of fits in a small record."""
 
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
@@ -11,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tailcloud.backbones import create_backbone
 from tailcloud.errors import unknown
-from tailcloud.heads import HEADS
+from tailcloud.heads import HEADS, Head
 from tailcloud.randomness import derive_seed
 
 _global_generator = Lock()  # runs that train in threads must not draw from it at the same time
@@ -36,11 +35,17 @@ class Classifier(nn.Module):
         if architecture.head not in HEADS:
             raise unknown("head", architecture.head, HEADS)
         self.backbone = create_backbone(architecture.backbone, channels=architecture.channels, width=architecture.width)
-        self.head = HEADS[architecture.head](self.backbone.features, architecture.classes)
+        self.classes = architecture.classes
+        self.head: Head = HEADS[architecture.head](self.backbone.features, architecture.classes)
+
+    def features(self, images: Tensor) -> Tensor:
+        """What the head sees of normalised images: [batch, features]."""
+        features: Tensor = self.backbone(images)
+        return features
 
     def forward(self, images: Tensor) -> Tensor:
         """The head's outputs for normalised images."""
-        outputs: Tensor = self.head(self.backbone(images))
+        outputs: Tensor = self.head(self.features(images))
         return outputs
 
 
@@ -51,13 +56,12 @@ def build_classifier(architecture: Architecture, seed: int) -> Classifier:
         return Classifier(architecture)
 
 
-def refresh_head(model: Classifier, seed: int) -> None:
-    """Give the head new weights, as if it had never been trained; they depend on the seed alone, and stay in place."""
-    fresh = deepcopy(model.head).to("cpu")
+def fresh_head(model: Classifier, kind: str, seed: int) -> Head:
+    """A head for the model that was never trained, where the model is; its weights depend on the seed alone."""
     with _global_generator, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derive_seed(seed, "fresh head"))
-        fresh.reset_parameters()
-    model.head.load_state_dict(fresh.state_dict())
+        head = HEADS[kind](model.backbone.features, model.classes)
+    return head.to(next(model.parameters()).device)
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from tailcloud.evaluation import judge
 from tailcloud.kernels import FusedNetwork
 from tailcloud.kernels.residual import FusedResNet
 from tailcloud.losses import GCLLoss
+from tailcloud.objectives import Classify
 from tailcloud.recipe import Stage
 from tailcloud.sampling import make_sampler
-from tailcloud.stages.objective import Classify
 from tailcloud.stages.scope import set_modes, set_trainable
 from tailcloud.training.executors import EagerExecutor
 from tailcloud.training.optim import make_optimizer
@@ -56,7 +56,7 @@ def executor(model, stage, network):
     loss = GCLLoss([30, 5, 1], margin=0.1, focal=1.0).to(DEVICE)
     optimizer = make_optimizer(stage, set_trainable(model, stage), DEVICE)
     half = network is not None and network.backbone.dtype == torch.bfloat16
-    objective = network.objective(loss) if network else Classify(loss)
+    objective = network.objective(Classify(loss)) if network else Classify(loss)
     set_modes(model, stage)
     return EagerExecutor(Step(model, objective, optimizer, half, network), loader)
 

@@ -1,5 +1,7 @@
 """Head and loss in one kernel against the plain objective and the float64 formulas: values, gradients, clouds."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.nn.functional import normalize
@@ -13,7 +15,7 @@ from tailcloud.kernels import FusedNetwork
 from tailcloud.kernels.tail import LARGEST, ROWS, FusedClassify, fits
 from tailcloud.losses import CrossEntropyLoss, GCLLoss
 from tailcloud.losses.gcl import SIGMA
-from tailcloud.stages.objective import Classify
+from tailcloud.objectives import Classify
 
 pytestmark = needs_somewhere
 
@@ -24,7 +26,7 @@ class Network(FusedNetwork):
     """Features that are given, and a head."""
 
     def __init__(self, head, features):
-        self.head, self.given = head, features
+        self.model, self.given = SimpleNamespace(head=head), features
 
     def features(self, images):
         return self.given
@@ -189,5 +191,5 @@ def test_what_fits(head, loss, fit):
     assert fits(head, loss) == fit
     model = build_classifier(Architecture("resnet8", "cosine", 0.25, 1, 3), 0).to(memory_format=torch.channels_last)
     network = FusedNetwork(model, 4, 4)
-    network.head = head
-    assert type(network.objective(loss)) is (FusedClassify if fit else Classify)
+    network.model.head = head
+    assert type(network.objective(Classify(loss))) is (FusedClassify if fit else Classify)

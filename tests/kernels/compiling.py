@@ -24,6 +24,7 @@ from tailcloud.data.resident import ResidentImages
 from tailcloud.data.transform import Normalise
 from tailcloud.kernels import FusedNetwork, assembly, tail
 from tailcloud.losses import CrossEntropyLoss, GCLLoss
+from tailcloud.objectives import Classify
 from tailcloud.sampling import make_sampler
 
 IMAGES, SIZE, CLASSES = 8, 32, 100
@@ -72,7 +73,7 @@ def all_launches() -> Launches:
         model = build_classifier(Architecture("resnet32", head, 1.0, 3, CLASSES), 0)
         network = FusedNetwork(model.to(memory_format=torch.channels_last), SIZE, SIZE)
         network.backbone.launch = launches.note
-        objective = network.objective(loss)
+        objective = network.objective(Classify(loss))
         for mixup in (0.0, 1.0):
             batch = next(loader(network, mixup).epoch(0))
             objective(network, batch, objective.draw(batch, torch.Generator())).backward()

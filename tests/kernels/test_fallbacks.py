@@ -15,8 +15,8 @@ from tailcloud.data.dataset import Dataset, Split
 from tailcloud.data.resident import ResidentLoader
 from tailcloud.errors import UsageError
 from tailcloud.kernels import CannotFuse
+from tailcloud.objectives import Classify
 from tailcloud.recipe import Engine
-from tailcloud.stages.objective import Classify
 from tailcloud.training import executors, loop
 from tailcloud.training import session as sessions
 from tailcloud.training.devices import check_engine
@@ -47,8 +47,15 @@ class FakeNetwork:
         if self.failing:
             raise CannotFuse("no such luck")
 
-    def objective(self, loss):
-        return OtherObjective(loss)
+    def objective(self, plain):
+        return OtherObjective(plain.loss)
+
+    @property
+    def head(self):
+        return self.model.head
+
+    def features(self, images):
+        return self.model.features(images)
 
     def __call__(self, images):
         return self.model(images)

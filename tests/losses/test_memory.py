@@ -7,7 +7,7 @@ from measuring import tensor_peak
 from tailcloud.data.batch import Batch
 from tailcloud.losses import GCLLoss
 from tailcloud.losses.lean import cross_entropy
-from tailcloud.stages.objective import Classify
+from tailcloud.objectives import Classify
 
 ROWS, CLASSES = 16, 20_000
 CPU = torch.device("cpu")

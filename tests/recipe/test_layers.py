@@ -38,7 +38,7 @@ def test_the_recipe_of_the_released_code():
     common = {"strategy": "log", "granularity": "entry"}
     assert one.loss.options == {"scale": 30.0, "noise": 0.5, "margin": 0.0, "focal": 0.0, **common}
     assert (two.epochs, two.batch, two.lr, two.schedule, two.mixup) == (30, 64, 0.002, "cosine", 1.0)
-    assert (two.train, two.head, two.batch_norm, two.sampler.name) == ("head", "keep", "frozen", "cb")
+    assert (two.train, two.head.name, two.batch_norm, two.sampler.name) == ("head", "keep", "frozen", "cb")
     assert two.loss.options == {"scale": 20.0, "noise": 0.5, "margin": 0.1, "focal": 1.0, **common}
 
 
@@ -52,7 +52,7 @@ def test_the_recipe_of_the_papers_text():
     recipe = load_recipe("cifar10-lt/gcl-paper")
     assert recipe.stage1.loss.options["noise"] == recipe.stage2.loss.options["noise"] == 1.0
     assert recipe.stage2.sampler.model_dump() == {"name": "cben", "a": 0.999, "b": 0.0009}
-    assert recipe.stage2.head == "fresh"
+    assert recipe.stage2.head.name == "fresh"
 
 
 @pytest.mark.parametrize(

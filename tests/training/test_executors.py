@@ -13,9 +13,9 @@ from tailcloud.data.dataset import Split
 from tailcloud.data.resident import ResidentImages, ResidentLoader
 from tailcloud.data.transform import Normalise
 from tailcloud.losses import GCLLoss
+from tailcloud.objectives import Classify
 from tailcloud.recipe import Stage
 from tailcloud.sampling import ShuffledSampler
-from tailcloud.stages.objective import Classify
 from tailcloud.training.executors import EagerExecutor, GraphedExecutor
 from tailcloud.training.optim import make_optimizer, momentum_of, restore_momentum, set_learning_rate
 from tailcloud.training.step import Step

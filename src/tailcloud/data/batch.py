@@ -7,9 +7,15 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Batch:
-    """Normalised images [batch, C, H, W] and their classes; when mixed, also the partners' classes and λ."""
+    """Normalised images [batch, C, H, W] and their classes; when mixed, also the partners' classes and λ.
+
+    ``view`` has the same images varied in another way, ``second`` is a batch of another sampler: for objectives that
+    ask for them.
+    """
 
     images: Tensor
     target: Tensor
     other: Tensor | None = None
     lam: Tensor | None = None
+    view: Tensor | None = None
+    second: "Batch | None" = None

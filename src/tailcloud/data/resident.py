@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -52,17 +53,51 @@ class EpochPlan:
     flips: Tensor
     partners: Tensor
     lambdas: Tensor
+    others: tuple["EpochPlan", ...] = ()  # of further streams
 
     def tensors(self) -> tuple[Tensor, ...]:
         """All of it."""
-        return self.order, self.corners, self.flips, self.partners, self.lambdas
+        own = self.order, self.corners, self.flips, self.partners, self.lambdas
+        return sum((other.tensors() for other in self.others), own)
+
+
+class Loader(Protocol):
+    """Where the batches of a stage come from."""
+
+    data: ResidentImages
+    seed: int
+    stage: str
+
+    @property
+    def steps(self) -> int:
+        """Batches per epoch."""
+
+    @property
+    def sizes(self) -> list[int]:
+        """Images in each batch of an epoch."""
+
+    def share(self, number: int) -> float:
+        """The share of the stage's epochs that are done before an epoch."""
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        """The batches of one epoch; the same ones whenever that epoch is asked for."""
+
+    def plan(self, number: int) -> EpochPlan:
+        """Every draw of an epoch, on the device."""
+
+    def at(self, plan: EpochPlan, step: int) -> Batch:
+        """One batch of a planned epoch."""
+
+    def assemble(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
+        """The batch at some rows of an epoch."""
 
 
 class ResidentLoader:
     """Epochs of sampled, augmented, mixed batches.
 
     What an epoch needs is drawn as whole arrays at its start from (seed, stage, part, epoch), on the host, so that
-    every device sees the same draws; the rest is device code on whole batches.
+    every device sees the same draws; the rest is device code on whole batches. Loaders that differ in the name of their
+    ``views`` show the same images in the same order, varied in other ways.
     """
 
     def __init__(
@@ -78,10 +113,11 @@ class ResidentLoader:
         seed: int = 0,
         stage: str = "stage1",
         epochs: int = 0,
+        views: str = "views",
     ) -> None:
         self.data, self.sampler, self.transform = data, sampler, transform
         self.crop_padding, self.flip, self.mixup = crop_padding, flip, mixup
-        self.seed, self.stage, self.epochs = seed, stage, epochs
+        self.seed, self.stage, self.epochs, self.views = seed, stage, epochs, views
         self.size = len(data.labels)
         self.ends = batch_ends(self.size, batch)
 
@@ -109,11 +145,17 @@ class ResidentLoader:
     def plan(self, number: int) -> EpochPlan:
         """Every draw of an epoch, on the device."""
         order = self.sampler.draw(self._generator("order", number), self.share(number))
-        views = self._generator("views", number)
+        views = self._generator(self.views, number)
         corners = views.integers(0, 2 * self.crop_padding, (self.size, 2), endpoint=True)
         flips = views.random(self.size) < (0.5 if self.flip else 0.0)
         partners, lambdas = self._draw_mixing(number)
-        return EpochPlan(*map(self._to_device, (order, corners, flips, partners, lambdas)))
+        return EpochPlan(
+            self._to_device(order),
+            self._to_device(corners),
+            self._to_device(flips),
+            self._to_device(partners),
+            self._to_device(lambdas),
+        )
 
     def at(self, plan: EpochPlan, step: int) -> Batch:
         """One batch of a planned epoch."""

@@ -24,7 +24,7 @@ def predict(model: Classifier, batches: Iterable[Batch], scale: float) -> Predic
     The model is left in evaluation mode.
     """
     model.eval()
-    return gathered(judge(model, batches, scale), model.head.weight.shape[0])
+    return gathered(judge(model, batches, scale), model.classes)
 
 
 @torch.inference_mode()

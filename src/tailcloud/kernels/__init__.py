@@ -10,8 +10,9 @@ from torch import Tensor
 
 from tailcloud.classifier import Classifier
 from tailcloud.data.resident import ResidentLoader
-from tailcloud.losses import Loss
-from tailcloud.stages.objective import Classify
+from tailcloud.heads import Head
+from tailcloud.objectives import Objective
+from tailcloud.objectives.classify import Classify
 
 __all__ = ["CannotFuse", "FusedNetwork", "obstacle"]
 
@@ -40,8 +41,13 @@ class FusedNetwork:
     def __init__(self, model: Classifier, height: int, width: int) -> None:
         from tailcloud.kernels.residual import FusedResNet
 
-        self.head = model.head
+        self.model = model
         self.backbone = FusedResNet(model.backbone, height, width)
+
+    @property
+    def head(self) -> Head:
+        """The model's, as it is now."""
+        return self.model.head
 
     def features(self, images: Tensor) -> Tensor:
         """Features [batch, D] in float32 of normalised images."""
@@ -54,11 +60,11 @@ class FusedNetwork:
 
         return FusedLoader
 
-    def objective(self, loss: Loss) -> Classify:
-        """Head and loss in one kernel, where they fit."""
+    def objective(self, plain: Objective) -> Objective:
+        """Head and loss in one kernel, where they fit; else the objective as it is."""
         from tailcloud.kernels.tail import FusedClassify, fits
 
-        return FusedClassify(loss) if fits(self.head, loss) else Classify(loss)
+        return FusedClassify(plain.loss) if type(plain) is Classify and fits(self.head, plain.loss) else plain
 
     def __call__(self, images: Tensor) -> Tensor:
         """The head's outputs for normalised images."""

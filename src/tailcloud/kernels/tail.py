@@ -7,7 +7,6 @@ What ``Classify`` computes from a head and a loss of the softmax family, for a n
 with λ and 1 − λ before the terms of a mixed batch. A linear head has w·f + b in the place of cos θ.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,11 +16,11 @@ from torch import Tensor
 
 from tailcloud.data.batch import Batch
 from tailcloud.heads import CosineHead, Head, LinearHead
-from tailcloud.kernels import FusedNetwork
 from tailcloud.kernels.launching import launch
 from tailcloud.losses import CrossEntropyLoss, GCLLoss, Loss
 from tailcloud.losses.gcl import SIGMA
-from tailcloud.stages.objective import Classify
+from tailcloud.objectives import Network
+from tailcloud.objectives.classify import Classify, Noise
 
 TINY = 1e-12  # the shortest length that PyTorch's normalize divides by
 ROWS = 32  # samples at a time
@@ -119,14 +118,11 @@ def finish(
     tl.store(loss, tl.sum(mean, 0))
 
 
-Noise = tuple[Tensor | None, Tensor | None]
-
-
 def fits(head: Head, loss: Loss) -> bool:
     """Whether the kernel can compute that head and loss."""
     plain = type(loss) is CrossEntropyLoss and loss.weights is None
     known = type(head) in {CosineHead, LinearHead} and (plain or type(loss) is GCLLoss)
-    return known and max(head.weight.shape) <= LARGEST
+    return known and max(max(weight.shape) for weight in head.parameters()) <= LARGEST
 
 
 class FusedClassify(Classify):
@@ -140,10 +136,10 @@ class FusedClassify(Classify):
         first = torch.randn(shape, device=device, generator=generator)
         return first, torch.randn(shape, device=device, generator=generator) if batch.other is not None else None
 
-    def __call__(self, network: Callable[[Tensor], Tensor], batch: Batch, noise: Noise) -> Tensor:
+    def forward(self, network: Network, batch: Batch, noise: Noise) -> Tensor:
         """The scalar to minimise."""
-        assert isinstance(network, FusedNetwork)
         head = network.head
+        assert isinstance(head, CosineHead | LinearHead)
         bias = None if isinstance(head, CosineHead) else head.bias
         with torch.autocast(batch.images.device.type, enabled=False):
             features = network.features(batch.images)

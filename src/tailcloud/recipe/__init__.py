@@ -1,5 +1,6 @@
 """Recipes: one TOML file decides a run, validated before anything is loaded."""
 
+from tailcloud.recipe.checks import completed, head_kinds
 from tailcloud.recipe.layers import (
     data_sets,
     differences,
@@ -20,9 +21,11 @@ __all__ = [
     "Recipe",
     "Selection",
     "Stage",
+    "completed",
     "data_sets",
     "differences",
     "find_recipe",
+    "head_kinds",
     "load_recipe",
     "parse_setting",
     "read_toml",

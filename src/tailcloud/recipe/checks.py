@@ -3,6 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,12 +14,21 @@ from tailcloud.data import parse_spec
 from tailcloud.errors import UsageError, unknown
 from tailcloud.heads import HEADS
 from tailcloud.losses import LOSSES, Loss
-from tailcloud.recipe.schema import Part, Recipe
+from tailcloud.objectives import OBJECTIVES, Objective
+from tailcloud.rebalance import CHANGES
+from tailcloud.recipe.schema import Part, Recipe, Stage
 from tailcloud.sampling import WEIGHTS
 
 TRIAL_COUNTS = [10, 1]
 Built = TypeVar("Built")
 SMALLEST_SCALE = 2.0
+PARTS: dict[str, Mapping[str, Callable[..., object]]] = {
+    "sampler": WEIGHTS,
+    "second": WEIGHTS,
+    "loss": LOSSES,
+    "objective": OBJECTIVES,
+    "head": CHANGES,
+}
 
 
 def check_parts(recipe: Recipe, name: str) -> None:
@@ -27,11 +37,40 @@ def check_parts(recipe: Recipe, name: str) -> None:
     for kind, choice, known in (("backbone", recipe.model.backbone, BACKBONES), ("head", recipe.model.head, HEADS)):
         if choice not in known:
             raise UsageError(f"{name}: model.{kind}: {unknown(kind, choice, known)}")
+    kinds = head_kinds(recipe, name)
     for stage_name, stage in recipe.stages.items():
         where = f"{name}: {stage_name}"
         try_part(f"{where}.sampler", stage.sampler, WEIGHTS)
         loss = try_part(f"{where}.loss", stage.loss, LOSSES)
-        check_fit(f"{where}.loss", stage.loss.name, loss, cosine=HEADS[recipe.model.head].cosine)
+        check_fit(f"{where}.loss", stage.loss.name, loss, cosine=HEADS[kinds[stage_name]].cosine)
+        check_streams(where, stage, try_part(f"{where}.objective", stage.objective, objectives_with(loss)))
+
+
+def head_kinds(recipe: Recipe, name: str = "the recipe") -> dict[str, str]:
+    """The name of the head that each stage trains: the model's own, as the stages change it one after the other."""
+    kinds, kind = {}, recipe.model.head
+    for stage_name, stage in recipe.stages.items():
+        change = try_part(f"{name}: {stage_name}.head", stage.head, CHANGES)
+        try:
+            kind = kinds[stage_name] = change.kind(kind)
+        except ValueError as error:
+            raise UsageError(f"{name}: {stage_name}.head: {error}") from None
+    return kinds
+
+
+def objectives_with(loss: Loss) -> dict[str, Callable[..., Objective]]:
+    """Every objective, its loss given."""
+    return {name: partial(factory, loss) for name, factory in OBJECTIVES.items()}
+
+
+def check_streams(where: str, stage: Stage, objective: Objective) -> None:
+    """An objective that wants a second stream of batches has one, and no other has."""
+    if objective.second and not stage.second:
+        raise UsageError(f'{where}.objective = "{stage.objective.name}" needs a second sampler; set {where}.second')
+    if stage.second and not objective.second:
+        raise UsageError(f'{where}.second is of no use to {where}.objective = "{stage.objective.name}"; take it out')
+    if stage.mixup and (objective.second or objective.views):
+        raise UsageError(f'{where}.objective = "{stage.objective.name}" cannot be mixed; set {where}.mixup = 0')
 
 
 def try_part(where: str, part: Part, known: Mapping[str, Callable[..., Built]]) -> Built:
@@ -54,17 +93,26 @@ def check_fit(where: str, name: str, loss: Loss, *, cosine: bool) -> None:
 
 
 def complete(recipe: Recipe, name: str) -> Recipe:
-    """The recipe with every option of its losses and samplers spelled out."""
+    """The recipe with every option of its parts spelled out."""
     stages = {
         stage_name: stage.model_copy(
             update={
-                "sampler": complete_part(f"{name}: {stage_name}.sampler", stage.sampler, WEIGHTS),
-                "loss": complete_part(f"{name}: {stage_name}.loss", stage.loss, LOSSES),
+                field: complete_part(f"{name}: {stage_name}.{field}", part, PARTS[field])
+                for field in PARTS
+                if (part := getattr(stage, field))
             }
         )
         for stage_name, stage in recipe.stages.items()
     }
     return recipe.model_copy(update=stages)
+
+
+def completed(substance: dict[str, Any]) -> dict[str, Any]:
+    """What decides a result, as it is written today: fields that it was written without have their defaults."""
+    try:
+        return complete(Recipe.model_validate(substance), "the recipe").substance()
+    except (ValidationError, UsageError):
+        return substance
 
 
 def complete_part(where: str, part: Part, known: Mapping[str, Callable[..., object]]) -> Part:
@@ -80,7 +128,7 @@ def complete_part(where: str, part: Part, known: Mapping[str, Callable[..., obje
 
 
 def options_schema(factory: Callable[..., object]) -> type[BaseModel]:
-    """The keyword-only parameters of a loss or sampler as a schema."""
+    """The keyword-only parameters of a part as a schema."""
     fields: dict[str, Any] = {
         parameter.name: (parameter.annotation, parameter.default)
         for parameter in inspect.signature(factory).parameters.values()

@@ -13,7 +13,7 @@ class Record(BaseModel):
 
 
 class Part(BaseModel):
-    """A loss or sampler by name, with its own options beside the name."""
+    """A loss, a sampler or another part by name, with its own options beside the name."""
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True, allow_inf_nan=False)
     name: str
@@ -54,12 +54,15 @@ class Stage(Record):
     epochs: Annotated[int, Field(ge=0, le=1_000_000)]
     batch: Annotated[int, Field(ge=1, le=1_000_000)] = 64
     sampler: NamedPart = Part(name="ib")
+    second: NamedPart | None = None  # the sampler of a second stream of batches, for objectives that ask for one
     mixup: Annotated[float, Field(ge=0)] = 0.0
     loss: NamedPart
-    train: Literal["all", "head"] = "all"
-    head: Literal["keep", "fresh"] = "keep"
+    objective: NamedPart = Part(name="classify")
+    train: Annotated[str, Field(pattern=r"^(all|head(\.\w+)*)$")] = "all"  # or a part of the head: "head.scale"
+    head: NamedPart = Part(name="keep")  # what happens to the head before the first step
     batch_norm: Literal["moving", "frozen"] = "moving"
     lr: Annotated[float, Field(gt=0)] = 0.1
+    lr_factors: dict[str, Annotated[float, Field(gt=0)]] = {}  # of parts, by name: {"head.inner" = 0.2}
     schedule: Literal["step", "cosine"] = "step"
     warmup: Annotated[int, Field(ge=0)] = 5
     milestones: list[Fraction] = [0.8, 0.9]

@@ -2,20 +2,23 @@
 
 from torch import nn
 
-from tailcloud.classifier import Classifier, refresh_head
+from tailcloud.classifier import Classifier
+from tailcloud.errors import UsageError
 from tailcloud.recipe import Stage
-
-
-def open_stage(model: Classifier, stage: Stage, seed: int) -> None:
-    """Before the first step of a stage: a fresh head where the stage asks for one."""
-    if stage.head == "fresh":
-        refresh_head(model, seed)
 
 
 def set_trainable(model: Classifier, stage: Stage) -> dict[str, nn.Parameter]:
     """Freeze what the stage does not train; the parameters that it does, by name."""
-    model.backbone.requires_grad_(stage.train == "all")
-    return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    trained = {}
+    for name, parameter in model.named_parameters():
+        moves = stage.train == "all" or f"{name}.".startswith(f"{stage.train}.")
+        parameter.requires_grad_(moves)
+        if moves:
+            trained[name] = parameter
+    if not trained and stage.epochs:
+        parts = ", ".join(name for name, _ in model.head.named_parameters(prefix="head"))
+        raise UsageError(f'train = "{stage.train}" names no part of this model; its head has {parts}')
+    return trained
 
 
 def set_modes(model: Classifier, stage: Stage) -> None:

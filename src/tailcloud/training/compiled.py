@@ -6,17 +6,17 @@ the learning rate; so does evaluation. Shapes are static: a smaller last batch i
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from tailcloud.data.batch import Batch
-from tailcloud.losses import Loss
-from tailcloud.stages.objective import Classify
+from tailcloud.objectives import Network, Objective
 from tailcloud.training.executors import EagerExecutor
 
 BACKEND = "inductor"
@@ -44,23 +44,26 @@ class CompiledExecutor(EagerExecutor):
         plain = self.step
         try:
             with _compiling, quiet(), unlimited():
-                self.step = replace(plain, objective=Compiled(plain.objective.loss))
+                self.step = replace(plain, objective=Compiled(plain.objective))
                 self.rehearse()
         except Exception as error:
             self.step = plain
             raise CannotCompile(error) from None
 
 
-class Compiled(Classify):
-    """The same objective in compiled code."""
+class Compiled(Objective):
+    """An objective in compiled code."""
 
-    def __init__(self, loss: Loss) -> None:
-        super().__init__(loss)
-        self.compute = torch.compile(super().__call__, fullgraph=True, dynamic=False, backend=BACKEND)
+    def __init__(self, plain: Objective) -> None:
+        super().__init__(plain.loss)
+        self.plain = plain
+        self.compute = torch.compile(plain.forward, fullgraph=True, dynamic=False, backend=BACKEND)
 
-    def __call__(
-        self, network: Callable[[Tensor], Tensor], batch: Batch, noise: tuple[Tensor | None, Tensor | None]
-    ) -> Tensor:
+    def draw(self, batch: Batch, generator: torch.Generator) -> Any:
+        """As it is without compiling."""
+        return self.plain.draw(batch, generator)
+
+    def forward(self, network: Network, batch: Batch, noise: Any) -> Tensor:
         """The scalar to minimise."""
         return self.compute(network, batch, noise)
 

@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from tailcloud.data.resident import EpochPlan, ResidentLoader
+from tailcloud.data.resident import EpochPlan, Loader
 from tailcloud.randomness import derive_seed
 from tailcloud.training.graphs import captured
 from tailcloud.training.optim import momentum_of, set_learning_rate
@@ -31,7 +31,7 @@ class Executor(Protocol):
 class EagerExecutor:
     """One step after the other, launched from Python."""
 
-    def __init__(self, step: Step, loader: ResidentLoader) -> None:
+    def __init__(self, step: Step, loader: Loader) -> None:
         self.step, self.loader = step, loader
         self.device = loader.data.images.device
         self.generator = torch.Generator(self.device)
@@ -72,7 +72,7 @@ class GraphedExecutor(EagerExecutor):
     The graph reads the epoch's plan, its place in it and the learning rate from tensors that stay where they are.
     """
 
-    def __init__(self, step: Step, loader: ResidentLoader) -> None:
+    def __init__(self, step: Step, loader: Loader) -> None:
         super().__init__(step, loader)
         self.plan: EpochPlan | None = None
         self.start, self.number = (torch.zeros(1, dtype=torch.int64, device=self.device) for _ in range(2))

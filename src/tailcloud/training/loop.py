@@ -17,8 +17,8 @@ from tailcloud.data import Dataset
 from tailcloud.errors import TailcloudError
 from tailcloud.evaluation import confusion, summarise
 from tailcloud.kernels import CannotFuse
-from tailcloud.recipe import Recipe, Stage, differences
-from tailcloud.stages.scope import open_stage, set_modes
+from tailcloud.recipe import Recipe, Stage, completed, differences
+from tailcloud.stages.scope import set_modes
 from tailcloud.training.checkpoint import Checkpoint, load_newest, save_checkpoint
 from tailcloud.training.compiled import CannotCompile
 from tailcloud.training.devices import make_repeatable, use_threads
@@ -72,8 +72,10 @@ def train_stage(
     """Train the epochs of the current stage that are still to do."""
     name, stage = progress.stage, session.recipe.stages[progress.stage]
     if progress.epoch == 0:
-        open_stage(session.model, stage, session.recipe.seed)
+        session.open_stage(name)
     observer.stage_started(name, stage, progress.epoch)
+    if progress.epoch == stage.epochs:  # a change of the head alone, or the first stage of another run
+        return
     started = time.perf_counter()
     parts = ready(session, name, observer)
     if checkpoint:
@@ -117,7 +119,7 @@ def ready(session: Session, name: str, observer: Observer) -> StageParts:
 def train_epoch(session: Session, parts: StageParts, epoch: int, lr: float) -> float:
     """One pass over the sampled images; the mean loss. Nothing is read from the device before the end."""
     set_modes(session.model, parts.stage)
-    parts.loss.advance(parts.loader.share(epoch))
+    parts.objective.advance(parts.loader.share(epoch))
     losses = parts.executor.epoch(epoch, lr)
     check_finite(losses, parts, epoch, lr)
     return float(losses.mean())
@@ -201,6 +203,7 @@ def resume(session: Session, folder: RunFolder, observer: Observer) -> tuple[Pro
     try:
         check_same_recipe(folder, state.pop("recipe"), session.recipe)
         check_same_world(state.pop("environment"), state.pop("fingerprint"), session, observer)
+        session.shape_head(state["stage"])
         session.model.load_state_dict(checkpoint.group("model"))
         progress = Progress(**state, best_weights=checkpoint.group("best"))
     except (RuntimeError, TypeError, KeyError):
@@ -218,7 +221,7 @@ def resume(session: Session, folder: RunFolder, observer: Observer) -> tuple[Pro
 
 def check_same_recipe(folder: RunFolder, then: dict[str, Any], recipe: Recipe) -> None:
     """A run goes on with the recipe that it was started with."""
-    for field, old, new in differences(then, recipe.substance()):
+    for field, old, new in differences(completed(then), recipe.substance()):
         raise TailcloudError(
             f"{folder.recipe_file} was changed since the last checkpoint: {field} was {old} and is now {new}; "
             "change it back, or start a new run in another folder"

@@ -68,7 +68,7 @@ def make_result(session: Session, folder: RunFolder, progress: Progress) -> dict
         },
         "model": {
             "backbone": recipe.model.backbone,
-            "head": recipe.model.head,
+            "head": session.architecture.head,
             "width": recipe.model.width,
             "parameters": session.cost.parameters,
             "flops": session.cost.flops,

@@ -9,17 +9,20 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD
 
-from tailcloud.classifier import Architecture, Cost, build_classifier, cost
+from tailcloud.classifier import Architecture, Cost, build_classifier, cost, fresh_head
 from tailcloud.data import Dataset
-from tailcloud.data.resident import ResidentImages, ResidentLoader
+from tailcloud.data.joined import JoinedLoader
+from tailcloud.data.resident import Loader, ResidentImages, ResidentLoader
 from tailcloud.data.transform import Normalise
 from tailcloud.errors import UsageError
 from tailcloud.evaluation import Judged, Predictions, gathered, judge
+from tailcloud.heads import Head
 from tailcloud.kernels import CannotFuse, FusedNetwork, obstacle
 from tailcloud.losses import LOSSES, Loss
-from tailcloud.recipe import Recipe, Stage
+from tailcloud.objectives import OBJECTIVES, Network, Objective
+from tailcloud.rebalance import CHANGES, Trained
+from tailcloud.recipe import Part, Recipe, Stage, head_kinds
 from tailcloud.sampling import make_sampler
-from tailcloud.stages.objective import Classify
 from tailcloud.stages.scope import set_trainable
 from tailcloud.training.compiled import CompiledExecutor
 from tailcloud.training.devices import environment
@@ -29,13 +32,13 @@ from tailcloud.training.optim import make_optimizer
 from tailcloud.training.step import Step
 
 
-def architecture(recipe: Recipe, dataset: Dataset) -> Architecture:
-    """The model that a recipe trains on a data set."""
-    model = recipe.model
-    return Architecture(model.backbone, model.head, model.width, dataset.shape[2], dataset.classes)
+def architecture(recipe: Recipe, dataset: Dataset, head: str | None = None) -> Architecture:
+    """The model that a recipe trains on a data set, with the head that its last stage leaves, or another one."""
+    model, last = recipe.model, list(head_kinds(recipe).values())[-1]
+    return Architecture(model.backbone, head or last, model.width, dataset.shape[2], dataset.classes)
 
 
-EXECUTORS: dict[str, Callable[[Step, ResidentLoader], Executor]] = {
+EXECUTORS: dict[str, Callable[[Step, Loader], Executor]] = {
     "eager": EagerExecutor,
     "compiled": CompiledExecutor,
     "graphed": GraphedExecutor,
@@ -59,16 +62,16 @@ class StageParts:
 
     name: str
     stage: Stage
-    loader: ResidentLoader
+    loader: Loader
     parameters: dict[str, nn.Parameter]
     optimizer: SGD
     executor: Executor
-    loss: Loss
+    objective: Objective
 
     @property
     def scale(self) -> float:
         """What stretches the model's outputs to logits."""
-        return self.loss.scale
+        return self.objective.loss.scale
 
 
 class Session:
@@ -77,7 +80,7 @@ class Session:
     def __init__(self, recipe: Recipe, dataset: Dataset, device: torch.device) -> None:
         self.recipe, self.dataset, self.device = recipe, dataset, device
         self.architecture = architecture(recipe, dataset)
-        self.model = build_classifier(self.architecture, recipe.seed).to(device)
+        self.model = build_classifier(architecture(recipe, dataset, recipe.model.head), recipe.seed).to(device)
         self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.transform = Normalise(dataset.mean, dataset.std, device)
         self.train = ResidentImages(dataset.train, device)
@@ -124,14 +127,33 @@ class Session:
         return LOSSES[stage.loss.name](counts, **stage.loss.options).to(self.device)
 
     def parts(self, name: str, stage: Stage) -> StageParts:
-        """Sampler, loader, objective and optimiser of a stage; freezes what the stage does not train."""
-        loss = self.loss(stage)
-        sampler = make_sampler(
-            stage.sampler.name, self.dataset.train.labels, self.dataset.classes, **stage.sampler.options
-        )
-        loader = (self.fused.loader if self.fused else ResidentLoader)(
+        """Loader, objective and optimiser of a stage; freezes what the stage does not train."""
+        objective = self.objective(stage)
+        loader = self.loader(name, stage, objective)
+        parameters = set_trainable(self.model, stage)
+        optimizer = make_optimizer(stage, parameters, self.device)
+        step = Step(self.model, objective, optimizer, self.precision == "bfloat16", self.network)
+        executor = EXECUTORS[self.executor](step, loader)
+        return StageParts(name, stage, loader, parameters, optimizer, executor, objective)
+
+    def objective(self, stage: Stage) -> Objective:
+        """What a stage minimises, in fused kernels where these can compute it."""
+        counts = self.dataset.profile.counts.tolist()
+        plain = OBJECTIVES[stage.objective.name](self.loss(stage), counts, **stage.objective.options).to(self.device)
+        return self.fused.objective(plain) if self.fused else plain
+
+    def loader(self, name: str, stage: Stage, objective: Objective) -> Loader:
+        """The batches of a stage: one stream, or as many as its objective asks for."""
+        first = self.stream(name, stage, stage.sampler)
+        view = self.stream(name, stage, stage.sampler, views="second views") if objective.views else None
+        second = self.stream(f"{name} second", stage, stage.second) if stage.second else None
+        return JoinedLoader(first, view=view, second=second) if view or second else first
+
+    def stream(self, name: str, stage: Stage, sampler: Part, views: str = "views") -> ResidentLoader:
+        """Batches of one sampler; the draws follow from the names."""
+        return (self.fused.loader if self.fused else ResidentLoader)(
             self.train,
-            sampler,
+            make_sampler(sampler.name, self.dataset.train.labels, self.dataset.classes, **sampler.options),
             self.transform,
             batch=stage.batch,
             crop_padding=self.recipe.augment.crop_padding,
@@ -140,13 +162,34 @@ class Session:
             seed=self.recipe.seed,
             stage=name,
             epochs=stage.epochs,
+            views=views,
         )
-        parameters = set_trainable(self.model, stage)
-        optimizer = make_optimizer(stage, parameters, self.device)
-        objective = self.fused.objective(loss) if self.fused else Classify(loss)
-        step = Step(self.model, objective, optimizer, self.precision == "bfloat16", self.network)
-        executor = EXECUTORS[self.executor](step, loader)
-        return StageParts(name, stage, loader, parameters, optimizer, executor, loss)
+
+    def open_stage(self, name: str) -> None:
+        """Before the first step of a stage: the head that it starts with, made from the one that was trained."""
+        stage, old = self.recipe.stages[name], self.model.head
+        change = CHANGES[stage.head.name](self.dataset.profile.counts.tolist(), **stage.head.options)
+        self.model.eval()
+        new = fresh_head(self.model, head_kinds(self.recipe)[name], self.recipe.seed)
+        with torch.no_grad():
+            change.apply(old, new, Trained(self.loss(stage).scale, self.features))
+        self.use_head(new)
+
+    def shape_head(self, name: str) -> None:
+        """A head of the kind that a stage trains, for weights that will be loaded into it."""
+        self.use_head(fresh_head(self.model, head_kinds(self.recipe)[name], self.recipe.seed))
+
+    def use_head(self, head: Head) -> None:
+        """Go on with another head; what was captured with the old one is forgotten."""
+        self.model.head = head
+        self.judges.clear()
+
+    @torch.no_grad()
+    def features(self) -> tuple[Tensor, Tensor]:
+        """What the model sees in every training image as it is stored, and the classes."""
+        self.model.eval()
+        batches = list(self.train.in_order(self.transform))
+        return torch.cat([self.model.features(batch.images).float() for batch in batches]), self.train.labels
 
     def predict(self, images: ResidentImages, scale: float) -> Predictions:
         """What the model says about a part of the data, now."""
@@ -163,7 +206,7 @@ class Session:
         return self.judges[key]()
 
     @property
-    def network(self) -> Callable[[Tensor], Tensor]:
+    def network(self) -> Network:
         """What computes the model's outputs: fused kernels, or the model itself."""
         return self.fused or self.model
 

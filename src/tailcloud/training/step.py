@@ -1,6 +1,5 @@
 """One step of training: forward, backward, update. Device code: no host value is read here."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -9,7 +8,7 @@ from torch.optim import SGD
 
 from tailcloud.classifier import Classifier
 from tailcloud.data.batch import Batch
-from tailcloud.stages.objective import Classify
+from tailcloud.objectives import Network, Objective
 
 
 @dataclass(frozen=True)
@@ -20,10 +19,10 @@ class Step:
     """
 
     model: Classifier
-    objective: Classify
+    objective: Objective
     optimizer: SGD
     half: bool = False
-    network: Callable[[Tensor], Tensor] | None = None
+    network: Network | None = None
 
     def __call__(self, batch: Batch, generator: torch.Generator) -> Tensor:
         """Improve the model on one batch; the loss stays on the device."""
@@ -37,4 +36,5 @@ class Step:
         """What the step lowers; its random numbers are drawn here, outside of anything compiled."""
         noise = self.objective.draw(batch, generator)
         with torch.autocast(batch.images.device.type, torch.bfloat16, enabled=self.half):
-            return self.objective(self.network or self.model, batch, noise)
+            loss: Tensor = self.objective(self.network or self.model, batch, noise)
+        return loss

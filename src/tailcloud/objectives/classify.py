@@ -1,29 +1,24 @@
-"""What a stage minimises on one batch."""
-
-from collections.abc import Callable
+"""The objective of nearly every method: a loss on the network's outputs."""
 
 import torch
 from torch import Tensor
 
 from tailcloud.data.batch import Batch
-from tailcloud.losses import Loss
+from tailcloud.objectives.base import Network, Objective
+
+Noise = tuple[Tensor | None, Tensor | None]
 
 
-class Classify:
+class Classify(Objective):
     """A loss on the model's outputs; on a mixed batch λ·L(z, y_a) + (1 − λ)·L(z, y_b), each with clouds of its own."""
 
-    def __init__(self, loss: Loss) -> None:
-        self.loss = loss
-
-    def draw(self, batch: Batch, generator: torch.Generator) -> tuple[Tensor | None, Tensor | None]:
-        """The random numbers of both terms, drawn outside of anything compiled."""
+    def draw(self, batch: Batch, generator: torch.Generator) -> Noise:
+        """The random numbers of both terms."""
         rows, device = len(batch.target), batch.target.device
         first = self.loss.draw(rows, device, generator)
         return first, self.loss.draw(rows, device, generator) if batch.other is not None else None
 
-    def __call__(
-        self, network: Callable[[Tensor], Tensor], batch: Batch, noise: tuple[Tensor | None, Tensor | None]
-    ) -> Tensor:
+    def forward(self, network: Network, batch: Batch, noise: Noise) -> Tensor:
         """The scalar to minimise."""
         output = network(batch.images)
         value: Tensor = self.loss(output, batch.target, epsilon=noise[0])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from oracles import clouds
 from tailcloud.data.batch import Batch
 from tailcloud.losses import CrossEntropyLoss, GCLLoss
-from tailcloud.stages.objective import Classify
+from tailcloud.objectives import Classify
 
 COUNTS = [90, 20, 6, 1]
 OPTIONS = {"scale": 12.0, "noise": 0.8, "margin": 0.1, "focal": 1.0, "strategy": "log"}

@@ -1,0 +1,52 @@
+"""What an objective is here: the scalar that a stage lowers, from a network and a batch."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from tailcloud.data.batch import Batch
+from tailcloud.heads import Head
+from tailcloud.losses import Loss
+
+
+class Network(Protocol):
+    """A classifier, or something that computes what it computes."""
+
+    @property
+    def head(self) -> Head:
+        """Features to outputs."""
+
+    def features(self, images: Tensor) -> Tensor:
+        """Features [batch, features] of normalised images. Call it once a step: one batch, one pass."""
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """The head's outputs."""
+
+
+class Objective(nn.Module):
+    """``objective(network, batch, noise)`` is the scalar to minimise; ``noise`` is what ``draw`` gave for that batch.
+
+    Options are keyword-only. Trained parameters do not live here but in the network's head, so that they are saved and
+    resumed with it; tensors that change over a stage are buffers, changed in place by ``advance``.
+    """
+
+    second: ClassVar[bool] = False  # a batch of the stage's second sampler comes with every batch
+    views: ClassVar[bool] = False  # and a second view of each image
+
+    def __init__(self, loss: Loss, counts: Sequence[int] = ()) -> None:  # noqa: ARG002
+        super().__init__()
+        self.loss = loss
+
+    def advance(self, share: float) -> None:
+        """Called before each epoch with the share of the stage's epochs that are done, 0 ≤ share < 1."""
+        self.loss.advance(share)
+
+    def draw(self, batch: Batch, generator: torch.Generator) -> Any:
+        """The random numbers that one call needs, drawn outside of anything compiled."""
+        raise NotImplementedError
+
+    def forward(self, network: Network, batch: Batch, noise: Any) -> Tensor:
+        """The scalar to minimise."""
+        raise NotImplementedError

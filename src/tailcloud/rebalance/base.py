@@ -1,0 +1,39 @@
+"""What can happen to a head between two stages."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from tailcloud.heads import Head
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What the stages before have left, for a change that looks at it.
+
+    ``features()`` gives the features [images, features] of all training images as they are stored, and their classes.
+    ``scale`` stretches the outputs of the coming stage to logits.
+    """
+
+    scale: float
+    features: Callable[[], tuple[Tensor, Tensor]]
+
+
+class Change:
+    """Makes the head that a stage starts with from the one that the stages before have left. Options are keyword-only.
+
+    ``kind`` says which head it will be; one of that kind is built, with fresh weights that follow from the seed alone;
+    ``apply`` then fills it. What is not filled stays fresh.
+    """
+
+    def __init__(self, counts: Sequence[int]) -> None:
+        self.counts = counts
+
+    def kind(self, before: str) -> str:
+        """The name of the head afterwards, given the one before; ``ValueError`` if there is no such change."""
+        return before
+
+    def apply(self, old: Head, new: Head, trained: Trained) -> None:
+        """Fill the new head. Called without gradients; the old head is as it was trained."""
+        raise NotImplementedError
