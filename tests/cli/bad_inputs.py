@@ -93,6 +93,11 @@ def other_model(path):
     save_checkpoint(path.parent, stage, int(epoch), Checkpoint(tensors, old.state))
 
 
+def another_run():
+    """A second run, on other images."""
+    assert command(f"train --data digits-lt:10 --out other {SMALL}")[0] == 0
+
+
 def edited(path, **changes):
     def then():
         content = json.loads(Path(path).read_text())
@@ -248,6 +253,9 @@ CASES = [
     Case("a report on a result of another format", "report run", trained(then=edited("run/result.json", format=7))),
     Case("a report onto another file", "report run --out run/model.json", trained()),
     Case("a comparison without a place", "report run run", trained()),
+    Case("embeddings of a run that is not finished", "report --embedding run", trained(finished=False)),
+    Case("embeddings on different images", "report --embedding run other --out e.html", trained(then=another_run)),
+    Case("a data folder for a report without images", "report run --root data", trained()),
     Case("a recipe copied onto a file", "recipes copy digits-lt/gcl mine.toml", text("mine.toml", "")),
     Case("a command that does not exist", "tran"),
     Case("an option that does not exist", "train --epochs 3"),

@@ -89,3 +89,7 @@ def test_recipes_are_listed_shown_and_copied(call, tmp_path):
 def test_report_names_its_page(call, finished_run, tmp_path):
     assert "page.html" in call("report", str(finished_run), "--out", str(tmp_path / "page.html"))
     assert (tmp_path / "page.html").stat().st_size < 5_000_000
+
+
+def test_report_draws_embeddings(call, finished_run):
+    assert "report: e.html" in call("report", "--embedding", str(finished_run), "--out", "e.html")

@@ -5,14 +5,14 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from oracles import spreads as oracle
 from tailcloud.classifier import Architecture, build_classifier
 from tailcloud.data.batch import Batch
 from tailcloud.evaluation import embeddings
-from tailcloud.evaluation.embeddings import Embedding, Spread, by_group, centre_distance, embed, spread
+from tailcloud.evaluation.embeddings import Embedding, Spread, by_group, centre_distance, embed, near_own, spread
 
 CLASSES = 4
 
@@ -38,12 +38,12 @@ def test_spread_matches_plain_loops(embedding):
     assert listed(found.between) == pytest.approx(between)
     expected = [w / b if w is not None and b is not None else None for w, b in zip(within, between, strict=True)]
     assert listed(found.overlap) == pytest.approx(expected)
-    unit = centre_distance(embedding, CLASSES)
-    assert (None if math.isnan(unit) else unit) == pytest.approx(oracle.centre_distance(features, labels, CLASSES))
+    assert centre_distance(embedding, CLASSES) == pytest.approx(oracle.centre_distance(features, labels, CLASSES))
 
 
 @given(some_embedding(), st.floats(0.01, 100))
 def test_the_measures_on_the_page_do_not_depend_on_the_scale_of_the_features(embedding, factor):
+    assume(len(set(embedding.labels.tolist())) > 1)
     unit = centre_distance(embedding, CLASSES)
     larger = Embedding(embedding.features * factor, embedding.labels)
     before, after = spread(embedding, CLASSES).divided(unit), spread(larger, CLASSES)
@@ -52,11 +52,19 @@ def test_the_measures_on_the_page_do_not_depend_on_the_scale_of_the_features(emb
         np.testing.assert_allclose(getattr(after, name), getattr(before, name), rtol=1e-6)
 
 
+@given(some_embedding(), some_embedding())
+def test_images_near_their_own_centre_match_plain_loops(test, train):
+    pair = (test.features.tolist(), test.labels.tolist(), train.features.tolist(), train.labels.tolist())
+    expected = [oracle.near_own(*pair, c, CLASSES) for c in range(CLASSES)]
+    assert listed(near_own(test, train, CLASSES)) == pytest.approx(expected)
+
+
 def test_more_centres_than_one_block(monkeypatch):
     embedding = Embedding(np.random.default_rng(0).normal(size=(40, 5)), np.arange(40) % 17)
     whole = spread(embedding, 20).between
     monkeypatch.setattr(embeddings, "ROWS", 4)
     np.testing.assert_array_equal(spread(embedding, 20).between, whole)
+    assert np.nanmin(near_own(embedding, embedding, 20)) >= 0
 
 
 def test_a_small_class_is_not_narrower_by_being_small():
@@ -82,6 +90,7 @@ def test_features_are_what_the_head_sees(head):
     batches = [Batch(images[:4], torch.tensor([0, 1, 2, 0])), Batch(images[4:], torch.tensor([1, 1]))]
     found = embed(model, batches)
     assert found.labels.tolist() == [0, 1, 2, 0, 1, 1]
+    assert found.normalised == (head == "cosine")
     weight = model.head.weight.detach().double()
     outputs = model(images).detach().numpy()
     if head == "cosine":

@@ -23,7 +23,14 @@ def between(features, labels, c, classes):
     return min(away) if away else None
 
 
+def near_own(features, labels, train, train_labels, c, classes):
+    own = [row for row, label in zip(features, labels, strict=True) if label == c]
+    centres = {k: middle for k in range(classes) if (middle := centre(train, train_labels, k))}
+    hits = sum(min(centres, key=lambda k: math.dist(row, centres[k])) == c for row in own)
+    return 100 * hits / len(own) if own else None
+
+
 def centre_distance(features, labels, classes):
     found = [middle for c in range(classes) if (middle := centre(features, labels, c))]
     squares = [math.dist(a, b) ** 2 for i, a in enumerate(found) for b in found[:i]]
-    return math.sqrt(sum(squares) / len(squares)) if squares else None
+    return math.sqrt(sum(squares) / len(squares)) if squares else 1.0

@@ -12,12 +12,20 @@ def report(
         Path | None,
         typer.Option(help="The .html file to write. Without it, RUN/report.html; a comparison needs it."),
     ] = None,
+    embedding: Annotated[
+        bool, typer.Option("--embedding", help="Draw and measure the embeddings of the runs instead.")
+    ] = False,
+    root: Annotated[
+        str | None, typer.Option(help="With --embedding: the folder that data files are in.", show_default=False)
+    ] = None,
 ) -> None:
     """Write one self-contained HTML page about a run, or a comparison of several.
 
         tailcloud report runs/gcl
 
         tailcloud report runs/ce/seed* runs/gcl/seed* --out comparison.html
+
+        tailcloud report --embedding runs/ce/seed0 runs/gcl/seed0 --out embedding.html
 
     Runs that differ only in their seed become one row, mean ± deviation over seeds; gains are over the row named first.
     No file is replaced but an earlier page.
@@ -27,4 +35,12 @@ def report(
 
     if len(runs) > 1 and out is None:
         raise UsageError("a comparison of several runs needs a place for its page: add --out FILE.html")
+    if embedding:
+        from tailcloud.reporting.embedding import write_embedding
+        from tailcloud.training.devices import pick_device
+
+        typer.echo(f"report: {write_embedding(runs, out, root, pick_device('auto'))}")
+        return
+    if root is not None:
+        raise UsageError(f"--root {root} is for --embedding: any other report reads no images")
     typer.echo(f"report: {write_report(runs, out)}")

@@ -16,15 +16,16 @@ from tailcloud.data.batch import Batch
 from tailcloud.profile import shot_groups
 
 Vectors = NDArray[np.float64]
-ROWS = 1024  # centres that are compared with all others at a time
+ROWS = 1024  # points that are compared with all centres at a time
 
 
 @dataclass(frozen=True)
 class Embedding:
-    """``features`` [images, dimensions] and ``labels`` [images] of a part of a data set."""
+    """``features`` [images, dimensions] and ``labels`` [images]; ``normalised``: every feature has length 1."""
 
     features: Vectors
     labels: NDArray[np.int64]
+    normalised: bool = False
 
 
 @torch.inference_mode()
@@ -34,12 +35,12 @@ def embed(model: Classifier, batches: Iterable[Batch]) -> Embedding:
     The model is left in evaluation mode.
     """
     model.eval()
-    features, labels = [], []
+    features, labels, cosine = [], [], bool(model.head.cosine)
     for batch in batches:
-        found = model.backbone(batch.images).double()
-        features.append((F.normalize(found, dim=1) if model.head.cosine else found).cpu())
+        found = model.features(batch.images).double()
+        features.append((F.normalize(found, dim=1) if cosine else found).cpu())
         labels.append(batch.target.cpu())
-    return Embedding(torch.cat(features).numpy(), torch.cat(labels).numpy())
+    return Embedding(torch.cat(features).numpy(), torch.cat(labels).numpy(), cosine)
 
 
 @dataclass(frozen=True)
@@ -78,13 +79,32 @@ def spread(embedding: Embedding, classes: int) -> Spread:
     return Spread(within, _nearest(centres))
 
 
+def near_own(embedding: Embedding, train: Embedding, classes: int) -> Vectors:
+    """For every class, which percentage of its images lie nearer to its own training centre than to any other.
+
+    NaN for a class without images; 0 for one that has no training image, and so no centre.
+    """
+    images, trained = (np.bincount(part.labels, minlength=classes) for part in (embedding, train))
+    present = np.flatnonzero(trained)
+    centres = torch.from_numpy(_centres(train, trained)[present])
+    features = torch.from_numpy(embedding.features)
+    nearest = [torch.cdist(some, centres).argmin(dim=1) for some in torch.split(features, ROWS)]
+    right = present[torch.cat(nearest).numpy()] == embedding.labels
+    hits = np.bincount(embedding.labels[right], minlength=classes)
+    share: Vectors = np.divide(100.0 * hits, images, out=np.full(classes, np.nan), where=images > 0)
+    return share
+
+
 def centre_distance(embedding: Embedding, classes: int) -> float:
-    """The root mean square distance between the centres of two classes: a unit that fits any scale of features."""
+    """The root mean square distance between the centres of two classes: a unit that fits any scale of features.
+
+    It is 1 where there are no two classes, or where they coincide.
+    """
     centres = _centres(embedding, np.bincount(embedding.labels, minlength=classes))
     present = centres[~np.isnan(centres[:, 0])]
     if len(present) < 2:
-        return float("nan")
-    return float(np.sqrt(2 * ((present - present.mean(axis=0)) ** 2).sum() / (len(present) - 1)))
+        return 1.0
+    return float(np.sqrt(2 * ((present - present.mean(axis=0)) ** 2).sum() / (len(present) - 1))) or 1.0
 
 
 def by_group(values: Vectors, counts: ArrayLike) -> dict[str, float | None]:

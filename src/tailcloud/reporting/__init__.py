@@ -7,7 +7,7 @@ from pathlib import Path
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import write_atomically
 
-__all__ = ["write_report"]
+__all__ = ["page_place", "write_page", "write_report"]
 
 OURS = b'<meta name="generator" content="tailcloud '  # near the beginning of every page
 
@@ -24,17 +24,17 @@ def write_report(runs: Sequence[Path], out: Path | None = None) -> Path:
     folders = list({folder.resolve(): folder for folder in runs}.values())
     if not folders:
         raise UsageError("a report needs at least one run folder")
-    target = _target(folders, out)
+    target = page_place(folders, out)
     read = [read_run(folder) for folder in folders]
     page = run_page(read[0]) if len(read) == 1 else comparison_page(read, target.parent)
-    return _write(target, page)
+    return write_page(target, page)
 
 
-def _target(folders: Sequence[Path], out: Path | None) -> Path:
-    """Where the page may be written without destroying anything."""
+def page_place(folders: Sequence[Path], out: Path | None, name: str = "report.html") -> Path:
+    """Where the page about these runs may be written without destroying anything: ``name``, unless ``out`` says."""
     common = folders[0] if len(folders) == 1 else Path(os.path.commonpath([folder.resolve() for folder in folders]))
     place = out or common
-    target = place / "report.html" if out is None or place.is_dir() else place
+    target = place / name if out is None or place.is_dir() else place
     if target.suffix != ".html":
         raise UsageError(f"the report is an HTML page, and {target} does not end in .html; try --out {target}.html")
     try:
@@ -55,7 +55,8 @@ def _is_ours(path: Path) -> bool:
         return OURS in file.read(4096)
 
 
-def _write(path: Path, page: str) -> Path:
+def write_page(path: Path, page: str) -> Path:
+    """Write a page whole or not at all."""
     try:
         write_atomically(path, page)
     except OSError as error:

@@ -32,7 +32,7 @@ SPLITS = {"test": "the test set", "val": "a validation part", "train": "the trai
 def run_page(run: Run) -> str:
     """The page about one run."""
     result = run.result
-    return _render(
+    return render(
         "run.html.j2",
         title=f"{result.method} on {result.dataset.spec}, seed {result.protocol.seed}",
         headline=_run_headline(result),
@@ -62,7 +62,7 @@ def comparison_page(runs: Sequence[Run], place: Path) -> str:
         for table in found
     ]
     links = [(run, _link(run, place)) for run in runs]
-    return _render("comparison.html.j2", title=headline, headline=headline, links=links, sections=sections)
+    return render("comparison.html.j2", title=headline, headline=headline, links=links, sections=sections)
 
 
 def _environment() -> Environment:
@@ -81,7 +81,8 @@ def _environment() -> Environment:
     return environment
 
 
-def _render(template: str, **content: Any) -> str:
+def render(template: str, **content: Any) -> str:
+    """A page from its template."""
     return _environment().get_template(template).render(**content)
 
 

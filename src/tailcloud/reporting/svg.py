@@ -85,6 +85,15 @@ class Canvas:
         if path:
             self._path(path, f"dot {css}")
 
+    def crosses(self, points: Iterable[Point], css: str, size: float = 5.0) -> None:
+        """Small slanting crosses, all in one path."""
+        half = size / 2
+        path = "".join(
+            f"M{x - half:.1f} {y - half:.1f}l{size:g} {size:g}m0-{size:g}l-{size:g} {size:g}" for x, y in points
+        )
+        if path:
+            self._path(path, f"cross {css}")
+
     def area(self, points: Iterable[Point], css: str) -> None:
         """A filled polygon."""
         self._path("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points) + "z", f"fill {css}")

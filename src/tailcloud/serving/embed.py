@@ -1,0 +1,21 @@
+"""What a trained model makes of the images that it was trained and tested on."""
+
+from pathlib import Path
+
+import torch
+
+from tailcloud.data import Dataset
+from tailcloud.data.resident import ResidentImages
+from tailcloud.data.transform import Normalise
+from tailcloud.evaluation.embeddings import Embedding, embed
+from tailcloud.serving.evaluate import check_fits
+from tailcloud.serving.load import load
+
+
+def embed_run(run: Path, dataset: Dataset, device: torch.device) -> dict[str, Embedding]:
+    """The embeddings of all training and test images, "train" and "test", without augmentation."""
+    model = load(run)
+    check_fits(run, model, dataset)
+    classifier, transform = model.classifier.to(device), Normalise(model.transform.mean, model.transform.std, device)
+    parts = {"train": dataset.train, "test": dataset.test}
+    return {name: embed(classifier, ResidentImages(part, device).in_order(transform)) for name, part in parts.items()}
