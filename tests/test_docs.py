@@ -18,7 +18,7 @@ COMMANDS = sorted(
     {
         line.strip().removeprefix("$ ")
         for page in PAGES
-        if page.name != "errors.md"
+        if page.name not in {"errors.md", "extending.md"}
         for block in re.findall(r"```(?:bash|console)\n(.*?)```", page.read_text(), re.DOTALL)
         for line in block.splitlines()
         if line.strip().removeprefix("$ ").startswith("tailcloud ")

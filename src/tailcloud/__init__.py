@@ -8,13 +8,41 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tailcloud import backbones, data, heads, losses, sampling
+    from tailcloud.plugins import (
+        load_plugin,
+        register_backbone,
+        register_head,
+        register_loss,
+        register_method,
+        register_sampler,
+    )
     from tailcloud.profile import cloud_sizes
     from tailcloud.serving import load
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "backbones", "cloud_sizes", "data", "heads", "load", "losses", "sampling"]
+__all__ = [
+    "__version__",
+    "backbones",
+    "cloud_sizes",
+    "data",
+    "heads",
+    "load",
+    "load_plugin",
+    "losses",
+    "register_backbone",
+    "register_head",
+    "register_loss",
+    "register_method",
+    "register_sampler",
+    "sampling",
+]
 
-_HOMES = {"cloud_sizes": "tailcloud.profile", "load": "tailcloud.serving"}
+_PLUGINS = [name for name in __all__ if name.startswith("register_") or name == "load_plugin"]
+_HOMES = {
+    "cloud_sizes": "tailcloud.profile",
+    "load": "tailcloud.serving",
+    **dict.fromkeys(_PLUGINS, "tailcloud.plugins"),
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -3,6 +3,10 @@
 import errno
 from collections.abc import Iterable
 from difflib import get_close_matches
+from traceback import walk_tb
+
+PLUGIN_MODULES: set[str] = set()  # their mistakes are their authors' to mend
+PLUGGABLE = {"part", "loss", "sampler", "head", "backbone", "method"}
 
 
 class TailcloudError(Exception):
@@ -22,7 +26,7 @@ class TailcloudWarning(UserWarning):
 
 
 def explained(error: Exception) -> TailcloudError | None:
-    """What the system says about disks and memory, as a sentence; None for an error that nobody foresaw."""
+    """What went wrong with disks, memory or a plugin, as a sentence; None for an error that nobody foresaw."""
     if isinstance(error, TailcloudError):
         return error
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _says_memory(str(error).lower())):
@@ -30,7 +34,8 @@ def explained(error: Exception) -> TailcloudError | None:
             "there is not enough memory for this run; lower stage1.batch with --set, or choose a smaller model"
         )
     if not isinstance(error, OSError):
-        return None
+        sentence = plugin_sentence(error)
+        return TailcloudError(sentence) if sentence else None
     place = error.filename or "a file"
     if error.errno == errno.ENOSPC:
         return TailcloudError(
@@ -43,6 +48,17 @@ def explained(error: Exception) -> TailcloudError | None:
     return TailcloudError(f"{place}: {error.strerror or error}")
 
 
+def plugin_sentence(error: BaseException) -> str | None:
+    """The line of a plugin that an error came through last, and what it says; None if it came through none."""
+    said = (str(error).strip() or type(error).__name__).splitlines()[0]
+    if not isinstance(error, TailcloudError) and said != type(error).__name__:
+        said = f"{type(error).__name__}: {said}"
+    for frame, line in reversed(list(walk_tb(error.__traceback__))):
+        if str(frame.f_globals.get("__name__")).partition(".")[0] in PLUGIN_MODULES:
+            return f"{frame.f_code.co_filename}, line {line}: {said}"
+    return None
+
+
 def _says_memory(text: str) -> bool:
     return "out of memory" in text or "cublas_status_alloc_failed" in text
 
@@ -52,4 +68,5 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
     names = sorted(known)
     close = get_close_matches(name, names, n=1)
     hint = f'did you mean "{close[0]}"? Known' if close else "known"
-    return UsageError(f'there is no {kind} "{name}"; {hint}: {", ".join(names)}')
+    own = f"; a {kind} of your own comes with --plugin FILE" if kind in PLUGGABLE else ""
+    return UsageError(f'there is no {kind} "{name}"; {hint}: {", ".join(names)}{own}')

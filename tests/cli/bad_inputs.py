@@ -10,6 +10,7 @@ import io
 import json
 import os
 import pickle
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -135,6 +136,20 @@ def failing_disk(number):
     return lambda: mock.patch("os.fsync", fail)
 
 
+PLUGIN = """import tailcloud
+class Mine(tailcloud.losses.CrossEntropyLoss):
+    pass
+tailcloud.register_loss("mine", Mine)
+"""
+
+
+def trained_with_a_plugin():
+    """A finished run whose loss came from a file, in a process that is over."""
+    text("my_loss.py", PLUGIN)()
+    words = "train digits-lt/ce --plugin my_loss.py --set stage1.loss=mine --set stage1.epochs=0"
+    subprocess.run([sys.executable, "-m", "tailcloud", *words.split(), "--out", "run"], check=True, capture_output=True)
+
+
 def held():
     """Another process that trains in the same folder."""
     from tailcloud.training.folder import RunFolder
@@ -257,6 +272,15 @@ CASES = [
     Case("embeddings on different images", "report --embedding run other --out e.html", trained(then=another_run)),
     Case("a data folder for a report without images", "report run --root data", trained()),
     Case("a recipe copied onto a file", "recipes copy digits-lt/gcl mine.toml", text("mine.toml", "")),
+    Case("a plugin that is not there", "train --plugin my_loss.py"),
+    Case("a plugin with a mistake", "train --plugin my_loss.py", text("my_loss.py", "import torch\n\ntorch.nom()\n")),
+    Case("a plugin that is not Python", "train --plugin my_loss.py", text("my_loss.py", "class Mine(Loss)\n")),
+    Case(
+        "a name that is taken",
+        "train --plugin my_loss.py",
+        text("my_loss.py", PLUGIN.replace('"mine"', '"gcl"')),
+    ),
+    Case("a run with parts from a plugin", "evaluate run", trained_with_a_plugin),
     Case("a command that does not exist", "tran"),
     Case("an option that does not exist", "train --epochs 3"),
 ]

@@ -12,6 +12,7 @@ from tailcloud.cli import data, recipes
 from tailcloud.cli.console import say_error
 from tailcloud.cli.evaluate import evaluate
 from tailcloud.cli.inspect import inspect
+from tailcloud.cli.plugin import Plugin
 from tailcloud.cli.report import report
 from tailcloud.cli.train import train
 from tailcloud.errors import TailcloudWarning, explained
@@ -42,6 +43,7 @@ def tailcloud(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    _plugin: Plugin = None,
 ) -> None:
     """Image classifiers that do not forget the tail.
 

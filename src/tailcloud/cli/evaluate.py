@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from tailcloud.cli.console import out, say_note
+from tailcloud.cli.plugin import Plugin
 from tailcloud.wording import number
 
 
@@ -17,6 +18,7 @@ def evaluate(
     root: Annotated[str | None, typer.Option(help="The folder that data files are in.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print everything that was measured as JSON.")] = False,
+    _plugin: Plugin = None,
 ) -> None:
     """Measure the model of a run on the test images of its data, or of other data with the same classes.
 

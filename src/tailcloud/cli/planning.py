@@ -11,6 +11,7 @@ import torch
 from tailcloud.cli.console import out, say_note
 from tailcloud.data import Dataset
 from tailcloud.errors import TailcloudError, UsageError
+from tailcloud.plugins import words as plugin_words
 from tailcloud.recipe import Recipe, differences, load_recipe, parse_setting
 from tailcloud.training.estimate import estimate
 from tailcloud.training.folder import RunFolder
@@ -42,7 +43,7 @@ class Request:
             words += [option, value] if value is not None else []
         for setting in self.settings:
             words += ["--set", setting]
-        return shlex.join([*words, "--seed", str(seed)])
+        return shlex.join([*words, *plugin_words(), "--seed", str(seed)])
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tailcloud.cli.console import out
+from tailcloud.cli.plugin import Plugin
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -18,7 +19,7 @@ Name = Annotated[str, typer.Argument(help="A recipe name, for example cifar10-lt
 
 
 @app.command()
-def ls() -> None:
+def ls(_plugin: Plugin = None) -> None:
     """List the data sets and the methods; a recipe is one of each.
 
     Example: tailcloud recipes ls
@@ -49,6 +50,7 @@ def title(text: str) -> str:
 def show(
     name: Name,
     resolved: Annotated[bool, typer.Option("--resolved", help="With every default and the method filled in.")] = False,
+    _plugin: Plugin = None,
 ) -> None:
     """Print a recipe.
 
@@ -66,6 +68,7 @@ def copy(
     to: Annotated[
         Path | None, typer.Argument(help="Where to; the recipe's own name in this folder by default.")
     ] = None,
+    _plugin: Plugin = None,
 ) -> None:
     """Copy a recipe to a file of your own; an existing file is not touched.
 

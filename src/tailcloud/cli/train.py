@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tailcloud.cli.console import out, say_error, say_note
+from tailcloud.cli.plugin import Plugin
 from tailcloud.errors import TailcloudError, UsageError, explained
 from tailcloud.wording import number
 
@@ -56,6 +57,7 @@ def train(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, print the plan, train nothing.")
     ] = False,
+    _plugin: Plugin = None,
 ) -> None:
     """Train a classifier: stage 1 learns the features, stage 2 re-balances the classifier.
 
@@ -103,6 +105,7 @@ def seeds_of(words: Sequence[str]) -> list[int]:
 
 def train_all(runs: "Sequence[Run]", device: str) -> "list[Outcome]":
     """Train every run: several side by side on the CPU or a GPU, else one after the other."""
+    from tailcloud import plugins
     from tailcloud.cli.watching import Screen
     from tailcloud.training.devices import pick_device
     from tailcloud.training.fleet import train_on_streams, train_side_by_side
@@ -118,7 +121,7 @@ def train_all(runs: "Sequence[Run]", device: str) -> "list[Outcome]":
                 return train_on_streams(jobs, watchers)
             return [attempt(job, watcher) for job, watcher in zip(jobs, watchers, strict=True)]
     except KeyboardInterrupt:
-        again = f"tailcloud train --resume --out {runs[0].folder.path}"
+        again = shlex.join(["tailcloud", "train", "--resume", "--out", str(runs[0].folder.path), *plugins.words()])
         if len(runs) > 1:
             again = shlex.join(["tailcloud", *sys.argv[1:], *([] if "--resume" in sys.argv else ["--resume"])])
         raise Stopped(f'stopped; nothing but the last second is lost. Go on with "{again}"') from None

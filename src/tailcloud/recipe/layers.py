@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from pydantic import ValidationError
 
@@ -19,15 +19,24 @@ from tailcloud.files import check_format
 from tailcloud.losses import LOSSES
 from tailcloud.recipe.checks import check_parts, complete, complete_part, explain
 from tailcloud.recipe.schema import Part, Recipe, named
+from tailcloud.recipe.written import WRITTEN
 
 Table = dict[str, Any]
 
 BASELINE = "/ce"
 
 
-def shipped(kind: Literal["methods", "recipes"]) -> dict[str, Traversable]:
-    """The TOML files that come with the package, by name: ``gcl``, ``cifar10-lt/gcl``."""
-    return dict(_toml_files(resources.files("tailcloud") / kind))
+class Readable(Protocol):
+    """A file, or something that reads like one."""
+
+    def read_text(self, encoding: str = "utf-8") -> str:
+        """All of it."""
+
+
+def shipped(kind: Literal["methods", "recipes"]) -> dict[str, Readable]:
+    """The TOML files that come with the package, by name: ``gcl``, ``cifar10-lt/gcl``; then the methods of plugins."""
+    files: dict[str, Readable] = dict(_toml_files(resources.files("tailcloud") / kind))
+    return files if kind == "recipes" else {**files, **WRITTEN}
 
 
 def _toml_files(folder: Traversable, prefix: str = "") -> Iterable[tuple[str, Traversable]]:
@@ -64,7 +73,7 @@ def data_sets() -> list[str]:
     return [name.removesuffix(BASELINE) for name in shipped("recipes") if name.endswith(BASELINE)]
 
 
-def find_recipe(reference: str) -> Traversable | Composed:
+def find_recipe(reference: str) -> Readable:
     """A recipe by name, which is DATA/METHOD, or a file by path."""
     known, methods = shipped("recipes"), shipped("methods")
     if reference in known:
@@ -89,7 +98,7 @@ def find_recipe(reference: str) -> Traversable | Composed:
     raise unknown("recipe", reference, known)
 
 
-def read_toml(file: Traversable | Composed) -> Table:
+def read_toml(file: Readable) -> Table:
     """A TOML file as a table, or a sentence with the line that is wrong."""
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 import tailcloud
+from tailcloud import plugins
 from tailcloud.errors import TailcloudError, UsageError, unknown
 from tailcloud.recipe import Engine, Recipe
 
@@ -89,6 +90,7 @@ def environment(device: torch.device) -> dict[str, Any]:
         "torch": torch.__version__,
         "numpy": np.__version__,
         "tailcloud": tailcloud.__version__,
+        **({"plugins": loaded} if (loaded := plugins.fingerprint()) else {}),
     }
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from tailcloud import plugins
 from tailcloud.errors import TailcloudError, explained
 from tailcloud.recipe import Stage
 from tailcloud.training.admission import Admission, room_on_gpu
@@ -70,7 +71,8 @@ def train_side_by_side(jobs: Sequence[Job], observers: Sequence[Observer]) -> li
 def _in_processes(jobs: Sequence[Job], observers: Sequence[Observer], workers: int) -> list[Outcome]:
     context, strangers = get_context("spawn"), set(active_children())
     events: SimpleQueue[Message] = context.SimpleQueue()
-    with ProcessPoolExecutor(workers, context, _prepare, (events, cores() // workers)) as pool:
+    setting = events, cores() // workers, plugins.loaded_files()
+    with ProcessPoolExecutor(workers, context, _prepare, setting) as pool:
         heard = signal.signal(signal.SIGINT, signal.SIG_IGN)  # workers are born deaf to Ctrl-C
         futures = [pool.submit(_work, number, job) for number, job in enumerate(jobs)]
         signal.signal(signal.SIGINT, heard)
@@ -88,11 +90,14 @@ def _in_processes(jobs: Sequence[Job], observers: Sequence[Observer], workers: i
 _events: "SimpleQueue[Message]"
 
 
-def _prepare(events: "SimpleQueue[Message]", threads: int) -> None:
-    """Once in every worker: an equal share of the cores, and the line to the parent."""
+def _prepare(events: "SimpleQueue[Message]", threads: int, files: Sequence[str]) -> None:
+    """Once in every worker: an equal share of the cores, the line to the parent, and the parent's plugins."""
     global _events  # noqa: PLW0603
     _events = events
     torch.set_num_threads(threads)
+    plugins.load_entry_points()
+    for file in files:
+        plugins.load_plugin(file)
     Thread(target=_follow_parent, daemon=True).start()
 
 
@@ -105,7 +110,10 @@ def _follow_parent() -> None:
 
 
 def _work(number: int, job: Job) -> dict[str, Any]:
-    return job(Reporter(number, _events))
+    try:
+        return job(Reporter(number, _events))
+    except Exception as error:  # its traceback, which tells a plugin's mistake, stays in this process
+        raise explained(error) or error from None
 
 
 def _pass_on(events: "SimpleQueue[Message]", observers: Sequence[Observer]) -> None:

@@ -2,13 +2,16 @@
 
 import json
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tailcloud.errors import TailcloudError
+from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import FORMAT, TEMPORARY, named_in_errors, read_json, write_atomically, write_json
+from tailcloud.plugins import loaded_files
 from tailcloud.recipe import Recipe, differences, load_recipe
 
 LOCK = ".lock"
@@ -73,7 +76,25 @@ class RunFolder:
             inside = sorted(str(path.parent) for path in self.path.glob("*/recipe.toml"))
             hint = f", but {', '.join(inside)} do; name one of them" if inside else ": there is no recipe.toml in it"
             raise TailcloudError(f"{self.path} holds no run{hint}")
-        return load_recipe(str(self.recipe_file))
+        try:
+            return load_recipe(str(self.recipe_file))
+        except UsageError:
+            loaded = {Path(file).name for file in loaded_files()}
+            missing = [word for file in self.plugins() if Path(file).name not in loaded for word in ("--plugin", file)]
+            if not missing:
+                raise
+            raise UsageError(
+                f"{self.path} has parts from a plugin: add {shlex.join(missing)}, with which it was started "
+                "(or where that file is now)"
+            ) from None
+
+    def plugins(self) -> list[str]:
+        """The plugin files of the command that started the run."""
+        try:
+            words = shlex.split(self.command())
+        except ValueError:  # somebody wrote another comment there
+            return []
+        return [file for option, file in pairwise(words) if option == "--plugin"]
 
     def result(self) -> dict[str, Any]:
         """The result of a finished run."""

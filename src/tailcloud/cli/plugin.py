@@ -1,0 +1,32 @@
+"""The option ``--plugin``, for the command as a whole and for every verb that works with parts.
+
+A verb takes it with one more parameter, ``_plugin: Plugin = None``: parts are then registered before the verb starts.
+"""
+
+from typing import Annotated
+
+import typer
+
+from tailcloud.cli.console import say_note
+
+
+def load(context: typer.Context, files: list[str] | None) -> list[str] | None:
+    """Load what the option names; on a verb, what installed packages bring as well."""
+    of_a_verb = context.parent is not None
+    if context.resilient_parsing or not (files or of_a_verb):
+        return files
+    from tailcloud.plugins import load_entry_points, load_plugin
+
+    for remark in load_entry_points() if of_a_verb else []:
+        say_note(remark)
+    for file in files or []:
+        load_plugin(file)
+    return files
+
+
+Plugin = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plugin", metavar="FILE", callback=load, help="A Python file with parts of your own: see docs/extending.md."
+    ),
+]

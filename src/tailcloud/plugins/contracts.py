@@ -1,0 +1,92 @@
+"""What each kind of part must be, tried on something small: docs/extending.md says the same in words."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from tailcloud.errors import UsageError
+from tailcloud.losses import Loss
+
+COUNTS = [10, 1]
+FEATURES, CLASSES = 4, 2
+
+
+def check_signature(kind: str, factory: Callable[..., object], first: Sequence[str]) -> None:
+    """Recipes set what is keyword-only, has a type and a default; what comes before it is given by tailcloud."""
+    parameters = list(inspect.signature(factory).parameters.values())
+    if [parameter.name for parameter in parameters[: len(first)]] != list(first):
+        raise UsageError(
+            f"the {kind} {_called(factory)} must take {' and '.join(first)} first, then its options after *"
+        )
+    for option in parameters[len(first) :]:
+        if option.kind is not option.KEYWORD_ONLY:
+            raise UsageError(f"the {kind} {_called(factory)} must take {option} by keyword only: put * before it")
+        if option.default is option.empty or option.annotation is option.empty:
+            raise UsageError(
+                f"the option {option.name} of the {kind} {_called(factory)} needs a type and a default, "
+                f"for example {option.name}: float = 1.0"
+            )
+
+
+def try_loss(factory: Callable[..., Loss]) -> None:
+    """A ``Loss`` that makes one number of outputs [batch, classes] and targets [batch], and has a gradient."""
+    loss: object = factory(list(COUNTS))
+    if not isinstance(loss, Loss):
+        raise UsageError(f"{_called(factory)} must be a tailcloud.losses.Loss: class {_called(factory)}(Loss)")
+    if not isinstance(getattr(loss, "scale", None), float | int):
+        raise UsageError(f"{_called(factory)} has no scale; call super().__init__(scale) in its __init__")
+    if "epsilon" not in inspect.signature(loss.forward).parameters:
+        raise UsageError(
+            f"{_called(factory)}.forward must take epsilon: forward(self, output, target, *, epsilon=None)"
+        )
+    output, target = torch.tensor([[0.5, -0.5], [0.1, 0.2]], requires_grad=True), torch.tensor([0, 1])
+    value: Tensor = loss(output, target, epsilon=loss.draw(len(target), target.device, torch.Generator()))
+    if not isinstance(value, Tensor) or value.ndim or not value.requires_grad:
+        raise UsageError(
+            f"{_called(factory)} must return the mean loss of a batch, a tensor of one number with a gradient"
+        )
+
+
+def try_sampler(
+    name: str, weigh: Callable[..., object], counts: NDArray[np.int64], options: Mapping[str, Any]
+) -> NDArray[np.float64]:
+    """One weight per class, none negative and not all of them zero."""
+    weights = np.asarray(weigh(counts, **options), dtype=np.float64)
+    if weights.shape != counts.shape:
+        raise UsageError(f'the sampler "{name}" gives weights of shape {weights.shape} for {len(counts)} classes')
+    if not np.isfinite(weights).all() or weights.min() < 0 or not weights.any():
+        raise UsageError(f'the sampler "{name}" gives weights that are negative, not finite or all zero: {weights}')
+    return weights
+
+
+def try_head(factory: Callable[..., nn.Module]) -> None:
+    """Outputs [batch, classes] of features [batch, features]."""
+    if not isinstance(getattr(factory, "cosine", None), bool):
+        raise UsageError(
+            f"{_called(factory)} must say whether its outputs are cosines: cosine = True or cosine = False"
+        )
+    head = factory(FEATURES, CLASSES)
+    shape = tuple(head(torch.ones(3, FEATURES)).shape)
+    if shape != (3, CLASSES):
+        raise UsageError(f"{_called(factory)} gives outputs of shape {shape} for 3 images and {CLASSES} classes")
+
+
+def try_backbone(factory: Callable[..., nn.Module]) -> None:
+    """A module that says how long its features are; it is not run, because only it knows which images it takes."""
+    parameters = inspect.signature(factory).parameters.values()
+    names = {parameter.name for parameter in parameters}
+    if not {"channels", "width"} <= names and all(
+        parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters
+    ):
+        raise UsageError(f"the backbone {_called(factory)} must take channels and width")
+    if not isinstance(getattr(factory(channels=1, width=1.0), "features", None), int):
+        raise UsageError(f"{_called(factory)} must have the attribute features, the length of its feature vectors")
+
+
+def _called(factory: Callable[..., object]) -> str:
+    return getattr(factory, "__name__", type(factory).__name__)
