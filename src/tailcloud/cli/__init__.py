@@ -9,6 +9,7 @@ import typer
 
 from tailcloud import __version__
 from tailcloud.cli import data, recipes
+from tailcloud.cli.bench import bench
 from tailcloud.cli.console import say_error
 from tailcloud.cli.evaluate import evaluate
 from tailcloud.cli.inspect import inspect
@@ -26,7 +27,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (train, evaluate, inspect, report):
+for verb in (train, evaluate, inspect, report, bench):
     app.command()(verb)
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(data.app, name="data")

@@ -107,24 +107,29 @@ def train_all(runs: "Sequence[Run]", device: str) -> "list[Outcome]":
     """Train every run: several side by side on the CPU or a GPU, else one after the other."""
     from tailcloud import plugins
     from tailcloud.cli.watching import Screen
-    from tailcloud.training.devices import pick_device
-    from tailcloud.training.fleet import train_on_streams, train_side_by_side
 
     try:
         with Screen() as screen:
             watchers = [screen.watch(run.title) for run in runs]
-            jobs = [partial(train_one, run, device) for run in runs]
-            kind = pick_device(device).type
-            if len(runs) > 1 and kind == "cpu":
-                return train_side_by_side(jobs, watchers)
-            if len(runs) > 1 and kind == "cuda":
-                return train_on_streams(jobs, watchers)
-            return [attempt(job, watcher) for job, watcher in zip(jobs, watchers, strict=True)]
+            return run_all([partial(train_one, run, device) for run in runs], watchers, device)
     except KeyboardInterrupt:
         again = shlex.join(["tailcloud", "train", "--resume", "--out", str(runs[0].folder.path), *plugins.words()])
         if len(runs) > 1:
             again = shlex.join(["tailcloud", *sys.argv[1:], *([] if "--resume" in sys.argv else ["--resume"])])
         raise Stopped(f'stopped; nothing but the last second is lost. Go on with "{again}"') from None
+
+
+def run_all(jobs: "Sequence[Job]", watchers: "Sequence[Observer]", device: str) -> "list[Outcome]":
+    """Run every job as the device has it best; the result of each, or the error that ended it."""
+    from tailcloud.training.devices import pick_device
+    from tailcloud.training.fleet import train_on_streams, train_side_by_side
+
+    kind = pick_device(device).type
+    if len(jobs) > 1 and kind == "cpu":
+        return train_side_by_side(jobs, watchers)
+    if len(jobs) > 1 and kind == "cuda":
+        return train_on_streams(jobs, watchers)
+    return [attempt(job, watcher) for job, watcher in zip(jobs, watchers, strict=True)]
 
 
 def attempt(job: "Job", observer: "Observer") -> "Outcome":

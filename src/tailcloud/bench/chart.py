@@ -1,0 +1,59 @@
+"""Measured beside published, as a drawing: a dot with its deviation, and a tick for the number of others."""
+
+from collections.abc import Sequence
+from math import ceil, floor
+
+from tailcloud.bench.filled import Cell
+from tailcloud.reporting.svg import WIDTH, Canvas, Figure, Scale
+from tailcloud.wording import number
+
+LEFT, LINE, TOP = 190.0, 24.0, 10.0
+LEGEND = (("series-2", "measured, last epoch"), ("wrong", "measured, marked"), ("tick-mark", "published"))
+
+
+def plot_cells(spec: str, cells: Sequence[Cell]) -> Figure | None:
+    """The rows of a data set that were measured, from top to bottom; None where there is none."""
+    measured = [cell for cell in cells if cell.results]
+    if not measured:
+        return None
+    height = TOP + LINE * len(measured)
+    canvas = Canvas(f"Measured and published on {spec}: {spoken(measured)}", height + 30)
+    x, y = accuracy_scale(measured), Scale(0, len(measured), height, TOP)
+    canvas.x_axis(x, y)
+    for place, cell in enumerate(measured):
+        draw(canvas, cell, x, TOP + (place + 0.5) * LINE)
+    caption = "Top-1 accuracy in percent; a thin line spans one standard deviation over seeds each way."
+    return Figure(f"Measured and published on {spec}", canvas.svg(), caption, LEGEND)
+
+
+def accuracy_scale(cells: Sequence[Cell]) -> Scale:
+    """As wide as the figures need."""
+    values = [value for cell in cells for value in (cell.summary("top1").mean, reference(cell)) if value is not None]
+    return Scale(floor(min(values) - 1), ceil(max(values) + 1), LEFT, WIDTH - 12)
+
+
+def reference(cell: Cell) -> float | None:
+    """The published number."""
+    return cell.reference.value if cell.reference else None
+
+
+def draw(canvas: Canvas, cell: Cell, x: Scale, middle: float) -> None:
+    """One row of the drawing."""
+    canvas.text((LEFT - 10, middle + 4), cell.row.label, "small", anchor="end")
+    summary, value = cell.summary("top1"), reference(cell)
+    if value is not None:
+        canvas.rule((x(value), middle - 8), (x(value), middle + 8), "tick-mark")
+    if summary.mean is None:
+        return
+    if summary.std is not None:
+        canvas.rule((x(summary.mean - summary.std), middle), (x(summary.mean + summary.std), middle), "whisker")
+    canvas.dots([(x(summary.mean), middle)], "wrong" if cell.below else "series-2")
+
+
+def spoken(cells: Sequence[Cell]) -> str:
+    """The drawing for those who do not see it."""
+    return "; ".join(
+        f"{cell.row.label} {cell.summary('top1').text()}"
+        + (f", published {number(cell.reference.value, 2)}" if cell.reference else "")
+        for cell in cells
+    )

@@ -1,0 +1,78 @@
+"""``tailcloud bench``: fill a table of the paper, measured beside published."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tailcloud.cli.console import say_note
+
+NAMES = "table1, table2, cloud-size (table 3), sampling (table 4) or retraining (table 5)"
+
+
+def bench(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help=f"Which table of the paper: {NAMES}.")],
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT",
+            help="Only a part of the table; repeatable. A text in the name of a data set (cifar10-lt:100) chooses "
+            "columns; any other one chooses rows, by label or method (gcl). Exact names come before parts of names.",
+        ),
+    ] = None,
+    seed: Annotated[
+        list[str] | None,
+        typer.Option(metavar="N", help="A seed; give it several times for several.  [default: 0, 1 and 2]"),
+    ] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Shorten stage 1 to N epochs, and stage 2 in proportion; labelled as shortened everywhere.",
+        ),
+    ] = None,
+    root: Annotated[str | None, typer.Option(help="The folder that data files are in.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--out", help="The folder of the run folders.  [default: runs/bench/TABLE]")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a field of every recipe; labelled everywhere."),
+    ] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write every figure to this file.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs, train nothing.")] = False,
+) -> None:
+    """Fill a table of the paper: what is measured here beside what was published.
+
+    Examples:
+
+        tailcloud bench table1 --root data
+
+        tailcloud bench table1 --only gcl --only cifar10-lt:100 --seed 0
+
+        tailcloud bench sampling --epochs 5 --json sampling.json
+
+    Runs that exist are not repeated, and an interrupted bench goes on where it was: just call it again.
+    """
+    from tailcloud.bench import Protocol, narrowed, plan, read_table
+    from tailcloud.bench.plan import missing
+    from tailcloud.cli.benching import conclude, print_steps, take_finished, train_in_waves
+    from tailcloud.cli.board import Board
+    from tailcloud.cli.train import seeds_of
+
+    chosen = narrowed(read_table(table), only or [])
+    protocol = Protocol(seeds_of(seed or ["0", "1", "2"]), epochs, settings or [], root)
+    place = (output or Path("runs") / "bench" / table) / protocol.folder
+    planned = plan(chosen, protocol, place)
+    board = Board(chosen, protocol, planned.runs)
+    for sentence in missing(chosen).values():
+        say_note(sentence)
+    for cell, sentence in planned.impossible.items():
+        board.fail(cell, sentence)
+    runs = take_finished(planned.runs, board)
+    if dry_run:
+        print_steps(runs, board)
+        return
+    train_in_waves(runs, board, device)
+    conclude(board, place, json_file)

@@ -1,0 +1,133 @@
+"""How a bench runs: what exists is taken, what is missing trains in two waves, and the table is written."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tailcloud.bench import Planned
+from tailcloud.bench.page import bench_page
+from tailcloud.bench.sharing import Step, shared, waves
+from tailcloud.bench.wording import SHORT, legend, lines, remarks
+from tailcloud.cli.board import Board
+from tailcloud.cli.console import out, say_note
+from tailcloud.cli.planning import Run
+from tailcloud.cli.train import Stopped, open_data, run_all, train_one
+from tailcloud.errors import TailcloudError
+from tailcloud.files import write_atomically, write_json
+from tailcloud.training.branching import branch
+from tailcloud.training.loop import Observer
+from tailcloud.wording import counted
+
+
+def take_finished(runs: Sequence[Planned], board: Board) -> list[Planned]:
+    """Put finished runs on the board; those that can be used, all but folders that hold another run by now."""
+    usable = []
+    for run in runs:
+        try:
+            if run.folder.exists:
+                run.folder.claim(run.recipe, run.command)
+            if run.folder.finished:
+                board.finish(run, run.folder.result(), new=False)
+            usable.append(run)
+        except TailcloudError as error:
+            board.fail((run.row.key, run.spec), str(error))
+    return usable
+
+
+def print_steps(runs: Sequence[Planned], board: Board) -> None:
+    """The runs that a bench would train, which of them exist, and which share a first stage."""
+    steps = {step.run.title: step for step in shared(runs)}
+    for run in runs:
+        step = steps.get(run.title)
+        state = "finished" if step is None else "goes on" if run.folder.exists else "new"
+        start = f", from the first stage of {step.parent.folder.path.name}" if step and step.parent else ""
+        epochs = " + ".join(str(stage.epochs) for stage in run.recipe.stages.values())
+        out.print(f"{run.folder.path}  {epochs} epochs, {state}{start}", markup=False)
+    own = sum(step.parent is None for step in steps.values())
+    out.print(
+        f"{counted(len(runs), 'run')}, {len(runs) - len(steps)} finished, {len(steps)} to train: "
+        f"{own} from their own first stage, {len(steps) - own} from that of another"
+    )
+    say_what_failed(board)
+
+
+def train_in_waves(runs: Sequence[Planned], board: Board, device: str) -> None:
+    """Train what is missing: first every first stage once, then what starts from it. A failure stops nothing else."""
+    closed = without_data(runs, board)
+    steps = [step for step in shared(runs) if step.run.spec not in closed]
+    try:
+        with board:
+            for wave in waves(steps):
+                jobs = [partial(train_step, step, device) for step in wave]
+                outcomes = run_all(jobs, [board.watch(step.run) for step in wave], device)
+                for step, outcome in zip(wave, outcomes, strict=True):
+                    if isinstance(outcome, TailcloudError):
+                        board.fail((step.run.row.key, step.run.spec), str(outcome))
+                    else:
+                        board.finish(step.run, outcome)
+    except KeyboardInterrupt:
+        again = shlex.join(["tailcloud", *sys.argv[1:]])
+        raise Stopped(f'stopped; nothing but the last second is lost. Go on with "{again}"') from None
+
+
+def without_data(runs: Sequence[Planned], board: Board) -> set[str]:
+    """The data sets that cannot be opened: one sentence instead of one for each run."""
+    closed = set()
+    for spec in dict.fromkeys(run.spec for run in runs if not run.folder.finished):
+        mine = [run for run in runs if run.spec == spec]
+        try:
+            open_data(mine[0].recipe)
+        except TailcloudError as error:
+            closed.add(spec)
+            for key in dict.fromkeys(run.row.key for run in mine if not run.folder.finished):
+                board.fail((key, spec), str(error))
+    return closed
+
+
+def train_step(step: Step, device: str, observer: Observer) -> dict[str, Any]:
+    """One run to its end, from its own beginning or from where another one's first stage ended."""
+    run = step.run
+    if step.parent and not run.folder.exists:
+        branch(step.parent.folder, run.folder, run.recipe, run.command)
+    return train_one(Run(run.folder, run.recipe, run.command), device, observer)
+
+
+def conclude(board: Board, place: Path, json_file: Path | None) -> None:
+    """Print the table, write its page and its record; an error if any run failed."""
+    filled = board.filled()
+    for spec in filled.table.columns:
+        cells = filled.column(spec)
+        print_columns(f"{filled.table.title}: {spec}", [list(SHORT.values()), *lines(cells, list(SHORT))])
+    out.print(legend(filled), markup=False)
+    if json_file:
+        write_json(json_file, filled.record())
+    page = place / "report.html"
+    write_atomically(page, bench_page([filled]))
+    out.print(f"page: {page}", markup=False)
+    say_what_failed(board)
+    failed = sum(map(len, board.failures.values()))
+    if failed:
+        raise TailcloudError(
+            f"{counted(failed, 'cell or run', 'cells or runs')} could not be measured; the sentences above say why. "
+            "The same command tries them again"
+        )
+
+
+def print_columns(title: str, rows: Sequence[Sequence[str]]) -> None:
+    """Lines of words, aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    out.print(f"[bold]{title}[/]")
+    for row in rows:
+        first, *rest = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        out.print("  ".join([first, *rest]).rstrip(), markup=False)
+    out.print()
+
+
+def say_what_failed(board: Board) -> None:
+    """A sentence for each reason, with the rows that it is about."""
+    filled = board.filled()
+    for sentence in dict.fromkeys(said for spec in filled.table.columns for said in remarks(filled.column(spec))):
+        say_note(sentence)

@@ -1,0 +1,148 @@
+"""From a table to runs: recipes, folders, commands, and who trains which first stage."""
+
+import json
+import shlex
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from small_table import table
+from typer.testing import CliRunner
+
+from tailcloud.bench import Protocol, plan, read_table
+from tailcloud.bench.plan import missing
+from tailcloud.bench.sharing import shared, waves
+from tailcloud.cli import app
+from tailcloud.errors import UsageError
+from tailcloud.recipe import load_recipe
+
+OUT = Path("out")
+
+
+def test_every_cell_has_a_run_for_every_seed():
+    runs = plan(table(), Protocol(seeds=(0, 5)), OUT).runs
+    assert len(runs) == 3 * 2 * 2
+    assert len({run.folder.path for run in runs}) == len(runs)
+    first, last = runs[0], runs[-1]
+    assert first.folder.path == OUT / "digits-lt-ce-seed0"
+    assert last.folder.path == OUT / "digits-lt-20-gcl-cben-seed5"
+    assert (last.recipe.seed, last.recipe.data, last.recipe.stage2.sampler.name) == (5, "digits-lt:20", "cben")
+    assert first.recipe == load_recipe("digits-lt/ce", [{"data": "digits-lt"}])
+
+
+def test_the_command_of_a_run_asks_for_the_same_recipe(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    protocol = Protocol(seeds=(3,), epochs=2, settings=["model.width=0.25"], root="some where")
+    run = plan(table(), protocol, OUT).runs[-1]
+    words = [*shlex.split(run.command)[1:], "--dry-run"]
+    assert "seed 3" in CliRunner().invoke(app, words, catch_exceptions=False).output
+    settings = [word for option, word in pairwise(words) if option == "--set"]
+    assert settings == ["stage2.sampler=cben", "stage1.epochs=2", "stage2.epochs=1", "model.width=0.25"]
+
+
+def test_shortened_runs_are_labelled_and_kept_apart():
+    protocol = Protocol(epochs=6)
+    assert (protocol.label, protocol.folder) == ("shortened: stage 1 has 6 epochs", "shortened-6")
+    ce, gcl = plan(table(), protocol, OUT).runs[0].recipe, plan(table(), protocol, OUT).runs[3].recipe
+    assert (ce.stage1.epochs, ce.stage2) == (6, None)
+    assert (gcl.stage1.epochs, gcl.stage2.epochs) == (6, 1)
+    assert Protocol(epochs=6, settings=["stage1.lr=0.2"]).folder != protocol.folder
+    assert (Protocol().label, Protocol().folder) == ("", "")
+
+
+def test_a_stage_without_epochs_stays_without():
+    rows = [{"label": "One", "method": "gcl", "set": ["stage2.epochs=0"]}]
+    assert plan(table(rows=rows), Protocol(epochs=6), OUT).runs[0].recipe.stage2.epochs == 0
+
+
+def test_settings_are_labelled_unless_they_only_say_how_to_compute():
+    changed = Protocol(settings=["stage1.lr=0.2", "engine.threads=1"])
+    assert changed.label == "changed: stage1.lr=0.2"
+    assert changed.folder.startswith("changed-")
+    assert Protocol(settings=["engine.threads=1"]).label == ""
+
+
+def test_settings_of_a_second_stage_leave_rows_without_one_alone():
+    runs = plan(table(), Protocol(settings=["stage2.lr=0.5"]), OUT).runs
+    assert {run.recipe.method: run.recipe.stage2 and run.recipe.stage2.lr for run in runs} == {"ce": None, "gcl": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"epochs": 0}, "--epochs 0 must be at least 1"),
+        ({"seeds": (1, 1)}, "each seed can be given once"),
+        ({"settings": ["method=ce"]}, "--set method=ce is the table's own business"),
+        ({"settings": ["data=digits-lt"]}, "--set data=digits-lt is the table's own business"),
+    ],
+)
+def test_a_protocol_that_would_be_another_table_is_refused(changes, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        Protocol(**changes)
+
+
+def test_a_row_that_cannot_be_a_recipe_is_a_sentence_and_stops_no_other():
+    rows = [{"label": "One", "method": "nobodys"}, {"label": "Two", "method": "ce"}]
+    made = plan(table(rows=rows), Protocol(), OUT)
+    assert len(made.runs) == 6
+    assert 'no method "nobodys"' in made.impossible["nobodys", "digits-lt"]
+    with pytest.raises(UsageError, match="nobodys"):
+        plan(table(rows=rows[:1]), Protocol(), OUT)
+
+
+def test_data_that_this_version_cannot_read_are_named_with_what_they_need():
+    said = missing(read_table("table2"))
+    assert "62,500 training images" in said["places-lt"]
+    assert plan(read_table("table2"), Protocol(), OUT).runs == []
+    assert missing(read_table("table1")) == {}
+
+
+def test_rows_that_differ_in_the_second_stage_alone_share_the_first():
+    runs = plan(table(), Protocol(seeds=(0, 1)), OUT).runs
+    steps = {step.run.folder.path.name: step for step in shared(runs)}
+    parents = {name: step.parent.folder.path.name for name, step in steps.items() if step.parent}
+    assert parents == {
+        "digits-lt-gcl-cben-seed0": "digits-lt-gcl-seed0",
+        "digits-lt-gcl-cben-seed1": "digits-lt-gcl-seed1",
+        "digits-lt-20-gcl-cben-seed0": "digits-lt-20-gcl-seed0",
+        "digits-lt-20-gcl-cben-seed1": "digits-lt-20-gcl-seed1",
+    }
+    first, second = waves(list(steps.values()))
+    assert {step.run.folder.path.name for step in second} == set(parents)
+    assert len(first) + len(second) == len(runs)
+
+
+def test_a_row_that_is_nothing_but_the_first_stage_owns_it():
+    rows = [
+        {"label": "One", "method": "gcl"},
+        {"label": "Two", "method": "gcl", "variant": "stage1", "set": ["stage2.epochs=0"]},
+    ]
+    one, two = shared(plan(table(rows=rows, columns=["digits-lt"]), Protocol(seeds=(0,)), OUT).runs)
+    assert (two.parent, one.parent) == (None, two.run)
+
+
+def test_a_run_that_was_begun_goes_on_by_itself_and_lends_its_first_stage(tmp_path):
+    runs = plan(table(columns=["digits-lt"], rows=table_rows()), Protocol(seeds=(0,)), tmp_path).runs
+    begun = runs[1]
+    begun.folder.create(begun.recipe)
+    assert [step.parent for step in shared(runs)] == [begun, None]
+    for file in (begun.folder.result_file, begun.folder.weights_file, begun.folder.model_file):
+        file.write_text(json.dumps({}))
+    steps = shared(runs)
+    assert [(step.run, step.parent) for step in steps] == [(runs[0], begun)]
+    assert waves(steps) == [steps]
+
+
+def table_rows():
+    return [
+        {"label": "Two", "method": "gcl"},
+        {"label": "Two, again", "method": "gcl", "variant": "cben", "set": ["stage2.sampler=cben"]},
+    ]
+
+
+def test_one_first_stage_serves_a_whole_ablation():
+    for name in ("sampling", "retraining"):
+        runs = plan(read_table(name), Protocol(seeds=(0,)), OUT).runs
+        assert sum(step.parent is None for step in shared(runs)) == 1
+    runs = plan(read_table("cloud-size"), Protocol(seeds=(0,)), OUT).runs
+    assert (len(runs), sum(step.parent is None for step in shared(runs))) == (8, 4)

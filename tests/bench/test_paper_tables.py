@@ -1,0 +1,102 @@
+"""The paper's tables as data: whole, narrowed by words, and every cell with a source."""
+
+import pytest
+from pydantic import ValidationError
+from small_table import table
+
+from tailcloud.bench import TABLES, narrowed, read_table
+from tailcloud.errors import UsageError
+from tailcloud.sampling import WEIGHTS
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_reads_and_names_the_source_of_every_number(name):
+    read = read_table(name)
+    assert read.name == name
+    for row in read.rows:
+        for spec in read.columns:
+            reference = read.reference(row, spec)
+            assert reference is None or (20 < reference.value < 95 and reference.source)
+    assert set(read.notes) <= {f"{row.key} {spec}" for row in read.rows for spec in read.columns}
+
+
+def test_the_numbers_of_the_paper_stand_where_the_paper_has_them():
+    one = read_table("table1")
+    rows = {row.key: row for row in one.rows}
+    assert [one.reference(rows["gcl"], spec).value for spec in one.columns] == [
+        79.03,
+        82.68,
+        85.46,
+        44.88,
+        48.71,
+        53.55,
+    ]
+    assert one.reference(rows["tde"], "cifar10-lt:200") is None
+    assert one.reference(rows["mislas"], "cifar100-lt:200").value == 42.33
+    crt = one.reference(rows["crt"], "cifar10-lt:50")
+    assert (crt.value, crt.source) == (80.17, "Bag of Tricks")
+    two = read_table("table2")
+    assert set(two.needs) == set(two.columns)
+    three = {row.key: row.paper for row in read_table("cloud-size").rows if row.paper}
+    assert three == {
+        "gcl-cos-cben": (79.21,),
+        "gcl-pow3-cben": (80.80,),
+        "gcl-pow4-cben": (82.31,),
+        "gcl-cben": (82.68,),
+    }
+
+
+def test_the_table_of_samplers_has_every_sampler():
+    names = {"cb", *(row.variant for row in read_table("sampling").rows)}
+    assert set(WEIGHTS) <= names
+
+
+def test_a_third_party_stands_in_where_the_paper_is_silent():
+    found = [table().reference(table().rows[0], spec) for spec in ("digits-lt", "digits-lt:20")]
+    assert [(one.value, one.source) for one in found] == [(1.0, "paper"), (2.0, "somebody")]
+    assert table().reference(table().rows[1], "digits-lt") is None
+
+
+@pytest.mark.parametrize(
+    ("words", "rows", "columns"),
+    [
+        ([], ["ce", "gcl", "gcl-cben"], ["digits-lt", "digits-lt:20"]),
+        (["gcl"], ["gcl", "gcl-cben"], ["digits-lt", "digits-lt:20"]),
+        (["GCL-CBEN", "ce"], ["ce", "gcl-cben"], ["digits-lt", "digits-lt:20"]),
+        (["gc", "digits-lt:20"], ["gcl", "gcl-cben"], ["digits-lt:20"]),
+        (["digits-lt"], ["ce", "gcl", "gcl-cben"], ["digits-lt"]),
+        (["digits"], ["ce", "gcl", "gcl-cben"], ["digits-lt", "digits-lt:20"]),
+        (["two, again"], ["gcl-cben"], ["digits-lt", "digits-lt:20"]),
+    ],
+)
+def test_words_choose_columns_by_data_and_rows_by_anything_else(words, rows, columns):
+    found = narrowed(table(), words)
+    assert ([row.key for row in found.rows], list(found.columns)) == (rows, columns)
+
+
+def test_a_narrowed_table_keeps_its_numbers():
+    found = narrowed(table(), ["digits-lt:20"])
+    assert found.reference(found.rows[0], "digits-lt:20").value == 2.0
+
+
+def test_a_word_that_is_nowhere_is_a_sentence():
+    with pytest.raises(UsageError, match='--only "bbn" is in no row and no data set of t; it has the rows ce, gcl,'):
+        narrowed(table(), ["gcl", "bbn"])
+
+
+def test_a_table_that_does_not_exist_is_named():
+    with pytest.raises(UsageError, match='there is no table "tabel1"; did you mean "table1"'):
+        read_table("tabel1")
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"label": "One", "method": "ce", "paper": [1.0]}],
+        [{"label": "One", "method": "ce"}, {"label": "Other", "method": "ce"}],
+        [{"label": "One", "method": "ce", "published": [1.0, 2.0]}],
+    ],
+)
+def test_a_table_that_is_none_is_refused(rows):
+    with pytest.raises(ValidationError):
+        table(rows=rows)

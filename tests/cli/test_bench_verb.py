@@ -1,0 +1,147 @@
+"""The bench verb as people use it: a table fills in, goes on where it was, and survives a failing run."""
+
+import json
+
+import pytest
+from small_table import table
+from typer.testing import CliRunner
+
+import tailcloud.bench
+from tailcloud.cli import app
+from tailcloud.errors import TailcloudError, UsageError
+
+SHORT = "--epochs 1 --set model.width=0.25 --only digits-lt"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return tmp_path_factory.mktemp("bench")
+
+
+@pytest.fixture
+def bench(home, monkeypatch):
+    """``tailcloud bench`` in a folder that the tests of this module share, on the small table."""
+    monkeypatch.chdir(home)
+    monkeypatch.setattr(tailcloud.bench, "read_table", lambda name: table(name=name))
+
+    def call(words):
+        return CliRunner().invoke(app, ["bench", *words.split()], catch_exceptions=False)
+
+    return call
+
+
+def place(home):
+    return next((home / "runs" / "bench" / "table1").iterdir())
+
+
+def test_a_dry_run_lists_the_runs_and_writes_nothing(bench, home):
+    said = bench(f"table1 {SHORT} --seed 0 --dry-run").output
+    assert "digits-lt-ce-seed0  1 epochs, new\n" in said
+    assert "digits-lt-gcl-cben-seed0  1 + 1 epochs, new, from the first stage of digits-lt-gcl-seed0" in said
+    assert "3\u00a0runs, 0 finished, 3 to train: 2 from their own first stage, 1 from that of another" in said
+    assert list(home.iterdir()) == []
+
+
+def test_a_table_fills_in(bench, home):
+    result = bench(f"table1 {SHORT} --seed 0 --json table.json")
+    assert result.exit_code == 0, result.output
+    said = result.output
+    assert "digits-lt gcl-cben seed 0: " in said
+    assert "(3 of 3 runs)" in said
+    assert "Shortened: stage 1 has 1 epochs; changed: model.width=0.25. Mean" in said
+    record = json.loads((home / "table.json").read_text())
+    assert record["shortened"] is True
+    assert [cell["seeds"] for cell in record["cells"]] == [[0], [0], [0]]
+    assert "digits-lt" in (place(home) / "report.html").read_text()
+    shown = f"{record['cells'][1]['top1']['mean']:.1f}"
+    assert f"Two         1      {shown}" in said
+
+
+def test_a_borrowed_first_stage_gives_the_run_that_training_it_gives(bench, home):
+    borrowed = place(home) / "digits-lt-gcl-cben-seed0"
+    command = json.loads((borrowed / "result.json").read_text())["command"]
+    words = [*command.split()[1:], "--out", "alone"]
+    assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
+    alone = home / "alone"
+    assert (borrowed / "model.safetensors").read_bytes() == (alone / "model.safetensors").read_bytes()
+    then, now = (json.loads((folder / "result.json").read_text()) for folder in (borrowed, alone))
+    assert (then["recipe"], then["top1"], then["few"]) == (now["recipe"], now["top1"], now["few"])
+    assert len(then["stages"]) == len(now["stages"]) == 2
+
+
+def test_what_exists_is_not_repeated(bench, home):
+    file = place(home) / "digits-lt-ce-seed0" / "model.safetensors"
+    before = file.stat().st_mtime_ns
+    result = bench(f"table1 {SHORT} --seed 0")
+    assert result.exit_code == 0
+    assert "seed 0: " not in result.output
+    assert file.stat().st_mtime_ns == before
+    assert "3\u00a0runs, 3 finished, 0 to train" in bench(f"table1 {SHORT} --seed 0 --dry-run").output
+
+
+def test_an_interrupted_run_goes_on(bench, home):
+    folder = place(home) / "digits-lt-gcl-cben-seed0"
+    weights = (folder / "model.safetensors").read_bytes()
+    for name in ("result.json", "model.safetensors"):
+        (folder / name).unlink()
+    result = bench(f"table1 {SHORT} --seed 0 --only cben")
+    assert result.exit_code == 0, result.output
+    assert (folder / "model.safetensors").read_bytes() == weights
+
+
+def test_one_failing_run_stops_no_other_and_the_verb_fails(bench, home, monkeypatch):
+    rows = [
+        {"label": "Wild", "method": "ce", "set": ["stage1.lr=1e20"]},
+        {"label": "Tame", "method": "ce", "variant": "tame"},
+        {"label": "Nobody's", "method": "nobodys"},
+    ]
+    monkeypatch.setattr(tailcloud.bench, "read_table", lambda name: table(name=name, rows=rows))
+    with pytest.raises(TailcloudError, match=r"2.cells or runs could not be measured"):
+        bench(f"table1 {SHORT} --seed 0 --out failing --json failing.json")
+    wild, tame, nobodys = json.loads((home / "failing.json").read_text())["cells"]
+    assert "became NaN or infinite" in wild["failures"][0]
+    assert tame["top1"]["n"] == 1
+    assert 'no method "nobodys"' in nobodys["failures"][0]
+
+
+def test_a_folder_with_another_run_is_left_alone(bench, home, monkeypatch):
+    rows = [{"label": "One", "method": "ce", "set": ["stage1.lr=0.05"]}]
+    monkeypatch.setattr(tailcloud.bench, "read_table", lambda name: table(name=name, rows=rows))
+    with pytest.raises(TailcloudError, match="could not be measured"):
+        bench(f"table1 {SHORT} --seed 0 --json other.json")
+    sentence = json.loads((home / "other.json").read_text())["cells"][0]["failures"][0]
+    assert "holds another run by now (stage1.lr = 0.1, not 0.05)" in sentence
+
+
+def test_data_that_are_not_there_are_one_sentence(home, monkeypatch):
+    monkeypatch.chdir(home)
+    words = "bench table1 --only ce --only gcl --only cifar10-lt:100 --root nowhere --json nothing.json"
+    with pytest.raises(TailcloudError, match=r"2.cells or runs could not be measured"):
+        CliRunner().invoke(app, words.split(), catch_exceptions=False)
+    cells = json.loads((home / "nothing.json").read_text())["cells"]
+    assert [len(cell["failures"]) for cell in cells] == [1, 1]
+    assert "CIFAR-10" in cells[0]["failures"][0]
+
+
+def test_large_data_print_what_was_published_and_what_is_missing(home, monkeypatch):
+    monkeypatch.chdir(home)
+    result = CliRunner().invoke(app, ["bench", "table2"], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert "54.88" in result.output
+    assert "inat2018 is not measured" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("table9", 'no table "table9"'),
+        ("table1 --only nobodys", "no row and no data set of table1; it has the rows ce, ce-mixup"),
+        ("table1 --seed -1", "--seed -1 must be a whole number"),
+        ("table1 --epochs 0", "--epochs 0 must be at least 1"),
+        ("table1 --set stage1.epcohs=1", "epcohs"),
+    ],
+)
+def test_wrong_use_is_a_sentence(home, monkeypatch, words, sentence):
+    monkeypatch.chdir(home)
+    with pytest.raises(UsageError, match=sentence):
+        CliRunner().invoke(app, ["bench", *words.split()], catch_exceptions=False)
