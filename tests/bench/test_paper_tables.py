@@ -5,6 +5,7 @@ from pydantic import ValidationError
 from small_table import table
 
 from tailcloud.bench import TABLES, narrowed, read_table
+from tailcloud.bench.table import with_methods
 from tailcloud.errors import UsageError
 from tailcloud.sampling import WEIGHTS
 
@@ -100,3 +101,9 @@ def test_a_table_that_does_not_exist_is_named():
 def test_a_table_that_is_none_is_refused(rows):
     with pytest.raises(ValidationError):
         table(rows=rows)
+
+
+def test_a_method_of_ones_own_is_a_row_more():
+    more = with_methods(table(), ["mine", "gcl", "mine"])
+    assert [row.key for row in more.rows] == ["ce", "gcl", "gcl-cben", "mine"]
+    assert more.reference(more.rows[-1], "digits-lt") is None

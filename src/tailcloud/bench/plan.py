@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
+from tailcloud import plugins
 from tailcloud.bench.table import Row, Table
 from tailcloud.data import SOURCES
 from tailcloud.errors import UsageError
@@ -140,4 +141,4 @@ def command(reference: str, where: dict[str, str], settings: Sequence[str], seed
         words += [f"--{option}", value]
     for setting in settings:
         words += ["--set", setting]
-    return shlex.join([*words, "--seed", str(seed)])
+    return shlex.join([*words, *plugins.words(), "--seed", str(seed)])

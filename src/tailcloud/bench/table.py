@@ -103,3 +103,10 @@ def read_table(name: str) -> Table:
         raise unknown("table", name, TABLES)
     text = (resources.files("tailcloud.bench") / "tables" / f"{name}.toml").read_text(encoding="utf-8")
     return Table.model_validate({"name": name, **tomllib.loads(text)})
+
+
+def with_methods(table: Table, methods: Sequence[str]) -> Table:
+    """The table with a row more for each of these methods that has none yet; nothing was published for them."""
+    have = {row.key for row in table.rows}
+    more = [Row(label=method, method=method) for method in dict.fromkeys(methods) if method not in have]
+    return table.model_copy(update={"rows": (*table.rows, *more)})

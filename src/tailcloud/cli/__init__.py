@@ -14,6 +14,7 @@ from tailcloud.cli.console import say_error
 from tailcloud.cli.evaluate import evaluate
 from tailcloud.cli.inspect import inspect
 from tailcloud.cli.plugin import Plugin
+from tailcloud.cli.rebalance import rebalance
 from tailcloud.cli.report import report
 from tailcloud.cli.train import train
 from tailcloud.errors import TailcloudWarning, explained
@@ -27,7 +28,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (train, evaluate, inspect, report, bench):
+for verb in (train, evaluate, inspect, report, rebalance, bench):
     app.command()(verb)
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(data.app, name="data")

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from tailcloud.cli.console import say_note
+from tailcloud.cli.plugin import Plugin
 
 NAMES = "table1, table2, cloud-size (table 3), sampling (table 4) or retraining (table 5)"
 
@@ -18,6 +19,12 @@ def bench(
             metavar="TEXT",
             help="Only a part of the table; repeatable. A text in the name of a data set (cifar10-lt:100) chooses "
             "columns; any other one chooses rows, by label or method (gcl). Exact names come before parts of names.",
+        ),
+    ] = None,
+    methods: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--method", metavar="NAME", help="A row more, for a method of your own or FIRST+SECOND; repeatable."
         ),
     ] = None,
     seed: Annotated[
@@ -42,6 +49,7 @@ def bench(
     ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write every figure to this file.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs, train nothing.")] = False,
+    _plugin: Plugin = None,
 ) -> None:
     """Fill a table of the paper: what is measured here beside what was published.
 
@@ -57,11 +65,12 @@ def bench(
     """
     from tailcloud.bench import Protocol, narrowed, plan, read_table
     from tailcloud.bench.plan import missing
+    from tailcloud.bench.table import with_methods
     from tailcloud.cli.benching import conclude, print_steps, take_finished, train_in_waves
     from tailcloud.cli.board import Board
     from tailcloud.cli.train import seeds_of
 
-    chosen = narrowed(read_table(table), only or [])
+    chosen = narrowed(with_methods(read_table(table), methods or []), only or [])
     protocol = Protocol(seeds_of(seed or ["0", "1", "2"]), epochs, settings or [], root)
     place = (output or Path("runs") / "bench" / table) / protocol.folder
     planned = plan(chosen, protocol, place)

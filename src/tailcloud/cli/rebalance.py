@@ -1,0 +1,94 @@
+"""``tailcloud rebalance``: another second stage for a finished run, without training the first again."""
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tailcloud.cli.plugin import Plugin
+from tailcloud.errors import TailcloudError, unknown
+
+if TYPE_CHECKING:
+    from tailcloud.recipe import Recipe
+
+WAYS = {  # the methods whose second stage is laid behind the first one of a run
+    "crt": "crt",
+    "lws": "lws",
+    "tau-norm": "tau-norm",
+    "ncm": "ncm",
+    "logit-adjust": "logit-adjust-posthoc",
+    "mislas": "mislas",
+    "disalign": "disalign",
+}
+
+
+def rebalance(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run folder.")],
+    way: Annotated[str, typer.Option("--with", metavar="NAME", help=f"How: {', '.join(WAYS)}.")],
+    output: Annotated[Path | None, typer.Option("--out", help="The new run folder.  [default: RUN-NAME]")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the second stage.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    _plugin: Plugin = None,
+) -> None:
+    """Re-balance the classifier of a finished run: the features stay, only the second stage is trained.
+
+    Examples:
+
+        tailcloud rebalance runs/digits-lt-gcl-seed0 --with crt
+
+        tailcloud rebalance runs/digits-lt-ce-seed0 --with tau-norm --set stage2.head.tau=0.7
+
+    The new folder is a run like any other; its method is called FIRST+SECOND, for example ce+crt.
+    """
+    from tailcloud.cli.planning import Run
+    from tailcloud.cli.train import finish_with_errors, print_result, train_all
+    from tailcloud.training.branching import branch
+    from tailcloud.training.folder import RunFolder
+
+    if way not in WAYS:
+        raise unknown("way to re-balance", way, WAYS)
+    parent, place = RunFolder(run), output or default_place(run, way)
+    recipe = rebalanced(parent.recipe(), WAYS[way], settings or [])
+    parent.result()  # refuses a run that is not finished
+    child = Run(RunFolder(place), recipe, command(run, way, settings or [], place))
+    child.folder.check_free()
+    branch(parent, child.folder, recipe, child.command)
+    outcomes = train_all([child], device)
+    if not isinstance(outcomes[0], TailcloudError):
+        print_result(child, outcomes[0])
+    finish_with_errors([child], outcomes)
+
+
+def default_place(run: Path, way: str) -> Path:
+    """Beside the run, under its name and the way's."""
+    path = run if run.name else run.resolve()
+    return path.with_name(f"{path.name}-{way}")
+
+
+def rebalanced(recipe: "Recipe", second: str, settings: list[str]) -> "Recipe":
+    """The recipe of a run with the second stage of another method, as that method has it on the same data."""
+    from tailcloud.data import parse_spec
+    from tailcloud.recipe import find_recipe, parse_setting, read_toml, resolve
+    from tailcloud.recipe.layers import merge
+
+    table = recipe.model_dump(exclude={"stage2"}, exclude_none=True)
+    table["method"] = f"{recipe.method.partition('+')[0]}+{second}"
+    data = parse_spec(recipe.data)[0].removesuffix("-lt")
+    own = read_toml(find_recipe(f"{data}-lt/{second}"))
+    table |= {"stage2": own["stage2"]} if "stage2" in own else {}
+    for setting in settings:
+        table = merge(table, parse_setting(setting))
+    return resolve(table, "the re-balanced run")
+
+
+def command(run: Path, way: str, settings: list[str], place: Path) -> str:
+    """The command that makes the same run."""
+    from tailcloud import plugins
+
+    words = ["tailcloud", "rebalance", str(run), "--with", way, "--out", str(place)]
+    for setting in settings:
+        words += ["--set", setting]
+    return shlex.join([*words, *plugins.words()])
