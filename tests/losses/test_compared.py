@@ -28,8 +28,10 @@ ORACLES = {
     "balanced-softmax": oracles.balanced_softmax,
     "eql": oracles.eql,
     "lade": oracles.lade,
+    "label-aware-smoothing": oracles.label_aware_smoothing,
 }
 WEIGHTED = [{"weights": w, "beta": b} for w, b in (("none", 0.9), ("inverse", 0.9), ("effective", 0.99))]
+WEIGHTED += [{"weights": "inverse", "power": p} for p in (0.0, 1.2)]
 OPTIONS = {
     "ce": [{}, *WEIGHTED],
     "focal": [
@@ -42,6 +44,10 @@ OPTIONS = {
     "balanced-softmax": [{}],
     "eql": [{}, {"threshold": 0.1}, {"threshold": 1.0, "probability": 0.5}, {"probability": 0.0}],
     "lade": [{}, {"alpha": 0.0}, {"alpha": 2.0, "lam": 0.5}],
+    "label-aware-smoothing": [
+        {},
+        *({"form": form, "smooth_head": 0.4, "smooth_tail": 0.1} for form in ("concave", "linear", "convex")),
+    ],
 }
 CASES = [pytest.param(name, options, id=f"{name}-{options}") for name, all_ in OPTIONS.items() for options in all_]
 
@@ -187,6 +193,10 @@ def test_lades_regulariser_holds_the_log_mean():
         ("logit-adjust", {"tau": -1.0}, "tau"),
         ("eql", {"threshold": 2.0}, "threshold"),
         ("eql", {"probability": -0.5}, "probability"),
+        ("ce", {"weights": "inverse", "power": -1.0}, "power"),
+        ("label-aware-smoothing", {"smooth_head": 1.5}, "smooth_head"),
+        ("label-aware-smoothing", {"smooth_tail": -0.1}, "smooth_tail"),
+        ("label-aware-smoothing", {"form": "round"}, "form"),
         ("lade", {"alpha": -1.0}, "alpha"),
         ("lade", {"lam": float("inf")}, "lam"),
     ],

@@ -5,7 +5,7 @@ import math
 from oracles.clouds import log_softmax_at
 
 
-def class_weights(counts, weights, beta):
+def class_weights(counts, weights, beta, power=1.0):
     raw = []
     for n in counts:
         if n == 0:
@@ -16,6 +16,7 @@ def class_weights(counts, weights, beta):
             raw.append(1 / sum(beta**k for k in range(n)))  # 1 + β + … + β^(n−1) = (1 − β^n) / (1 − β)
         else:
             raw.append(1.0)
+    raw = [w**power if w else 0.0 for w in raw]
     present = sum(n > 0 for n in counts)
     return [w * present / sum(raw) for w in raw]
 
@@ -29,13 +30,13 @@ def weighted_mean(each, target, weights):
     return total / sum(weights[y] for y in target)
 
 
-def ce(output, target, counts, *, scale=1.0, weights="none", beta=0.9999):
+def ce(output, target, counts, *, scale=1.0, weights="none", beta=0.9999, power=1.0):
     each = [-log_softmax_at(scaled(row, scale), y) for row, y in zip(output, target, strict=True)]
-    return weighted_mean(each, target, class_weights(counts, weights, beta))
+    return weighted_mean(each, target, class_weights(counts, weights, beta, power))
 
 
-def focal(output, target, counts, *, scale=1.0, focal=1.0, form="softmax", weights="none", beta=0.9999):
-    class_weight, total = class_weights(counts, weights, beta), 0.0
+def focal(output, target, counts, *, scale=1.0, focal=1.0, form="softmax", weights="none", beta=0.9999, power=1.0):
+    class_weight, total = class_weights(counts, weights, beta, power), 0.0
     for row, y in zip(output, target, strict=True):
         z = scaled(row, scale)
         if form == "softmax":
@@ -47,7 +48,7 @@ def focal(output, target, counts, *, scale=1.0, focal=1.0, form="softmax", weigh
     return total / len(target)
 
 
-def ldam(output, target, counts, *, scale=30.0, margin=0.5, weights="none", beta=0.9999):
+def ldam(output, target, counts, *, scale=30.0, margin=0.5, weights="none", beta=0.9999, power=1.0):
     n = [max(count, 1) for count in counts]
     widest = max(count**-0.25 for count in n)
     each = []
@@ -56,7 +57,7 @@ def ldam(output, target, counts, *, scale=30.0, margin=0.5, weights="none", beta
         for j, cosine in enumerate(row):
             z.append(scale * (cosine - margin * n[y] ** -0.25 / widest if j == y else cosine))
         each.append(-log_softmax_at(z, y))
-    return weighted_mean(each, target, class_weights(counts, weights, beta))
+    return weighted_mean(each, target, class_weights(counts, weights, beta, power))
 
 
 def logit_adjust(output, target, counts, *, scale=1.0, tau=1.0):
@@ -101,3 +102,21 @@ def lade(output, target, counts, *, scale=1.0, alpha=0.1, lam=0.01):
         log_mean = math.log(sum(balanced) / len(balanced))
         regulariser -= prior * (mean - log_mean - lam * log_mean**2)
     return logit_adjust(output, target, counts, scale=scale) + alpha * regulariser
+
+
+def label_aware_smoothing(output, target, counts, *, scale=1.0, smooth_head=0.3, smooth_tail=0.0, form="concave"):
+    n = [max(count, 1) for count in counts]
+    most, least = max(n), min(n)
+    total = 0.0
+    for row, y in zip(output, target, strict=True):
+        t = (n[y] - least) / (most - least) if most > least else 1.0
+        if form == "concave":
+            epsilon = smooth_tail + (smooth_head - smooth_tail) * math.sin(math.pi * t / 2)
+        elif form == "linear":
+            epsilon = smooth_tail + (smooth_head - smooth_tail) * t
+        else:
+            epsilon = smooth_head + (smooth_head - smooth_tail) * math.sin(3 * math.pi / 2 + math.pi * t / 2)
+        for j in range(len(row)):
+            label = (1 - epsilon if j == y else 0) + epsilon / len(row)
+            total -= label * log_softmax_at(scaled(row, scale), j)
+    return total / len(target)

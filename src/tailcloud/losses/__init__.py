@@ -8,6 +8,7 @@ from tailcloud.losses.cross_entropy import CrossEntropyLoss
 from tailcloud.losses.equalization import EqualizationLoss
 from tailcloud.losses.focal import FocalLoss
 from tailcloud.losses.gcl import GCLLoss
+from tailcloud.losses.label_aware_smoothing import LabelAwareSmoothingLoss
 from tailcloud.losses.lade import LADELoss
 from tailcloud.losses.ldam import LDAMLoss
 from tailcloud.losses.logit_adjustment import LogitAdjustmentLoss
@@ -21,6 +22,7 @@ __all__ = [
     "GCLLoss",
     "LADELoss",
     "LDAMLoss",
+    "LabelAwareSmoothingLoss",
     "LogitAdjustmentLoss",
     "Loss",
 ]
@@ -33,5 +35,6 @@ LOSSES: dict[str, Callable[..., Loss]] = {
     "balanced-softmax": BalancedSoftmaxLoss,
     "eql": EqualizationLoss,
     "lade": LADELoss,
+    "label-aware-smoothing": LabelAwareSmoothingLoss,
     "gcl": GCLLoss,
 }

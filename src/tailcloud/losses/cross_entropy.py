@@ -19,6 +19,7 @@ class CrossEntropyLoss(WeightedLoss):
             is then Σ w_y·L / Σ w_y.
         beta: β of the effective number.
         defer: the share of a stage after which the weights start.
+        power: ρ, the power to which the weights are taken.
     """
 
     def __init__(
@@ -29,8 +30,9 @@ class CrossEntropyLoss(WeightedLoss):
         weights: Weighting = "none",
         beta: float = 0.9999,
         defer: float = 0.0,
+        power: float = 1.0,
     ) -> None:
-        super().__init__(counts, scale, weights, beta, defer)
+        super().__init__(counts, scale, weights, beta, defer, power)
 
     def forward(self, output: Tensor, target: Tensor, *, epsilon: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """The mean cross-entropy of a batch."""

@@ -32,6 +32,7 @@ class FocalLoss(WeightedLoss):
             divided by the number of samples.
         beta: β of the effective number.
         defer: the share of a stage after which the weights start.
+        power: ρ, the power to which the weights are taken.
     """
 
     def __init__(
@@ -44,8 +45,9 @@ class FocalLoss(WeightedLoss):
         weights: Weighting = "none",
         beta: float = 0.9999,
         defer: float = 0.0,
+        power: float = 1.0,
     ) -> None:
-        super().__init__(counts, scale, weights, beta, defer)
+        super().__init__(counts, scale, weights, beta, defer, power)
         if form not in get_args(Form):
             raise ValueError(f'form = "{form}" must be one of {", ".join(get_args(Form))}')
         self.focal, self.form = not_negative("focal", focal), form

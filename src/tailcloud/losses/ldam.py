@@ -35,6 +35,7 @@ class LDAMLoss(WeightedLoss):
             is then Σ w_y·L / Σ w_y.
         beta: β of the effective number.
         defer: the share of a stage after which the weights start; 0.8 with effective ones is LDAM-DRW.
+        power: ρ, the power to which the weights are taken.
     """
 
     needs_cosine: ClassVar[bool] = True
@@ -49,8 +50,9 @@ class LDAMLoss(WeightedLoss):
         weights: Weighting = "none",
         beta: float = 0.9999,
         defer: float = 0.0,
+        power: float = 1.0,
     ) -> None:
-        super().__init__(counts, scale, weights, beta, defer)
+        super().__init__(counts, scale, weights, beta, defer, power)
         widths = torch.from_numpy(-scale * margins(counts, not_negative("margin", margin))).float()
         self.register_buffer("lowered", widths, persistent=False)  # −s·Δ_j
 

@@ -8,17 +8,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tailcloud.losses.base import Loss, batch_mean, within
+from tailcloud.losses.base import Loss, batch_mean, not_negative, within
 from tailcloud.sampling import sample_weights
 
 Weighting = Literal["none", "inverse", "effective"]
 
 
-def class_weights(counts: Sequence[int], weights: Weighting, beta: float = 0.9999) -> NDArray[np.float64]:
+def class_weights(
+    counts: Sequence[int], weights: Weighting, beta: float = 0.9999, power: float = 1.0
+) -> NDArray[np.float64]:
     """One weight per class; they sum to the number of classes that have images, and an absent class weighs nothing.
 
     ``inverse``: ∝ 1 / n_j. ``effective``: ∝ (1 − β) / (1 − β^n_j), one over the effective number of images (Cui et
-    al., CVPR 2019). ``none``: 1.
+    al., CVPR 2019). ``none``: 1. All to the power ρ, before they are scaled to that sum (DisAlign's generalised
+    re-weighting; Zhang et al., CVPR 2021).
 
     >>> class_weights([9, 1], "inverse")
     array([0.2, 1.8])
@@ -27,6 +30,7 @@ def class_weights(counts: Sequence[int], weights: Weighting, beta: float = 0.999
         raise ValueError(f'weights = "{weights}" must be one of {", ".join(get_args(Weighting))}')
     options = {"beta": within("beta", beta, 0, 1)} if weights == "effective" else {}
     raw = sample_weights({"none": "ib", "inverse": "cb", "effective": "en"}[weights], counts, **options)
+    raw = np.where(raw > 0, raw ** not_negative("power", power), 0.0)
     scaled: NDArray[np.float64] = raw * ((raw > 0).sum() / raw.sum())
     return scaled
 
@@ -37,10 +41,18 @@ class ClassWeights(nn.Module):
     now: Tensor
     later: Tensor
 
-    def __init__(self, counts: Sequence[int], weights: Weighting, *, beta: float = 0.9999, defer: float = 0.0) -> None:
+    def __init__(
+        self,
+        counts: Sequence[int],
+        weights: Weighting,
+        *,
+        beta: float = 0.9999,
+        defer: float = 0.0,
+        power: float = 1.0,
+    ) -> None:
         super().__init__()
         self.defer = within("defer", defer, 0, 1)
-        later = torch.from_numpy(class_weights(counts, weights, beta)).float()
+        later = torch.from_numpy(class_weights(counts, weights, beta, power)).float()
         self.register_buffer("later", later, persistent=False)
         self.register_buffer("now", later.clone(), persistent=False)
         self.advance(0.0)
@@ -58,21 +70,21 @@ class ClassWeights(nn.Module):
 
 
 class WeightedLoss(Loss):
-    """A loss whose classes may weigh differently: ``weights``, ``beta`` and ``defer`` are options of every such loss.
+    """A loss whose classes may weigh differently; ``weights``, ``beta``, ``defer``, ``power`` are options of each.
 
     ``defer`` is the share of a stage's epochs after which the weights start: deferred re-weighting, DRW (Cao et al.,
     NeurIPS 2019). Without class weights nothing is multiplied.
     """
 
     def __init__(
-        self, counts: Sequence[int] | None, scale: float, weights: Weighting, beta: float, defer: float
+        self, counts: Sequence[int] | None, scale: float, weights: Weighting, beta: float, defer: float, power: float
     ) -> None:
         super().__init__(scale)
         self.weights: ClassWeights | None = None
         if weights != "none":
             if counts is None:
                 raise ValueError(f'weights = "{weights}" needs the counts of the classes')
-            self.weights = ClassWeights(counts, weights, beta=beta, defer=defer)
+            self.weights = ClassWeights(counts, weights, beta=beta, defer=defer, power=power)
 
     def advance(self, share: float) -> None:
         """Class weights start when their share of the stage is done."""
