@@ -1,12 +1,31 @@
 """Classifier heads by name: features in, one output per class out."""
 
 from tailcloud.heads.base import Head
+from tailcloud.heads.causal import CausalHead
 from tailcloud.heads.cosine import CosineHead
+from tailcloud.heads.disalign import AlignedCosineHead, AlignedHead, AlignedLinearHead
 from tailcloud.heads.linear import LinearHead
+from tailcloud.heads.nearest_mean import NearestMeanHead
+from tailcloud.heads.scaled import ScaledCosineHead, ScaledHead, ScaledLinearHead
 
-__all__ = ["HEADS", "CosineHead", "Head", "LinearHead"]
+__all__ = [
+    "HEADS",
+    "AlignedHead",
+    "CausalHead",
+    "CosineHead",
+    "Head",
+    "LinearHead",
+    "NearestMeanHead",
+    "ScaledHead",
+]
 
 HEADS: dict[str, type[Head]] = {
     "linear": LinearHead,
     "cosine": CosineHead,
+    "causal": CausalHead,
+    "scaled-linear": ScaledLinearHead,
+    "scaled-cosine": ScaledCosineHead,
+    "disalign-linear": AlignedLinearHead,
+    "disalign-cosine": AlignedCosineHead,
+    "nearest-mean": NearestMeanHead,
 }

@@ -3,11 +3,25 @@
 from collections.abc import Callable
 
 from tailcloud.rebalance.base import Change, Trained
+from tailcloud.rebalance.disalign import DisAlign
+from tailcloud.rebalance.logit_adjust import LogitAdjust
+from tailcloud.rebalance.lws import LearnableScaling
+from tailcloud.rebalance.nearest_mean import NearestMean
 from tailcloud.rebalance.plain import Fresh, Keep
+from tailcloud.rebalance.tau_norm import TauNorm
+from tailcloud.rebalance.tde import TotalDirectEffect
+from tailcloud.rebalance.unit import Unit
 
 __all__ = ["CHANGES", "Change", "Trained"]
 
 CHANGES: dict[str, Callable[..., Change]] = {
     "keep": Keep,
     "fresh": Fresh,
+    "unit": Unit,
+    "lws": LearnableScaling,
+    "tau-norm": TauNorm,
+    "nearest-mean": NearestMean,
+    "logit-adjust": LogitAdjust,
+    "disalign": DisAlign,
+    "tde": TotalDirectEffect,
 }

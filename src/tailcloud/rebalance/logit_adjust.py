@@ -1,0 +1,41 @@
+"""Logit adjustment after training (Menon et al., ICLR 2021)."""
+
+from collections.abc import Sequence
+
+import torch
+
+from tailcloud.heads import Head, LinearHead, ScaledHead
+from tailcloud.losses.base import not_negative
+from tailcloud.losses.logit_adjustment import log_priors
+from tailcloud.rebalance.base import Change, Trained
+from tailcloud.rebalance.kinds import made_of
+
+
+class LogitAdjust(Change):
+    """Logits are lowered by how frequent their class was: s·z_j − τ·log π_j, π_j = n_j / N.
+
+    A linear head takes it into its bias, a cosine head becomes a scaled one with a shift; both are divided by the scale
+    s of the coming stage's loss, which must be the one that the head was trained with.
+
+    Args:
+        counts: training images per class; an absent class counts as one image.
+        tau: τ; with 1 the logits are those of balanced classes.
+    """
+
+    def __init__(self, counts: Sequence[int], *, tau: float = 1.0) -> None:
+        super().__init__(counts)
+        self.tau = not_negative("tau", tau)
+
+    def kind(self, before: str) -> str:
+        """Linear stays linear; a cosine head is scaled."""
+        return made_of(before, {"linear": "linear", "cosine": "scaled-cosine"}, "logit-adjust")
+
+    def apply(self, old: Head, new: Head, trained: Trained) -> None:
+        """The trained head and a shift of its outputs."""
+        shift = torch.from_numpy(-self.tau * log_priors(self.counts) / trained.scale)
+        if isinstance(new, ScaledHead):
+            new.inner.load_state_dict(old.state_dict())
+            new.shift.copy_(shift)
+        elif isinstance(new, LinearHead):
+            new.load_state_dict(old.state_dict())
+            new.bias.add_(shift.to(new.bias))
