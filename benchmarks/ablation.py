@@ -86,8 +86,18 @@ def channels_first(session: Session, _parts: StageParts) -> None:
 
 
 def update_by(**how: bool) -> Callable[[Session, StageParts], None]:
+    """PyTorch's own optimiser, with its kernels chosen."""
+
     def prepare(_session: Session, parts: StageParts) -> None:
-        parts.optimizer.param_groups[0] |= {"fused": False, "foreach": False} | how
+        ours = parts.optimizer
+        theirs = torch.optim.SGD(
+            ours.parameters.values(),
+            lr=parts.stage.lr,
+            momentum=ours.inertia,
+            weight_decay=ours.weight_decay,
+            **{"fused": False, "foreach": False} | how,
+        )
+        ours.step = theirs.step  # type: ignore[method-assign]
 
     return prepare
 

@@ -41,7 +41,6 @@ from tailcloud.recipe import Recipe, Stage, load_recipe
 from tailcloud.stages.scope import set_modes
 from tailcloud.training.compiled import cause_of
 from tailcloud.training.devices import make_repeatable, pick_device
-from tailcloud.training.optim import momentum_of
 from tailcloud.training.session import Session, StageParts
 
 OTHERS = {"cpu": ("compiled",), "cuda": ("graphed", "compiled")}  # the one that can break most comes last
@@ -160,7 +159,7 @@ def trained(session: Session, parts: StageParts) -> State:
     state: dict[str, Mapping[str, Tensor]] = {
         "loss": {"loss": losses},
         "parameters": dict(session.model.named_parameters()),
-        "momentum": momentum_of(parts.optimizer, parts.parameters),
+        "momentum": parts.optimizer.momentum,
         "statistics": dict(session.model.named_buffers()),
     }
     return {

@@ -1,9 +1,11 @@
-"""A fresh head follows from the seed alone, and stands where the model stands."""
+"""Fresh heads follow from the seed alone; costs are what PyTorch's own counter says."""
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
-from tailcloud.classifier import Architecture, build_classifier, fresh_head
+from tailcloud.backbones import BACKBONES
+from tailcloud.classifier import Architecture, build_classifier, cost, cost_of, fresh_head, hollow_classifier
 from tailcloud.heads import HEADS
 
 
@@ -28,3 +30,26 @@ def test_drawing_it_leaves_the_global_generator_alone(model):
     torch.manual_seed(7)
     fresh_head(model, "linear", 0)
     assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("backbone", BACKBONES)
+def test_flops_are_those_of_pytorchs_counter(backbone, head):
+    architecture = Architecture(backbone, head, 0.25, 3, 7)
+    model = build_classifier(architecture, 0)
+    with FlopCounterMode(display=False) as counter:
+        model.eval()(torch.zeros(1, 3, 12, 10))
+    found = cost(architecture, 12, 10)
+    assert found == cost_of(model, 3, 12, 10)
+    assert found.flops == counter.get_total_flops() > 0
+    assert found.parameters == sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_hollow_classifier_takes_the_weights_of_a_real_one(head):
+    architecture = Architecture("resnet8", head, 0.25, 1, 5)
+    model, hollow = build_classifier(architecture, 0), hollow_classifier(architecture)
+    assert all(parameter.is_meta for parameter in hollow.parameters())
+    hollow.load_state_dict(model.state_dict(), assign=True)
+    images = torch.randn(3, 1, 8, 8)
+    assert torch.equal(hollow.eval()(images), model.eval()(images))

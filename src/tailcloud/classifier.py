@@ -1,12 +1,15 @@
 """A classifier is a backbone and a head; what it is made of fits in a small record."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
+from typing import Any
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
+from torch.overrides import TorchFunctionMode
 
 from tailcloud.backbones import create_backbone
 from tailcloud.errors import unknown
@@ -64,6 +67,23 @@ def fresh_head(model: Classifier, kind: str, seed: int) -> Head:
     return head.to(next(model.parameters()).device)
 
 
+def hollow_classifier(architecture: Architecture) -> Classifier:
+    """A classifier without numbers, for weights that will be loaded, or for its shapes alone."""
+    with torch.device("meta"), _NothingDrawn():  # type: ignore[no-untyped-call]
+        return Classifier(architecture)
+
+
+class _NothingDrawn(TorchFunctionMode):
+    """Leaves out first weights; to draw them on no device, PyTorch would import its compiler."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func in {Tensor.normal_, Tensor.uniform_, F.normalize}:
+            return args[0]
+        return func(*args, **(kwargs or {}))
+
+
 @dataclass(frozen=True)
 class Cost:
     """What a classifier costs: its parameters, and for one image the forward FLOPs and the floats that are kept."""
@@ -74,18 +94,48 @@ class Cost:
 
 
 def cost(architecture: Architecture, height: int, width: int) -> Cost:
-    """Counted on shapes alone, without computing anything. A multiply-add is two FLOPs."""
+    """Counted on shapes alone, without computing anything."""
+    return cost_of(hollow_classifier(architecture), architecture.channels, height, width)
+
+
+def cost_of(model: Classifier, channels: int, height: int, width: int) -> Cost:
+    """Counted on one image, which a model without numbers does not compute. A multiply-add is two FLOPs."""
     kept: list[int] = []
-    with torch.device("meta"):
-        model = Classifier(architecture).eval()  # batch norm refuses to train on a single pixel
-        image = torch.empty(1, architecture.channels, height, width)
-    for module in model.modules():
-        if not list(module.children()):
-            module.register_forward_hook(partial(_note_size, kept))
-    with FlopCounterMode(display=False) as counter:
+    image = torch.zeros(1, channels, height, width, device=next(model.parameters()).device)
+    leaves = [module for module in model.modules() if not list(module.children())]
+    hooks = [module.register_forward_hook(partial(_note_size, kept)) for module in leaves]
+    model.eval()  # batch norm refuses to train on a single pixel
+    with torch.no_grad(), _Counter() as counter:
         model(image)
-    parameters = sum(parameter.numel() for parameter in model.parameters())
-    return Cost(parameters, int(counter.get_total_flops()), sum(kept))
+    for hook in hooks:
+        hook.remove()
+    return Cost(sum(parameter.numel() for parameter in model.parameters()), counter.flops, sum(kept))
+
+
+class _Counter(TorchFunctionMode):
+    """Counts the FLOPs of products; PyTorch's own counter would import its compiler, which takes seconds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flops = 0
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func in PRODUCTS:
+            self.flops += 2 * result.numel() * PRODUCTS[func](*args[:2])
+        return result
+
+
+PRODUCTS: dict[Callable[..., Any], Callable[[Tensor, Tensor], int]] = {  # multiplications for each number of the result
+    torch.conv2d: lambda _, weight: weight[0].numel(),
+    F.linear: lambda _, weight: weight.shape[1],
+    **dict.fromkeys(
+        (torch.matmul, torch.mm, torch.bmm, Tensor.matmul, Tensor.mm, Tensor.bmm), lambda a, _: a.shape[-1]
+    ),
+    Tensor.__matmul__: lambda a, _: a.shape[-1],
+}
 
 
 def _note_size(sizes: list[int], _module: nn.Module, _inputs: object, output: Tensor) -> None:

@@ -20,7 +20,7 @@ from tailcloud.recipe import Stage
 from tailcloud.sampling import make_sampler
 from tailcloud.stages.scope import set_modes, set_trainable
 from tailcloud.training.executors import EagerExecutor
-from tailcloud.training.optim import make_optimizer
+from tailcloud.training.optim import SGD
 from tailcloud.training.step import Step
 
 pytestmark = needs_somewhere
@@ -54,7 +54,7 @@ def executor(model, stage, network):
     loader = kind(data, sampler, normalise, batch=4, crop_padding=1, flip=True, mixup=stage.mixup)
     loader.dtype = network.backbone.dtype if network else None
     loss = GCLLoss([30, 5, 1], margin=0.1, focal=1.0).to(DEVICE)
-    optimizer = make_optimizer(stage, set_trainable(model, stage), DEVICE)
+    optimizer = SGD(stage, set_trainable(model, stage), DEVICE)
     half = network is not None and network.backbone.dtype == torch.bfloat16
     objective = network.objective(Classify(loss)) if network else Classify(loss)
     set_modes(model, stage)

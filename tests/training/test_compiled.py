@@ -22,7 +22,6 @@ from tailcloud.training import compiled
 from tailcloud.training.checkpoint import peek
 from tailcloud.training.compiled import CannotCompile
 from tailcloud.training.devices import check_engine
-from tailcloud.training.optim import momentum_of
 from tailcloud.training.session import Session
 
 CPU = torch.device("cpu")
@@ -113,7 +112,7 @@ def stage_of(executor, *settings, name="stage1", dtype=torch.float64, backbone=N
 
 def state_of(parts):
     model = parts.executor.step.model
-    momentum = momentum_of(parts.optimizer, parts.parameters)
+    momentum = parts.optimizer.momentum
     return {**model.state_dict(), **{f"momentum of {name}": value for name, value in momentum.items()}}
 
 

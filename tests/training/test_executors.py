@@ -1,11 +1,13 @@
 """How steps are run: the clouds of each epoch, and the update, against naive formulas in float64."""
 
 import copy
+import subprocess
+import sys
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 import torch
-from torch.optim import SGD
 
 from tailcloud.classifier import Architecture, build_classifier
 from tailcloud.data.batch import Batch
@@ -17,7 +19,7 @@ from tailcloud.objectives import Classify
 from tailcloud.recipe import Stage
 from tailcloud.sampling import ShuffledSampler
 from tailcloud.training.executors import EagerExecutor, GraphedExecutor
-from tailcloud.training.optim import make_optimizer, momentum_of, restore_momentum, set_learning_rate
+from tailcloud.training.optim import SGD
 from tailcloud.training.step import Step
 
 CPU = torch.device("cpu")
@@ -29,7 +31,7 @@ class DrawingStep:
 
     def __init__(self):
         self.model = torch.nn.Linear(1, 1)
-        self.optimizer = SGD(self.model.parameters(), lr=0.1)
+        self.optimizer = SGD(STAGE, dict(self.model.named_parameters()), CPU)
 
     def __call__(self, batch, generator):
         return torch.rand((), generator=generator)
@@ -69,7 +71,7 @@ def test_an_epoch_trains_with_its_own_learning_rate():
     made = executor()
     for lr in (0.5, 0.25):
         made.epoch(0, lr)
-        assert made.step.optimizer.param_groups[0]["lr"] == lr
+        assert made.step.optimizer.groups[0].rate == lr
 
 
 @pytest.fixture
@@ -98,13 +100,13 @@ def test_sgd_moves_every_parameter_by_the_formula(model, steps):
         for name, p in parameters.items()
     }
     lrs = [0.3, 0.2, 0.1][:steps]
-    optimizer = make_optimizer(STAGE, parameters, CPU)
+    optimizer = SGD(STAGE, parameters, CPU)
     for number, lr in enumerate(lrs):
-        set_learning_rate(optimizer, lr)
+        optimizer.set_rate(lr)
         for name, parameter in parameters.items():
             parameter.grad = gradients[name][number].clone()
         optimizer.step()
-    momentum = momentum_of(optimizer, parameters)
+    momentum = optimizer.momentum
     for name, parameter in parameters.items():
         expected, velocity = naive_steps(start[name], gradients[name], lrs=lrs, momentum=0.8, decay=0.05)
         torch.testing.assert_close(parameter.detach(), expected[-1], msg=name)
@@ -113,22 +115,57 @@ def test_sgd_moves_every_parameter_by_the_formula(model, steps):
 
 def test_momentum_is_there_before_the_first_step_and_zero(model):
     parameters = dict(model.named_parameters())
-    momentum = momentum_of(make_optimizer(STAGE, parameters, CPU), parameters)
+    momentum = SGD(STAGE, parameters, CPU).momentum
     assert momentum.keys() == parameters.keys()
     assert all((momentum[name] == 0).all() and momentum[name].shape == p.shape for name, p in parameters.items())
 
 
 def test_the_first_learning_rate_is_that_of_the_stage(model):
-    (group,) = make_optimizer(STAGE, dict(model.named_parameters()), CPU).param_groups
-    assert float(group["lr"]) == 0.3
+    (group,) = SGD(STAGE, dict(model.named_parameters()), CPU).groups
+    assert group.rate == 0.3
 
 
-def test_momentum_survives_the_round_trip(model):
+def test_parts_with_a_factor_learn_by_so_much_more(model):
+    stage = STAGE.model_copy(update={"lr_factors": {"head": 0.1, "head.bias": 3.0}})
+    optimizer = SGD(stage, dict(model.named_parameters()), CPU)
+    optimizer.set_rate(0.5)
+    rates = {name: group.rate for group in optimizer.groups for name in group.names}
+    assert rates.keys() == dict(model.named_parameters()).keys()
+    assert (rates["head.weight"], rates["head.bias"], rates["backbone.bn1.bias"]) == (0.05, 1.5, 0.5)
+
+
+def test_one_by_one_is_the_same_update_as_one_kernel(model, monkeypatch):
+    twin = copy.deepcopy(model)
+    for one, name in ((model, "cpu"), (twin, "nothing")):
+        monkeypatch.setattr("tailcloud.training.optim.IN_ONE_KERNEL", {name})
+        optimizer = SGD(STAGE, dict(one.named_parameters()), CPU)
+        for _ in range(3):
+            for parameter in one.parameters():
+                parameter.grad = torch.full_like(parameter, 0.1)
+            optimizer.step()
+    for first, second in zip(model.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(first, second)
+
+
+def test_a_parameter_without_a_gradient_stays(model):
     parameters = dict(model.named_parameters())
-    kept = {name: torch.randn_like(p) for name, p in parameters.items()}
-    optimizer = make_optimizer(STAGE, parameters, CPU)
-    restore_momentum(optimizer, parameters, kept)
-    assert all(torch.equal(kept[name], value) for name, value in momentum_of(optimizer, parameters).items())
+    optimizer, before = SGD(STAGE, parameters, CPU), parameters["head.weight"].detach().clone()
+    optimizer.step()
+    parameters["head.bias"].grad = torch.ones_like(parameters["head.bias"])
+    optimizer.step()
+    assert torch.equal(parameters["head.weight"], before)
+
+
+def test_training_does_not_import_the_compiler():
+    """It takes seconds, which a short run would mostly consist of."""
+    code = """
+import sys
+from tailcloud.cli import app
+app(["train", "--set", "stage1.epochs=1", "--set", "stage2.epochs=1", "--out", sys.argv[1]], standalone_mode=False)
+assert not {"torch._dynamo", "sympy"} & set(sys.modules)
+"""
+    with TemporaryDirectory() as home:
+        subprocess.run([sys.executable, "-c", code, f"{home}/run"], check=True, capture_output=True)
 
 
 def test_a_step_is_the_gradient_of_the_objective_and_one_update():
@@ -136,7 +173,7 @@ def test_a_step_is_the_gradient_of_the_objective_and_one_update():
     twin = copy.deepcopy(model)
     objective = Classify(GCLLoss([9, 3, 1]))
     batch = Batch(torch.randn(6, 1, 8, 8, dtype=torch.float64), torch.tensor([0, 1, 2, 0, 1, 2]))
-    step = Step(model, objective, make_optimizer(STAGE, dict(model.named_parameters()), CPU))
+    step = Step(model, objective, SGD(STAGE, dict(model.named_parameters()), CPU))
     losses = [step(batch, torch.Generator().manual_seed(seed)) for seed in (1, 2)]
     velocity = {name: torch.zeros_like(p) for name, p in twin.named_parameters()}
     for seed, loss in zip((1, 2), losses, strict=True):

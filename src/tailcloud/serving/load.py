@@ -8,7 +8,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from tailcloud.classifier import Architecture, Classifier
+from tailcloud.classifier import Architecture, Classifier, hollow_classifier
 from tailcloud.data.transform import Normalise
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import read_json
@@ -65,8 +65,7 @@ def load(run: str | Path) -> TrainedClassifier:
         )
     about = read_json(folder / ABOUT)
     try:
-        with torch.device("meta"):
-            classifier = Classifier(Architecture(**about["architecture"]))
+        classifier = hollow_classifier(Architecture(**about["architecture"]))
         classifier.load_state_dict(load_file(folder / WEIGHTS), assign=True)
         return TrainedClassifier(classifier, about).eval()
     except FileNotFoundError:

@@ -12,7 +12,6 @@ from torch import Tensor
 from tailcloud.data.resident import EpochPlan, Loader
 from tailcloud.randomness import derive_seed
 from tailcloud.training.graphs import captured
-from tailcloud.training.optim import momentum_of, set_learning_rate
 from tailcloud.training.step import Step
 
 STEPS_PER_LAUNCH = 4
@@ -51,7 +50,7 @@ class EagerExecutor:
                 batch = self.loader.at(plan, sizes.index(size))
                 self.step.loss(batch, self.generator).backward()  # type: ignore[no-untyped-call]
         finally:
-            self.step.optimizer.zero_grad(set_to_none=True)
+            self.step.optimizer.zero_grad()
             for buffer, value in zip(buffers, before, strict=True):
                 buffer.copy_(value)
 
@@ -62,7 +61,7 @@ class EagerExecutor:
 
     def begin(self, number: int, lr: float) -> None:
         """Set the learning rate, and start the clouds' random numbers of this epoch."""
-        set_learning_rate(self.step.optimizer, lr)
+        self.step.optimizer.set_rate(lr)
         self.generator.manual_seed(derive_seed(self.loader.seed, self.loader.stage, "cloud", number))
 
 
@@ -85,8 +84,7 @@ class GraphedExecutor(EagerExecutor):
         """Capture every graph that an epoch needs; model, momentum and statistics are put back as they were."""
         self.plan = self.loader.plan(0)
         model, optimizer = self.step.model, self.step.optimizer
-        parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-        state = {**model.state_dict(), **{f"momentum.{k}": v for k, v in momentum_of(optimizer, parameters).items()}}
+        state = {**model.state_dict(), **{f"momentum.{k}": v for k, v in optimizer.momentum.items()}}
         before = {name: value.clone() for name, value in state.items()}
         try:
             for steps, size in dict.fromkeys(self.launches()):
@@ -123,7 +121,7 @@ class GraphedExecutor(EagerExecutor):
         """A step as it will be captured, after which no gradient is left behind."""
         self.go_to(self.loader.sizes.index(size))
         self.one_step(size)
-        self.step.optimizer.zero_grad(set_to_none=True)
+        self.step.optimizer.zero_grad()
 
     def some_steps(self, steps: int, size: int) -> None:
         """Steps of a launch."""

@@ -23,7 +23,6 @@ from tailcloud.training.checkpoint import Checkpoint, load_newest, save_checkpoi
 from tailcloud.training.compiled import CannotCompile
 from tailcloud.training.devices import make_repeatable, use_threads
 from tailcloud.training.folder import RunFolder
-from tailcloud.training.optim import momentum_of, restore_momentum
 from tailcloud.training.progress import Progress
 from tailcloud.training.result import finish
 from tailcloud.training.schedule import learning_rate
@@ -79,7 +78,8 @@ def train_stage(
     started = time.perf_counter()
     parts = ready(session, name, observer)
     if checkpoint:
-        restore_momentum(parts.optimizer, parts.parameters, checkpoint.group("momentum"))
+        for kept, momentum in checkpoint.group("momentum").items():
+            parts.optimizer.momentum[kept].copy_(momentum)
     progress.seconds += time.perf_counter() - started
     saved = time.perf_counter()
     for epoch in range(progress.epoch, stage.epochs):
@@ -179,7 +179,7 @@ def snapshot(session: Session, parts: StageParts, progress: Progress) -> Checkpo
     """Everything that the rest of the run depends on."""
     groups = {
         "model": session.model.state_dict(),
-        "momentum": momentum_of(parts.optimizer, parts.parameters),
+        "momentum": parts.optimizer.momentum,
         "best": progress.best_weights,
     }
     tensors = {f"{group}.{name}": value for group, values in groups.items() for name, value in values.items()}

@@ -48,7 +48,7 @@ def make_result(session: Session, folder: RunFolder, progress: Progress) -> dict
 
     When another epoch was picked, its figures stand apart under ``picked``; those are the weights that are kept.
     """
-    recipe, dataset, final = session.recipe, session.dataset, progress.finished[-1]
+    recipe, dataset, final, cost = session.recipe, session.dataset, progress.finished[-1], session.cost
     return {
         "method": recipe.method,
         "top1": {
@@ -70,8 +70,8 @@ def make_result(session: Session, folder: RunFolder, progress: Progress) -> dict
             "backbone": recipe.model.backbone,
             "head": session.architecture.head,
             "width": recipe.model.width,
-            "parameters": session.cost.parameters,
-            "flops": session.cost.flops,
+            "parameters": cost.parameters,
+            "flops": cost.flops,
         },
         "recipe": recipe.substance(),
         "remarks": [*dataset.profile.remarks(), *dataset.remarks],

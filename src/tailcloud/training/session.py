@@ -7,9 +7,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD
 
-from tailcloud.classifier import Architecture, Cost, build_classifier, cost, fresh_head
+from tailcloud.classifier import Architecture, Cost, build_classifier, cost_of, fresh_head
 from tailcloud.data import Dataset
 from tailcloud.data.joined import JoinedLoader
 from tailcloud.data.resident import Loader, ResidentImages, ResidentLoader
@@ -28,7 +27,7 @@ from tailcloud.training.compiled import CompiledExecutor
 from tailcloud.training.devices import environment
 from tailcloud.training.executors import EagerExecutor, Executor, GraphedExecutor
 from tailcloud.training.graphs import GraphedJudge
-from tailcloud.training.optim import make_optimizer
+from tailcloud.training.optim import SGD
 from tailcloud.training.step import Step
 
 
@@ -131,7 +130,7 @@ class Session:
         objective = self.objective(stage)
         loader = self.loader(name, stage, objective)
         parameters = set_trainable(self.model, stage)
-        optimizer = make_optimizer(stage, parameters, self.device)
+        optimizer = SGD(stage, parameters, self.device)
         step = Step(self.model, objective, optimizer, self.precision == "bfloat16", self.network)
         executor = EXECUTORS[self.executor](step, loader)
         return StageParts(name, stage, loader, parameters, optimizer, executor, objective)
@@ -139,7 +138,10 @@ class Session:
     def objective(self, stage: Stage) -> Objective:
         """What a stage minimises, in fused kernels where these can compute it."""
         counts = self.dataset.profile.counts.tolist()
-        plain = OBJECTIVES[stage.objective.name](self.loss(stage), counts, **stage.objective.options).to(self.device)
+        features = self.model.backbone.features
+        plain = OBJECTIVES[stage.objective.name](self.loss(stage), counts, features, **stage.objective.options).to(
+            self.device
+        )
         return self.fused.objective(plain) if self.fused else plain
 
     def loader(self, name: str, stage: Stage, objective: Objective) -> Loader:
@@ -223,10 +225,11 @@ class Session:
         passes = sum(stage.epochs * (3 if stage.train == "all" else 1) for stage in stages)
         return passes * len(self.dataset.train) * self.cost.flops
 
-    @cached_property
+    @property
     def cost(self) -> Cost:
-        """What the model costs."""
-        return cost(self.architecture, *self.dataset.shape[:2])
+        """What the model costs, as it is now."""
+        height, width, channels = self.dataset.shape
+        return cost_of(self.model, channels, height, width)
 
     @property
     def environment(self) -> dict[str, Any]:

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.optim import SGD
 
 from tailcloud.classifier import Classifier
 from tailcloud.data.batch import Batch
 from tailcloud.objectives import Network, Objective
+from tailcloud.training.optim import SGD
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Step:
     def __call__(self, batch: Batch, generator: torch.Generator) -> Tensor:
         """Improve the model on one batch; the loss stays on the device."""
         loss = self.loss(batch, generator)
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
         return loss.detach()
