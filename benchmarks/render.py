@@ -1,4 +1,4 @@
-"""Write docs/results.md, and the figures in README.md, other pages and the recipes, from benchmarks/results.
+"""Write docs/results.md and .html, and the figures in README.md, other pages and the recipes, from benchmarks/results.
 
 python benchmarks/render.py                  write them
 python benchmarks/render.py --add RUN...     take the results of these run folders first
@@ -16,6 +16,11 @@ from typing import Any
 import executors_table
 import speed_table
 
+from tailcloud.bench import TABLES, Filled, read_table
+from tailcloud.bench.filled import TOLERANCE
+from tailcloud.bench.page import bench_page
+from tailcloud.bench.records import fill_from_records, variant_of
+from tailcloud.bench.wording import MARK, sections
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import read_json, write_atomically, write_json
 from tailcloud.profile import FEW_BELOW, MANY_ABOVE
@@ -40,6 +45,7 @@ RESULTS = Path("benchmarks") / "results"
 RUNS = RESULTS / "runs"
 OF_THE_RUN = {"data", "seed"}  # settings that no method has an opinion on
 BASELINE, OURS = "ce", "gcl"
+IN_README = (BASELINE, OURS, "gcl-official")
 SHORT = ("seeds", "top1", "many", "medium", "few", "ece", "parameters", "flops")
 
 
@@ -78,11 +84,14 @@ def add(run: Path, root: Path) -> None:
 
 def render(root: Path) -> dict[Path, str]:
     """What each generated file should hold."""
-    tables = by_dataset(read_results(root / RUNS))
+    results = read_results(root / RUNS)
+    tables = by_dataset(results)
+    paper = [fill_from_records(read_table(name), results) for name in TABLES]
     readme, recipes = root / "README.md", root / "src" / "tailcloud" / "recipes"
     performance, records = root / "docs" / "performance.md", performance_records(root / RESULTS)
     return {
-        root / "docs" / "results.md": results_page(tables),
+        root / "docs" / "results.md": results_page(tables, paper),
+        root / "docs" / "results.html": bench_page(paper),
         readme: readme_with(readme, tables),
         **({performance: performance_with(performance, records)} if records else {}),
         **executors_page(root / "docs" / "executors.md", sorted((root / RESULTS).glob("executors-*.json"))),
@@ -120,8 +129,8 @@ def read_results(folder: Path) -> list[Result]:
 
 
 def place(one: Result) -> tuple[object, ...]:
-    """In the tables: the baseline first, then the methods by name, fused kernels before plain ones."""
-    return one.dataset.spec, one.method != BASELINE, one.method, kernels_of(one), one.protocol.seed
+    """In the tables: the baseline first, then the methods by name, each before its variants; fused kernels first."""
+    return one.dataset.spec, one.method != BASELINE, one.method, variant_of(one), kernels_of(one), one.protocol.seed
 
 
 def read_result(path: Path) -> Result:
@@ -133,10 +142,11 @@ def read_result(path: Path) -> Result:
 
 def record_name(result: Result) -> str:
     kernels = "" if result.device == "cpu" or kernels_of(result) == "fused" else f"-{kernels_of(result)}"
-    return f"{result.dataset.spec.replace(':', '-')}-{result.method}{kernels}-seed{result.protocol.seed}.json"
+    variant = f"-{variant}" if (variant := variant_of(result)) else ""
+    return f"{result.dataset.spec.replace(':', '-')}-{result.method}{variant}{kernels}-seed{result.protocol.seed}.json"
 
 
-def results_page(tables: Sequence[DatasetTable]) -> str:
+def results_page(tables: Sequence[DatasetTable], paper: Sequence[Filled]) -> str:
     head = (
         "# Results\n\n"
         "<!-- written by benchmarks/render.py from benchmarks/results/runs; do not edit -->\n\n"
@@ -144,8 +154,16 @@ def results_page(tables: Sequence[DatasetTable]) -> str:
         "its own that says on which split it was chosen: chosen on the test set, it is optimistic. Groups by training\n"
         f"images of a class: many has more than {MANY_ABOVE}, few fewer than {FEW_BELOW}, medium lies between.\n"
         "The runs of one command train side by side; the seconds of a run are wall-clock, with the others beside it.\n"
+        "The paper's tables come first ([how they are filled](bench.md); [as one page](results.html)), then every\n"
+        f"data set with everything that was measured on it. {MARK}: more than {TOLERANCE:g} point below the published\n"
+        "number, which is the paper's unless another source is named.\n"
     )
-    return "\n".join([head, *(dataset_section(table) for table in tables)])
+    return "\n".join([head, *map(paper_section, paper), *(dataset_section(table) for table in tables)])
+
+
+def paper_section(filled: Filled) -> str:
+    """A table of the paper, measured beside published."""
+    return "\n".join([f"## {filled.table.title}\n", f"{filled.table.about}\n", *sections(filled)])
 
 
 def dataset_section(table: DatasetTable) -> str:
@@ -156,10 +174,11 @@ def dataset_section(table: DatasetTable) -> str:
         *gain_sentences(table),
         *own_settings(table),
         *facts(table),
-        "\nMade by:\n",
+        "\n<details><summary>Made by</summary>\n",
         "```sh",
         *distinct(results_of(table), lambda result: result.command),
         "```\n",
+        "</details>\n",
     ]
     return "\n".join(lines)
 
@@ -185,6 +204,8 @@ def gain_sentences(table: DatasetTable) -> list[str]:
 def own_settings(table: DatasetTable) -> list[str]:
     """In a sentence, where the recorded recipes differ from their method's own settings."""
     changed = {row.label: changes(row.results[0]) for row in table.rows}
+    common = [one for one in changes(table.example) if len(changed) > 1 and all(one in own for own in changed.values())]
+    changed = {"all": common} | {label: [one for one in own if one not in common] for label, own in changed.items()}
     said = [f"{label} here: {', '.join(settings)}" for label, settings in changed.items() if settings]
     return [f"Settings that differ from the method's own: {'; '.join(said)}.\n"] if said else []
 
@@ -221,11 +242,12 @@ def results_of(table: DatasetTable) -> list[Result]:
 
 
 def readme_with(path: Path, tables: Sequence[DatasetTable]) -> str:
-    """The README with one table over all data sets: a method once, in the way it is computed by default."""
+    """The README with one table over all data sets: the baseline and GCL, in the way they are computed by default."""
     rows = [
         [f"{table.spec} `{table.fingerprint}`", row.method, *cells(row, SHORT)]
         for table in tables
         for row in usual(table)
+        if row.method in IN_README
     ]
     header = ["data, and the fingerprint of its images", "method", *(COLUMNS[column] for column in SHORT)]
     gains = [f"{table.spec}: {sentence}" for table in tables for sentence in gain_sentences(table)]

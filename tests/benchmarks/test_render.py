@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tailcloud.recipe import resolve
+from tailcloud.recipe import load_recipe, resolve
 
 SOURCE = Path(__file__).parents[2] / "benchmarks" / "render.py"
 README = "# tailcloud\n\nbefore\n<!-- results:start -->\nold\n<!-- results:end -->\nafter\n"
@@ -103,6 +103,41 @@ def test_the_page_says_where_a_recipe_leaves_its_method(root):
     render.main([], root)
     sentence = "gcl here: stage1.epochs = 60 instead of 200, stage1.mixup = 0.4 instead of 1.0."
     assert f"Settings that differ from the method's own: {sentence}" in (root / "docs" / "results.md").read_text()
+
+
+def give_recipe(root, name, **settings):
+    """Put the recipe of a shipped name into the records of its method."""
+    for path in (root / "benchmarks" / "results" / "runs").glob("*.json"):
+        record = json.loads(path.read_text())
+        if record["method"] == name:
+            where = {"data": "cifar10-lt:100", "seed": record["protocol"]["seed"]}
+            record["recipe"] = load_recipe(f"cifar10-lt/{name}", [settings, where]).substance()
+            path.write_text(json.dumps(record))
+
+
+def test_the_papers_tables_stand_beside_what_was_measured(root):
+    give_recipe(root, "gcl")
+    assert render.main([], root) == 0
+    page = (root / "docs" / "results.md").read_text()
+    section = page.split("## Table 1")[1].split("### cifar10-lt:100")[1].split("###")[0]
+    assert "| GCL | 2 | 81.5 ± 2.1 | 82.68 | −1.2 ▼ | 82.5 ± 2.1 on test |" in section
+    assert "| CE | – | – | 70.70 | – | – |" in section  # its records have no recipe
+    assert "| CB | 2 | 81.5 ± 2.1 | 82.43 | −0.9 |" in page.split("## Table 4")[1]
+    assert "imagenet-lt is not measured" in page
+    assert "81.5 ± 2.1" in (root / "docs" / "results.html").read_text()
+
+
+def test_a_variant_has_a_name_of_its_own_and_a_row_in_its_table(root, capsys):
+    give_recipe(root, "gcl", stage2={"sampler": "cben"})
+    assert render.main([], root) == 1
+    assert "holds the run of cifar10-lt-100-gcl-cben-seed" in capsys.readouterr().err
+    folder = root / "benchmarks" / "results" / "runs"
+    for seed in (0, 1):
+        (folder / f"cifar10-lt-100-gcl-seed{seed}.json").rename(folder / f"cifar10-lt-100-gcl-cben-seed{seed}.json")
+    assert render.main([], root) == 0
+    page = (root / "docs" / "results.md").read_text()
+    assert "| CBEN | 2 | 81.5 ± 2.1 | 82.68 |" in page.split("## Table 4")[1]
+    assert "| GCL | – |" in page
 
 
 def test_a_damaged_record_is_a_sentence_with_its_file(root, capsys):

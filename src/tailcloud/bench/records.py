@@ -53,8 +53,14 @@ def settings_of(result: Result) -> str | None:
 
     A record may be older than some options: resolved again, it has them at their defaults, as it was run.
     """
+    return resolved(json.dumps(result.recipe)) if result.recipe else None
+
+
+@cache
+def resolved(recipe: str) -> str | None:
+    """What a recorded recipe comes to today."""
     try:
-        return as_text(resolve(dict(result.recipe)).substance()) if result.recipe else None
+        return as_text(resolve(json.loads(recipe)).substance())
     except UsageError:
         return None
 
