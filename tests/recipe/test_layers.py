@@ -149,3 +149,11 @@ def test_a_plus_lays_the_second_stage_of_one_method_behind_the_first_of_another(
 def test_a_plus_between_methods_that_do_not_fit_is_a_sentence(method, sentence):
     with pytest.raises(UsageError, match=sentence):
         resolve({"method": method})
+
+
+@pytest.mark.parametrize(
+    ("method", "scale"),
+    [("gcl+crt", 30.0), ("gcl+logit-adjust-posthoc", 30.0), ("ldam+lws", 30.0), ("ce+crt", 1.0), ("gcl+ncm", 1.0)],
+)
+def test_a_second_stage_on_cosines_stretches_them_as_the_first_did(method, scale):
+    assert resolve({"method": method}).stage2.loss.options["scale"] == scale

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tailcloud.cli.plugin import Plugin
-from tailcloud.errors import TailcloudError, unknown
+from tailcloud.errors import TailcloudError, UsageError, unknown
 
 if TYPE_CHECKING:
     from tailcloud.recipe import Recipe
@@ -80,6 +80,10 @@ def rebalanced(recipe: "Recipe", second: str, settings: list[str]) -> "Recipe":
     own = read_toml(find_recipe(f"{data}-lt/{second}"))
     table |= {"stage2": own["stage2"]} if "stage2" in own else {}
     for setting in settings:
+        if "method" in parse_setting(setting):
+            raise UsageError(
+                f"--set {setting} is not for rebalance: the method is FIRST+SECOND, and --with is SECOND"
+            )
         table = merge(table, parse_setting(setting))
     return resolve(table, "the re-balanced run")
 

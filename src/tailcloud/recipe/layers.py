@@ -16,9 +16,11 @@ from pydantic import ValidationError
 from tailcloud.data import parse_spec
 from tailcloud.errors import TailcloudError, UsageError, unknown
 from tailcloud.files import check_format
+from tailcloud.heads import HEADS
 from tailcloud.losses import LOSSES
-from tailcloud.recipe.checks import check_parts, complete, complete_part, explain
-from tailcloud.recipe.schema import Part, Recipe, named
+from tailcloud.rebalance import CHANGES
+from tailcloud.recipe.checks import check_parts, complete, complete_part, explain, try_part
+from tailcloud.recipe.schema import Model, Part, Recipe, named
 from tailcloud.recipe.written import WRITTEN
 
 Table = dict[str, Any]
@@ -191,10 +193,20 @@ def fragment_of(method: str) -> Table:
 def stretched(stage: Table, first: Table) -> Table:
     """A second stage behind a foreign first one: a loss that names no scale stretches cosines as that one did."""
     loss, before = named(stage["loss"]), named(first["stage1"]["loss"])
-    if first.get("model", {}).get("head") != "cosine" or not isinstance(loss, dict) or "scale" in loss:
+    if not isinstance(loss, dict) or "scale" in loss or not gives_cosines(stage, first):
         return stage
     then = complete_part("stage1.loss", Part.model_validate(before), LOSSES).options
     return {**stage, "loss": {**loss, "scale": then["scale"]}}
+
+
+def gives_cosines(stage: Table, first: Table) -> bool:
+    """Whether the head of a second stage has cosines for outputs, given the first stage that was before it."""
+    change = try_part("stage2.head", Part.model_validate(named(stage.get("head", "keep"))), CHANGES)
+    try:
+        kind = change.kind(first.get("model", {}).get("head", Model().head))
+    except ValueError:  # no such change; the check of the whole recipe says so
+        return False
+    return kind in HEADS and HEADS[kind].cosine
 
 
 def resolve(table: Table, name: str = "the recipe") -> Recipe:

@@ -1,0 +1,87 @@
+"""The rebalance verb: a finished run gets another second stage, and its first is not trained again."""
+
+import json
+import shutil
+
+import pytest
+from typer.testing import CliRunner
+
+from tailcloud.cli import app
+from tailcloud.cli.rebalance import WAYS
+from tailcloud.errors import TailcloudError
+from tailcloud.recipe import load_recipe
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, finished_run):
+    """``tailcloud WORDS`` in a folder with a finished GCL run."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(finished_run, tmp_path / "run")
+
+    def call(words):
+        result = CliRunner().invoke(app, words.split(), catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    return call
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_works_on_a_finished_run(call, tmp_path, way):
+    post_hoc = load_recipe(f"digits-lt/{WAYS[way]}").stage2.epochs == 0
+    said = call(f"rebalance run --with {way}" + ("" if post_hoc else " --set stage2.epochs=1"))
+    assert "stage2  top1" in said
+    folder = tmp_path / f"run-{way}"
+    result, before = (json.loads((path / "result.json").read_text()) for path in (folder, tmp_path / "run"))
+    assert result["method"] == f"gcl+{WAYS[way]}"
+    assert result["stages"][0]["top1"] == before["stages"][0]["top1"]
+    assert result["stages"][0]["seconds"] == before["stages"][0]["seconds"]
+    assert result["command"].startswith(f"tailcloud rebalance run --with {way} --out run-{way}")
+    assert "gcl+" in (folder / "report.html").read_text()
+    assert load_recipe(str(folder)).substance() == result["recipe"]
+
+
+def test_the_new_run_is_a_run_like_any_other(call, tmp_path):
+    call("rebalance run --with tau-norm --out other/place")
+    assert "500 test images" in call("evaluate other/place")
+    assert "finished already" in call("train --resume --out other/place")
+    call("rebalance other/place --with ncm --out twice")
+    assert json.loads((tmp_path / "twice" / "result.json").read_text())["method"] == "gcl+ncm"
+
+
+def test_settings_change_the_second_stage_only(call, tmp_path):
+    call("rebalance run --with tau-norm --set stage2.head.tau=0.5")
+    assert load_recipe(str(tmp_path / "run-tau-norm")).stage2.head.options == {"tau": 0.5}
+    with pytest.raises(TailcloudError, match=r"run cannot lend its first stage: its stage1.lr is 0.1"):
+        call("rebalance run --with ncm --set stage1.lr=0.5")
+    assert not (tmp_path / "run-ncm").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("rebalance nowhere --with crt", "nowhere holds no run"),
+        ("rebalance run --with crx", 'no way to re-balance "crx"; did you mean "crt"'),
+        ("rebalance run --with crt --out run", "run already holds a run"),
+        ("rebalance run --with crt --set stage2.epcohs=3", "epcohs"),
+        ("rebalance run --with crt --set method=ce", "the method is FIRST"),
+    ],
+)
+def test_wrong_use_is_a_sentence(call, words, sentence):
+    with pytest.raises(TailcloudError, match=sentence):
+        call(words)
+
+
+def test_an_unfinished_run_is_refused(call, tmp_path):
+    (tmp_path / "run" / "result.json").unlink()
+    with pytest.raises(TailcloudError, match="run holds no finished run"):
+        call("rebalance run --with crt")
+    assert not (tmp_path / "run-crt").exists()
+
+
+def test_a_run_without_a_kept_first_stage_is_refused(call, tmp_path):
+    for path in (tmp_path / "run" / "checkpoint").glob("stage1-*"):
+        path.unlink()
+    with pytest.raises(TailcloudError, match="run cannot lend its first stage: there is no stage1-0000003"):
+        call("rebalance run --with crt")
+    assert not (tmp_path / "run-crt").exists()
