@@ -239,6 +239,7 @@ def test_packages_bring_parts_without_an_option(monkeypatch, home):
     announce(monkeypatch, "package_one", "package_two:go")
     assert "--plugin" not in call("train", "digits-lt/ce", "--set", "stage1.loss=log-margin", "--dry-run").output
     assert {"log-margin", "from-a-function"} <= set(LOSSES)
+    assert plugins.fingerprint() == "package_one, package_two"
 
 
 def test_a_package_that_fails_is_named_and_stops_nothing(monkeypatch):
@@ -249,6 +250,7 @@ def test_a_package_that_fails_is_named_and_stops_nothing(monkeypatch):
     assert 'The plugin "plugin0" of the package package_three cannot be loaded' in result.output
     assert "line 1: ZeroDivisionError: division by zero" in result.output
     assert "package_four" in result.output
+    assert plugins.fingerprint() == ""
 
 
 def test_help_asks_no_package(monkeypatch):

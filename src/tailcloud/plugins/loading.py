@@ -12,7 +12,7 @@ from tailcloud.errors import PLUGIN_MODULES, UsageError, plugin_sentence
 GROUP = "tailcloud.plugins"
 
 _files: dict[Path, tuple[str, str]] = {}  # by place: as it was named, and a digest of its text
-_packages: dict[str, str] = {}  # by entry point: package and version
+_packages: dict[EntryPoint, str] = {}  # by entry point: package and version
 
 
 def load_plugin(path: str | Path) -> None:
@@ -73,11 +73,11 @@ def load_entry_points() -> list[str]:
     remarks = []
     for entry in entry_points(group=GROUP):
         package = f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.module
-        if entry.name in _packages:
+        if entry in _packages:
             continue
-        _packages[entry.name] = package
         try:
             _load_entry(entry)
+            _packages[entry] = package
         except (Exception, SystemExit) as error:
             what = _sentence(error, entry.value)
             remarks.append(f'The plugin "{entry.name}" of the package {package} cannot be loaded: {what}')
@@ -104,4 +104,4 @@ def words() -> list[str]:
 def fingerprint() -> str:
     """What is loaded, by name and content or version: another one may compute something else. Empty without any."""
     files = (f"{Path(name).name} {digest}" for name, digest in _files.values())
-    return ", ".join([*files, *_packages.values()])
+    return ", ".join([*files, *sorted(set(_packages.values()))])
