@@ -15,6 +15,7 @@ import pytest
 
 from tailcloud.data import cifar, open_dataset
 from tailcloud.data.cifar import open_cifar
+from tailcloud.data.longtail import exponential_counts
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.profile import fingerprint
 
@@ -371,3 +372,23 @@ def test_a_file_that_may_not_be_read(binary10):
     (binary10 / "test_batch.bin").chmod(0)
     with pytest.raises(TailcloudError, match=r"test_batch\.bin cannot be read: Permission denied"):
         open_cifar("cifar10", 10, binary10.parent)
+
+
+@pytest.mark.parametrize("classes", [10, 100])
+@pytest.mark.parametrize("ratio", [50, 100, 200])
+def test_settings_are_chosen_on_training_images_alone(whole, classes, ratio):
+    name = f"cifar{classes}"
+    tune = open_dataset(f"{name}-lt-tune:{ratio}", whole[0])
+    cell, widest = (set(numbers(open_dataset(f"{name}-lt:{gamma}", whole[0]).train.images)) for gamma in (ratio, 50))
+    train, judged = set(numbers(tune.train.images)), set(numbers(tune.test.images))
+    assert train < cell
+    assert not train & judged
+    assert train | judged == widest
+    counts = np.array(exponential_counts(50_000 / classes, classes, ratio))
+    assert tune.profile.counts.tolist() == np.maximum(1, (0.9 * counts).astype(int)).tolist()
+    assert np.bincount(tune.test.labels, minlength=classes).min() > 0
+
+
+def test_a_ratio_that_leaves_nothing_to_judge_on_is_refused(whole):
+    with pytest.raises(UsageError, match="must be at least 50"):
+        open_dataset("cifar10-lt-tune:10", whole[0])

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from tailcloud.data.cifar import open_cifar
+from tailcloud.data.cifar import open_cifar, open_cifar_for_tuning
 from tailcloud.data.dataset import Dataset, Split, hold_out
 from tailcloud.data.digits import open_digits
 from tailcloud.errors import UsageError, unknown
@@ -18,6 +18,8 @@ SOURCES: dict[str, Opener] = {
     "cifar100": lambda _, root: open_cifar("cifar100", None, root),
     "cifar10-lt": lambda ratio, root: open_cifar("cifar10", ratio, root),
     "cifar100-lt": lambda ratio, root: open_cifar("cifar100", ratio, root),
+    "cifar10-lt-tune": lambda ratio, root: open_cifar_for_tuning("cifar10", ratio, root),
+    "cifar100-lt-tune": lambda ratio, root: open_cifar_for_tuning("cifar100", ratio, root),
 }
 
 
@@ -31,7 +33,7 @@ def parse_spec(spec: str) -> tuple[str, float | None]:
                 f"{', '.join(SOURCES)}"
             )
         raise unknown("data set", name, SOURCES)
-    if not name.endswith("-lt"):
+    if "-lt" not in name:
         if colon:
             raise UsageError(f'{name} is the whole, balanced data set; write "{name}-lt:{text}" for a long-tailed one')
         return name, None
@@ -54,7 +56,8 @@ def open_dataset(spec: str = "digits-lt", root: str | Path = "data") -> Dataset:
     """The data set that ``spec`` names; files are looked for under ``root``.
 
     ``digits-lt[:γ]`` needs no files. ``cifar10``, ``cifar100``, ``cifar10-lt:γ`` and ``cifar100-lt:γ`` read the
-    official python or binary layout.
+    official python or binary layout. ``cifar10-lt-tune:γ`` and ``cifar100-lt-tune:γ`` are for choosing settings: they
+    judge on training images, and keep clear of the test set.
     """
     name, ratio = parse_spec(spec)
     return SOURCES[name](ratio, Path(root))

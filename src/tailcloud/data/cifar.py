@@ -14,13 +14,14 @@ from tailcloud.data.cifar_files import EDITIONS, FINGERPRINTS, Edition, Layout
 from tailcloud.data.dataset import Dataset, Images, Labels, Split
 from tailcloud.data.longtail import exponential_counts, longtail_positions
 from tailcloud.data.pickles import load_pickle
-from tailcloud.errors import TailcloudError
+from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.profile import classes_text
 
 Name = Literal["cifar10", "cifar100"]
 Rows = NDArray[np.uint8]  # [N, 3072]: 1024 red, 1024 green and 1024 blue values an image
 
 TRAIN_IMAGES, TEST_IMAGES, PIXELS = 50_000, 10_000, 3072
+LARGEST_SUBSET = 50  # the smallest γ of the benchmarks
 # Of the training images of CIFAR-10; the field uses them for CIFAR-100 too.
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
 
@@ -118,6 +119,34 @@ def open_cifar(name: Name, ratio: float | None, root: Path) -> Dataset:
         std=STD,
     )
     return replace(dataset, remarks=tuple(_remarks(dataset, copy)))
+
+
+def open_cifar_for_tuning(name: Name, ratio: float | None, root: Path) -> Dataset:
+    """A long-tailed part to choose settings on, without the test set: nine tenths of the images that training on ratio
+    γ would see, judged on training images of the subset of γ = 50 that are left. Each class is judged on at least a
+    tenth of its images there; use the balanced accuracy.
+    """
+    assert ratio is not None  # a spec without one is refused
+    spec, edition = f"{name}-lt-tune:{ratio:g}", EDITIONS[name]
+    if ratio < LARGEST_SUBSET:
+        raise UsageError(f"{spec}: the imbalance ratio must be at least {LARGEST_SUBSET}, whose subset is what is used")
+    full = TRAIN_IMAGES / edition.classes
+    reach = exponential_counts(full, edition.classes, LARGEST_SUBSET)
+    counts = [max(1, int(0.9 * count)) for count in exponential_counts(full, edition.classes, ratio)]
+    copy = _complete_copy(name, spec, root)
+    rows, labels = copy.part(copy.layout.files[:-2], TRAIN_IMAGES)
+    picked = longtail_positions(labels, reach)
+    place = np.concatenate([np.arange(count) for count in reach])  # in its class
+    train, judged = picked[place < np.repeat(counts, reach)], picked[place >= np.repeat(counts, reach)]
+    return Dataset(
+        spec=spec,
+        train=Split(_images(rows[train]), labels[train]),
+        test=Split(_images(rows[judged]), labels[judged]),
+        class_names=copy.class_names(),
+        mean=MEAN,
+        std=STD,
+        remarks=("This is for choosing settings: the part called test is of training images, and unbalanced.",),
+    )
 
 
 def find_copy(name: str, root: Path) -> Copy | None:

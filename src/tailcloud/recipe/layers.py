@@ -171,7 +171,7 @@ def load_recipe(reference: str | None, settings: Sequence[Mapping[str, Any]] = (
 
 def default_recipe(spec: str) -> str:
     """The shipped GCL recipe for a data set: ``cifar10-lt/gcl`` for ``cifar10-lt:100`` and for ``cifar10``."""
-    return f"{parse_spec(spec)[0].removesuffix('-lt')}-lt/gcl"
+    return f"{parse_spec(spec)[0].partition('-')[0]}-lt/gcl"
 
 
 def fragment_of(method: str) -> Table:
