@@ -9,7 +9,7 @@ import pytest
 from small_table import table
 from typer.testing import CliRunner
 
-from tailcloud.bench import Protocol, plan, read_table
+from tailcloud.bench import TABLES, Protocol, plan, read_table
 from tailcloud.bench.plan import missing
 from tailcloud.bench.sharing import shared, waves
 from tailcloud.cli import app
@@ -146,3 +146,11 @@ def test_one_first_stage_serves_a_whole_ablation():
         assert sum(step.parent is None for step in shared(runs)) == 1
     runs = plan(read_table("cloud-size"), Protocol(seeds=(0,)), OUT).runs
     assert (len(runs), sum(step.parent is None for step in shared(runs))) == (8, 4)
+
+
+def test_a_row_of_the_same_name_is_the_same_run_in_every_table():
+    """So tables can share a folder."""
+    settings = {}
+    for name in TABLES:
+        for row in read_table(name).rows:
+            assert settings.setdefault(row.key, row.settings) == row.settings, row.key

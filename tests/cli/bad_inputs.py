@@ -175,6 +175,12 @@ def delete(path):
     return lambda: Path(path).unlink()
 
 
+def no_checkpoints():
+    """Somebody made room on the disk."""
+    for path in Path("run/checkpoint").iterdir():
+        path.unlink()
+
+
 def no_network():
     """A machine on its own."""
     return mock.patch("urllib.request.OpenerDirector.open", side_effect=OSError("Network is unreachable"))
@@ -271,6 +277,15 @@ CASES = [
     Case("embeddings of a run that is not finished", "report --embedding run", trained(finished=False)),
     Case("embeddings on different images", "report --embedding run other --out e.html", trained(then=another_run)),
     Case("a data folder for a report without images", "report run --root data", trained()),
+    Case("a table that does not exist", "bench table9"),
+    Case("a row that a table does not have", "bench cloud-size --only bbn"),
+    Case("a bench shortened to nothing", "bench table1 --epochs 0"),
+    Case("a bench with another method in every row", "bench table1 --set method=ce"),
+    Case("a way to re-balance that does not exist", "rebalance run --with crx", trained()),
+    Case("a run re-balanced before it is finished", "rebalance run --with crt", trained(finished=False)),
+    Case("a re-balanced run onto another one", "rebalance run --with crt --out run", trained()),
+    Case("a first stage re-balanced with another recipe", "rebalance run --with crt --set stage1.lr=0.5", trained()),
+    Case("a run re-balanced without its checkpoints", "rebalance run --with crt", trained(then=no_checkpoints)),
     Case("a recipe copied onto a file", "recipes copy digits-lt/gcl mine.toml", text("mine.toml", "")),
     Case("a plugin that is not there", "train --plugin my_loss.py"),
     Case("a plugin with a mistake", "train --plugin my_loss.py", text("my_loss.py", "import torch\n\ntorch.nom()\n")),

@@ -52,7 +52,7 @@ def test_a_table_fills_in(bench, home):
     record = json.loads((home / "table.json").read_text())
     assert record["shortened"] is True
     assert [cell["seeds"] for cell in record["cells"]] == [[0], [0], [0]]
-    assert "digits-lt" in (place(home) / "report.html").read_text()
+    assert "digits-lt" in (place(home) / "table1.html").read_text()
     shown = f"{record['cells'][1]['top1']['mean']:.1f}"
     assert f"Two         1      {shown}" in said
 

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tailcloud.cli import app
-from tailcloud.cli.rebalance import WAYS
+from tailcloud.cli.rebalance import WAYS, rebalanced
 from tailcloud.errors import TailcloudError
 from tailcloud.recipe import load_recipe
 
@@ -47,6 +47,12 @@ def test_the_new_run_is_a_run_like_any_other(call, tmp_path):
     assert "finished already" in call("train --resume --out other/place")
     call("rebalance other/place --with ncm --out twice")
     assert json.loads((tmp_path / "twice" / "result.json").read_text())["method"] == "gcl+ncm"
+
+
+@pytest.mark.parametrize("name", ["digits-lt/gcl", "cifar100-lt/ce-mixup", "cifar100-lt/gcl"])
+@pytest.mark.parametrize("second", WAYS.values())
+def test_the_recipe_is_the_one_that_two_methods_have_from_the_start(name, second):
+    assert rebalanced(load_recipe(name), second, []) == load_recipe(f"{name}+{second}")
 
 
 def test_settings_change_the_second_stage_only(call, tmp_path):

@@ -157,3 +157,15 @@ def test_a_plus_between_methods_that_do_not_fit_is_a_sentence(method, sentence):
 )
 def test_a_second_stage_on_cosines_stretches_them_as_the_first_did(method, scale):
     assert resolve({"method": method}).stage2.loss.options["scale"] == scale
+
+
+def test_a_composed_recipe_of_two_methods_has_the_settings_of_each_on_the_data():
+    both, first = load_recipe("digits-lt/gcl+crt"), load_recipe("digits-lt/gcl")
+    assert (both.stage1, both.model) == (first.stage1, first.model)
+    assert both.stage2.epochs == load_recipe("digits-lt/crt").stage2.epochs
+    theirs = load_recipe("cifar100-lt/mislas").stage2
+    assert load_recipe("cifar100-lt/gcl+mislas").stage2.lr_factors == theirs.lr_factors
+    assert load_recipe("cifar100-lt/ce-mixup+mislas").stage2 == theirs
+    text = find_recipe("digits-lt/gcl+crt").read_text(encoding="utf-8")
+    assert text.startswith("# tailcloud train digits-lt/gcl+crt\n")
+    assert "[stage2]" not in text

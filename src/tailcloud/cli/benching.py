@@ -104,7 +104,7 @@ def conclude(board: Board, place: Path, json_file: Path | None) -> None:
     out.print(legend(filled), markup=False)
     if json_file:
         write_json(json_file, filled.record())
-    page = place / "report.html"
+    page = place / f"{filled.table.name}.html"  # tables may share a folder
     write_atomically(page, bench_page([filled]))
     out.print(f"page: {page}", markup=False)
     say_what_failed(board)

@@ -81,9 +81,7 @@ def rebalanced(recipe: "Recipe", second: str, settings: list[str]) -> "Recipe":
     table |= {"stage2": own["stage2"]} if "stage2" in own else {}
     for setting in settings:
         if "method" in parse_setting(setting):
-            raise UsageError(
-                f"--set {setting} is not for rebalance: the method is FIRST+SECOND, and --with is SECOND"
-            )
+            raise UsageError(f"--set {setting} is not for rebalance: the method is FIRST+SECOND, and --with is SECOND")
         table = merge(table, parse_setting(setting))
     return resolve(table, "the re-balanced run")
 

@@ -51,7 +51,10 @@ def _toml_files(folder: Traversable, prefix: str = "") -> Iterable[tuple[str, Tr
 
 @dataclass(frozen=True)
 class Composed:
-    """A recipe that has no file of its own: a data set's baseline with another method."""
+    """A recipe that has no file of its own: a data set's baseline with another method.
+
+    FIRST+SECOND takes the settings of DATA/FIRST but for the second stage, whose settings are those of DATA/SECOND.
+    """
 
     data: str
     method: str
@@ -62,12 +65,28 @@ class Composed:
 
     def read_text(self, encoding: str = "utf-8") -> str:
         """The text that its file would have."""
-        baseline = self.data + BASELINE
-        lines = shipped("recipes")[baseline].read_text(encoding).splitlines(keepends=True)
-        lines[0] = lines[0].replace(baseline, str(self))
-        lines[1] = f"# {baseline} with another method; docs/results.md has what was measured.\n"
-        ours, theirs = (f'method = "{name}"\n' for name in (self.method, BASELINE[1:]))
+        known = shipped("recipes")
+        first, plus, second = self.method.partition("+")
+        base = first if f"{self.data}/{first}" in known else BASELINE[1:]
+        text = known[f"{self.data}/{base}"].read_text(encoding)
+        if plus:
+            other = known.get(f"{self.data}/{second}")
+            text = _lines_of(text, stage2=False)
+            text += _lines_of(other.read_text(encoding), stage2=True) if other else ""
+        lines = text.splitlines(keepends=True)
+        lines[0] = lines[0].replace(f"{self.data}/{base}", str(self))
+        lines[1] = f"# {self.data}/{base} with another method; docs/results.md has what was measured.\n"
+        ours, theirs = (f'method = "{name}"\n' for name in (self.method, base))
         return "".join(ours if line == theirs else line for line in lines)
+
+
+def _lines_of(text: str, *, stage2: bool) -> str:
+    """The lines of a recipe that are about its second stage, or all others."""
+    inside, kept = False, []
+    for line in text.splitlines(keepends=True):
+        inside = line.startswith("[stage2") or (inside and not line.startswith("["))
+        kept += [line] if inside == stage2 else []
+    return "".join(kept)
 
 
 def data_sets() -> list[str]:
