@@ -17,7 +17,8 @@ def test_resnet32_has_its_published_size(head, parameters):
 
 
 def test_every_depth_exists():
-    assert set(BACKBONES) == {"resnet8", "resnet20", "resnet32", "resnet44", "resnet56", "resnet110"}
+    plain = {"resnet8", "resnet20", "resnet32", "resnet44", "resnet56", "resnet110"}
+    assert set(BACKBONES) == plain | {f"{name}-two-branch" for name in plain}
     convolutions = [m for m in create_backbone("resnet20").modules() if isinstance(m, torch.nn.Conv2d)]
     assert len(convolutions) == 19  # and the head makes twenty
 

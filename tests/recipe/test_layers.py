@@ -4,6 +4,7 @@ import tomllib
 
 import pytest
 
+from tailcloud.backbones import branched
 from tailcloud.errors import UsageError
 from tailcloud.recipe import data_sets, find_recipe, load_recipe, parse_setting, resolve, shipped
 from tailcloud.recipe.layers import merge
@@ -110,7 +111,8 @@ def test_nothing_is_coerced():
 def test_every_method_has_a_recipe_for_every_data_set(data, method):
     recipe, baseline = load_recipe(f"{data}/{method}"), load_recipe(f"{data}/ce")
     assert (recipe.method, recipe.data) == (method, baseline.data)
-    assert (recipe.model.backbone, recipe.augment) == (baseline.model.backbone, baseline.augment)
+    backbone = branched(baseline.model.backbone, recipe.model.branches)
+    assert (recipe.model.backbone, recipe.augment) == (backbone, baseline.augment)
     assert recipe.stage1.epochs == baseline.stage1.epochs
 
 

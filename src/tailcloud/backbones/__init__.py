@@ -4,13 +4,22 @@ from collections.abc import Callable
 from functools import partial
 
 from tailcloud.backbones.cifar_resnet import CifarResNet
+from tailcloud.backbones.two_branch import SUFFIX, TwoBranchResNet
 from tailcloud.errors import UsageError, unknown
 
-__all__ = ["BACKBONES", "CifarResNet", "create_backbone"]
+__all__ = ["BACKBONES", "CifarResNet", "TwoBranchResNet", "branched", "create_backbone"]
+
+DEPTHS = {f"resnet{6 * blocks + 2}": blocks for blocks in (1, 3, 5, 7, 9, 18)}
 
 BACKBONES: dict[str, Callable[..., CifarResNet]] = {
-    f"resnet{6 * blocks + 2}": partial(CifarResNet, blocks) for blocks in (1, 3, 5, 7, 9, 18)
+    **{name: partial(CifarResNet, blocks) for name, blocks in DEPTHS.items()},
+    **{name + SUFFIX: partial(TwoBranchResNet, blocks) for name, blocks in DEPTHS.items()},
 }
+
+
+def branched(name: str, branches: int) -> str:
+    """The name of a backbone that shall have so many branches."""
+    return name + SUFFIX if branches == 2 and not name.endswith(SUFFIX) else name
 
 
 def create_backbone(name: str, *, channels: int = 3, width: float = 1.0) -> CifarResNet:

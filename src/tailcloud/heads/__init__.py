@@ -2,9 +2,11 @@
 
 from tailcloud.heads.base import Head
 from tailcloud.heads.causal import CausalHead
+from tailcloud.heads.contrastive import ContrastiveHead
 from tailcloud.heads.cosine import CosineHead
 from tailcloud.heads.disalign import AlignedCosineHead, AlignedHead, AlignedLinearHead
 from tailcloud.heads.linear import LinearHead
+from tailcloud.heads.memory import MemoryHead
 from tailcloud.heads.nearest_mean import NearestMeanHead
 from tailcloud.heads.scaled import ScaledCosineHead, ScaledHead, ScaledLinearHead
 
@@ -12,9 +14,11 @@ __all__ = [
     "HEADS",
     "AlignedHead",
     "CausalHead",
+    "ContrastiveHead",
     "CosineHead",
     "Head",
     "LinearHead",
+    "MemoryHead",
     "NearestMeanHead",
     "ScaledHead",
 ]
@@ -28,4 +32,6 @@ HEADS: dict[str, type[Head]] = {
     "disalign-linear": AlignedLinearHead,
     "disalign-cosine": AlignedCosineHead,
     "nearest-mean": NearestMeanHead,
+    "contrastive": ContrastiveHead,
+    "memory": MemoryHead,
 }

@@ -8,6 +8,7 @@ from tailcloud.losses.cross_entropy import CrossEntropyLoss
 from tailcloud.losses.equalization import EqualizationLoss
 from tailcloud.losses.focal import FocalLoss
 from tailcloud.losses.gcl import GCLLoss
+from tailcloud.losses.gcl_angular import GCLAngularLoss
 from tailcloud.losses.label_aware_smoothing import LabelAwareSmoothingLoss
 from tailcloud.losses.lade import LADELoss
 from tailcloud.losses.ldam import LDAMLoss
@@ -19,6 +20,7 @@ __all__ = [
     "CrossEntropyLoss",
     "EqualizationLoss",
     "FocalLoss",
+    "GCLAngularLoss",
     "GCLLoss",
     "LADELoss",
     "LDAMLoss",
@@ -37,4 +39,5 @@ LOSSES: dict[str, Callable[..., Loss]] = {
     "lade": LADELoss,
     "label-aware-smoothing": LabelAwareSmoothingLoss,
     "gcl": GCLLoss,
+    "gcl-angular": GCLAngularLoss,
 }

@@ -80,8 +80,7 @@ class GCLLoss(Loss):
 
     def draw(self, rows: int, device: torch.device, generator: torch.Generator | None = None) -> Tensor:
         """|ε| with ε ~ N(0, 1/3) clamped to [−1, 1]: [rows, classes], [rows, 1] or [1, classes]."""
-        normal = torch.randn(self.shape(rows), device=device, generator=generator)
-        return normal.mul_(SIGMA).abs_().clamp_(max=1.0)
+        return half_normal(self.shape(rows), device, generator)
 
     def shape(self, rows: int) -> tuple[int, int]:
         """The shape of |ε| for so many samples."""
@@ -95,5 +94,16 @@ class GCLLoss(Loss):
         return logits.addcmul_(epsilon.abs().to(logits), reach.to(logits), value=-1)  # in place: C may be 100,000
 
     def modulator(self, each: Tensor) -> Tensor:
-        """The focal factor (1 − p_y)^γ; rounding can push one below 0, where the power would be NaN."""
-        return (-torch.expm1(-each.detach().clamp(min=0))) ** self.focal
+        """The focal factor of each sample's cross-entropy."""
+        return focal_factor(each, self.focal)
+
+
+def half_normal(shape: tuple[int, int], device: torch.device, generator: torch.Generator | None = None) -> Tensor:
+    """|ε| with ε ~ N(0, 1/3) clamped to [−1, 1]."""
+    normal = torch.randn(shape, device=device, generator=generator)
+    return normal.mul_(SIGMA).abs_().clamp_(max=1.0)
+
+
+def focal_factor(each: Tensor, focal: float) -> Tensor:
+    """(1 − p_y)^γ without a gradient; rounding can push a cross-entropy below 0, where the power would be NaN."""
+    return (-torch.expm1(-each.detach().clamp(min=0))) ** focal

@@ -3,10 +3,18 @@
 from collections.abc import Callable
 
 from tailcloud.objectives.base import Network, Objective
+from tailcloud.objectives.bbn import BBN
 from tailcloud.objectives.classify import Classify
+from tailcloud.objectives.contrastive import Contrastive
+from tailcloud.objectives.feature_noise import FeatureNoise
+from tailcloud.objectives.memory import Memory
 
-__all__ = ["OBJECTIVES", "Classify", "Network", "Objective"]
+__all__ = ["BBN", "OBJECTIVES", "Classify", "Contrastive", "FeatureNoise", "Memory", "Network", "Objective"]
 
 OBJECTIVES: dict[str, Callable[..., Objective]] = {
     "classify": Classify,
+    "feature-noise": FeatureNoise,
+    "bbn": BBN,
+    "contrastive": Contrastive,
+    "memory": Memory,
 }

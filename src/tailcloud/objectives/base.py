@@ -28,14 +28,18 @@ class Network(Protocol):
 class Objective(nn.Module):
     """``objective(network, batch, noise)`` is the scalar to minimise; ``noise`` is what ``draw`` gave for that batch.
 
-    Options are keyword-only. Trained parameters do not live here but in the network's head, so that they are saved and
-    resumed with it; tensors that change over a stage are buffers, changed in place by ``advance``.
+    It is made from a loss, the training images per class and the length of the backbone's features; options are
+    keyword-only. Trained parameters do not live here but in the network's head, so that they are saved and resumed
+    with it; tensors that change over a stage are buffers, changed in place by ``advance``.
     """
 
     second: ClassVar[bool] = False  # a batch of the stage's second sampler comes with every batch
     views: ClassVar[bool] = False  # and a second view of each image
+    mixes: ClassVar[bool] = True  # knows what to do with a mixed batch
+    branches: ClassVar[int] = 1  # of the backbone
+    needs: ClassVar[type[Head]] = Head  # the kind of head it works with
 
-    def __init__(self, loss: Loss, counts: Sequence[int] = ()) -> None:  # noqa: ARG002
+    def __init__(self, loss: Loss, counts: Sequence[int] = (), features: int = 1) -> None:  # noqa: ARG002
         super().__init__()
         self.loss = loss
 

@@ -6,6 +6,7 @@ from tailcloud.rebalance.base import Change, Trained
 from tailcloud.rebalance.disalign import DisAlign
 from tailcloud.rebalance.logit_adjust import LogitAdjust
 from tailcloud.rebalance.lws import LearnableScaling
+from tailcloud.rebalance.memory import Remember
 from tailcloud.rebalance.nearest_mean import NearestMean
 from tailcloud.rebalance.plain import Fresh, Keep
 from tailcloud.rebalance.tau_norm import TauNorm
@@ -24,4 +25,5 @@ CHANGES: dict[str, Callable[..., Change]] = {
     "logit-adjust": LogitAdjust,
     "disalign": DisAlign,
     "tde": TotalDirectEffect,
+    "memory": Remember,
 }

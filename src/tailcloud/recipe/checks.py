@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from tailcloud.backbones import BACKBONES
+from tailcloud.backbones import BACKBONES, branched
 from tailcloud.data import parse_spec
 from tailcloud.errors import UsageError, unknown
 from tailcloud.heads import HEADS
@@ -43,7 +43,9 @@ def check_parts(recipe: Recipe, name: str) -> None:
         try_part(f"{where}.sampler", stage.sampler, WEIGHTS)
         loss = try_part(f"{where}.loss", stage.loss, LOSSES)
         check_fit(f"{where}.loss", stage.loss.name, loss, cosine=HEADS[kinds[stage_name]].cosine)
-        check_streams(where, stage, try_part(f"{where}.objective", stage.objective, objectives_with(loss)))
+        objective = try_part(f"{where}.objective", stage.objective, objectives_with(loss))
+        check_streams(where, stage, objective)
+        check_model(where, stage, objective, kinds[stage_name], recipe.model.branches)
 
 
 def head_kinds(recipe: Recipe, name: str = "the recipe") -> dict[str, str]:
@@ -69,8 +71,18 @@ def check_streams(where: str, stage: Stage, objective: Objective) -> None:
         raise UsageError(f'{where}.objective = "{stage.objective.name}" needs a second sampler; set {where}.second')
     if stage.second and not objective.second:
         raise UsageError(f'{where}.second is of no use to {where}.objective = "{stage.objective.name}"; take it out')
-    if stage.mixup and (objective.second or objective.views):
+    if stage.mixup and not objective.mixes:
         raise UsageError(f'{where}.objective = "{stage.objective.name}" cannot be mixed; set {where}.mixup = 0')
+
+
+def check_model(where: str, stage: Stage, objective: Objective, head: str, branches: int) -> None:
+    """An objective that wants a head or a backbone of a certain kind has it."""
+    objective_is = f'{where}.objective = "{stage.objective.name}"'
+    fitting = [f'"{name}"' for name, kind in HEADS.items() if issubclass(kind, objective.needs)]
+    if f'"{head}"' not in fitting:
+        raise UsageError(f'{objective_is} works with the head {" or ".join(fitting)}, not with "{head}"')
+    if objective.branches > branches:
+        raise UsageError(f"{objective_is} needs a backbone of two branches; set model.branches = 2")
 
 
 def try_part(where: str, part: Part, known: Mapping[str, Callable[..., Built]]) -> Built:
@@ -93,7 +105,7 @@ def check_fit(where: str, name: str, loss: Loss, *, cosine: bool) -> None:
 
 
 def complete(recipe: Recipe, name: str) -> Recipe:
-    """The recipe with every option of its parts spelled out."""
+    """The recipe with every option of its parts spelled out, and the backbone by its full name."""
     stages = {
         stage_name: stage.model_copy(
             update={
@@ -104,7 +116,8 @@ def complete(recipe: Recipe, name: str) -> Recipe:
         )
         for stage_name, stage in recipe.stages.items()
     }
-    return recipe.model_copy(update=stages)
+    model = recipe.model.model_copy(update={"backbone": branched(recipe.model.backbone, recipe.model.branches)})
+    return recipe.model_copy(update={"model": model, **stages})
 
 
 def completed(substance: dict[str, Any]) -> dict[str, Any]:

@@ -37,6 +37,7 @@ class Model(Record):
     """What is trained."""
 
     backbone: str = "resnet32"
+    branches: Literal[1, 2] = 1  # 2: the last block twice, for objectives that ask for it
     width: Annotated[float, Field(gt=0, le=64)] = 1.0
     head: str = "linear"
 

@@ -1,0 +1,37 @@
+"""The backbone of BBN (Zhou et al., CVPR 2020): a residual network for small images whose last block exists twice."""
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from tailcloud.backbones.cifar_resnet import BasicBlock, CifarResNet
+
+SUFFIX = "-two-branch"
+
+
+class TwoBranchResNet(CifarResNet):
+    """``forward`` joins the features of both branches: [batch, ``features``], the first half of branch a.
+
+    Images [batch, channels, H, W] go through both branches; pairs [2, batch, channels, H, W] pass the shared part
+    together, and then the first ones go through branch a and the second ones through branch b alone.
+    """
+
+    def __init__(self, blocks: int, *, channels: int = 3, width: float = 1.0) -> None:
+        super().__init__(blocks, channels=channels, width=width)
+        *shared, last = self.layer3
+        assert isinstance(last, BasicBlock)
+        inputs, outputs = last.conv1.in_channels, last.conv1.out_channels
+        self.layer3 = nn.Sequential(*shared)
+        self.branch_a, self.branch_b = last, BasicBlock(inputs, outputs, last.stride)
+        for conv in (self.branch_b.conv1, self.branch_b.conv2):
+            nn.init.kaiming_normal_(conv.weight)
+        self.features = 2 * outputs
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Features of a batch of normalised images, or of pairs of them."""
+        paired = images.ndim == 5
+        x = F.relu(self.bn1(self.conv1(images.flatten(0, 1) if paired else images)), inplace=True)
+        maps: Tensor = self.layer3(self.layer2(self.layer1(x)))
+        usual, other = maps.chunk(2) if paired else (maps, maps)
+        ends = self.branch_a(usual), self.branch_b(other)
+        return torch.cat([end.permute(0, 2, 3, 1).mean(dim=(1, 2)) for end in ends], dim=1)

@@ -1,0 +1,29 @@
+"""The head of hybrid contrastive networks (Wang et al., CVPR 2021): a classifier, and an embedding for contrasts."""
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from tailcloud.heads.linear import LinearHead
+
+EMBEDDING = 128
+
+
+class ContrastiveHead(LinearHead):
+    """z = W f + b predicts; ``project`` and ``prototypes`` serve training alone."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        super().__init__(features, classes)
+        self.projection = nn.Sequential(
+            nn.Linear(features, features), nn.ReLU(inplace=True), nn.Linear(features, EMBEDDING)
+        )
+        self.prototypes = nn.Parameter(torch.randn(classes, EMBEDDING))
+
+    def project(self, features: Tensor) -> Tensor:
+        """Embeddings [batch, 128] of length 1, by a network of one hidden layer; in float32 or better."""
+        embedding: Tensor = self.projection(features)
+        return F.normalize(embedding if embedding.dtype == torch.float64 else embedding.float(), dim=1)
+
+    def centres(self) -> Tensor:
+        """The prototype of each class, [classes, 128], of length 1."""
+        return F.normalize(self.prototypes, dim=1)

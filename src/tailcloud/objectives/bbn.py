@@ -1,0 +1,45 @@
+"""Bilateral-branch network (Zhou et al., CVPR 2020).
+
+z = W · 2·[α f_a, (1 − α) f_b] + b,   L = α · L(z, y_a) + (1 − α) · L(z, y_b),   α = 1 − t²
+"""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from tailcloud.data.batch import Batch
+from tailcloud.objectives.base import Network
+from tailcloud.objectives.cumulative import CumulativeObjective
+
+Noise = tuple[Tensor | None, Tensor | None]
+
+
+class BBN(CumulativeObjective):
+    """One branch learns from the data as they are, the other from the second sampler; one head sees both at once.
+
+    Needs a backbone of two branches (``model.branches = 2``). Prediction gives both branches the same image and weighs
+    them equally (α = 0.5).
+    """
+
+    branches: ClassVar[int] = 2
+
+    def draw(self, batch: Batch, generator: torch.Generator) -> Noise:
+        """The random numbers of both terms."""
+        rows, device = len(batch.target), batch.target.device
+        return self.loss.draw(rows, device, generator), self.loss.draw(rows, device, generator)
+
+    def forward(self, network: Network, batch: Batch, noise: Noise) -> Tensor:
+        """The scalar to minimise."""
+        assert batch.second is not None
+        images = torch.cat([batch.images, batch.second.images])
+        pairs = images.view(2, -1, *images.shape[1:])
+        output = network.head(self.weighed(network.features(pairs)))
+        usual: Tensor = self.loss(output, batch.target, epsilon=noise[0])
+        other: Tensor = self.loss(output, batch.second.target, epsilon=noise[1])
+        return self.alpha * usual + (1 - self.alpha) * other
+
+    def weighed(self, features: Tensor) -> Tensor:
+        """2·[α f_a, (1 − α) f_b] of features [batch, 2·D]."""
+        usual, other = features.chunk(2, dim=1)
+        return 2 * torch.cat([self.alpha * usual, (1 - self.alpha) * other], dim=1)

@@ -1,0 +1,76 @@
+"""GCL with noise on the feature (eq. 5 of Li, Cheung & Lu, CVPR 2022), before its authors made it one ε per logit.
+
+z̃_j = z_j − ε₀ · δ_j · |w_jᵀ E|,   E ~ N(0, I) for every image,   δ_j = log n_max − log n_j
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from tailcloud.data.batch import Batch
+from tailcloud.heads import Head, LinearHead
+from tailcloud.losses import Loss
+from tailcloud.losses.base import at_least_float32, not_negative
+from tailcloud.losses.logit_adjustment import log_priors
+from tailcloud.objectives.base import Network, Objective
+
+Noise = list[tuple[Tensor, Tensor | None]]
+
+
+class FeatureNoise(Objective):
+    """A loss on logits that are lowered by the length that a Gaussian cloud around the feature has along each w_j.
+
+    Classes with similar w_j are lowered together; δ is not divided by its largest value, and gradients flow through
+    w_jᵀE, so that a rare class is also pressed towards a short w_j. On a mixed batch λ·L(z̃, y_a) + (1 − λ)·L(z̃', y_b),
+    each with a cloud of its own.
+
+    Args:
+        loss: of the lowered logits.
+        counts: training images per class; an absent class counts as one image.
+        features: the length of a feature.
+        strength: ε₀, how deep a cloud reaches.
+    """
+
+    needs: ClassVar[type[Head]] = LinearHead
+    sizes: Tensor
+
+    def __init__(self, loss: Loss, counts: Sequence[int], features: int = 1, *, strength: float = 0.5) -> None:
+        super().__init__(loss, counts, features)
+        self.strength, self.features = not_negative("strength", strength), features
+        priors = torch.from_numpy(log_priors(counts)).float()
+        self.register_buffer("sizes", priors.max() - priors, persistent=False)  # δ_j
+
+    def draw(self, batch: Batch, generator: torch.Generator) -> Noise:
+        """E [batch, features] and the loss's own numbers, for each term."""
+        rows, device = len(batch.target), batch.target.device
+        return [
+            (
+                torch.randn(rows, self.features, device=device, generator=generator),
+                self.loss.draw(rows, device, generator),
+            )
+            for _ in range(1 if batch.other is None else 2)
+        ]
+
+    def forward(self, network: Network, batch: Batch, noise: Noise) -> Tensor:
+        """The scalar to minimise."""
+        output = network(batch.images)
+        value = self.term(network, output, batch.target, noise[0])
+        if batch.other is None or batch.lam is None:
+            return value
+        return batch.lam * value + (1 - batch.lam) * self.term(network, output, batch.other, noise[1])
+
+    def term(self, network: Network, output: Tensor, target: Tensor, noise: tuple[Tensor, Tensor | None]) -> Tensor:
+        """The loss for one of the labels."""
+        value: Tensor = self.loss(self.cloud(network.head, output, noise[0]), target, epsilon=noise[1])
+        return value
+
+    def cloud(self, head: Head, output: Tensor, noise: Tensor) -> Tensor:
+        """The lowered logits z̃, in float32 or better."""
+        assert isinstance(head, LinearHead)
+        logits = at_least_float32(output)
+        with torch.autocast(output.device.type, enabled=False):
+            lengths = F.linear(noise.to(logits), head.weight.to(logits)).abs()
+        return logits - self.strength * self.sizes.to(logits) * lengths
