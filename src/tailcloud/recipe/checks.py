@@ -162,7 +162,8 @@ def explain(error: ValidationError, schema: type[BaseModel]) -> str:
         return f"{unknown('field', field, siblings)}{more}" if siblings else f"it has no options, so no {field}{more}"
     if first["type"] == "missing":
         return f"{field} is missing{more}"
-    wanted = re.sub("valid dictionary or instance of .*", "table", first["msg"].removeprefix("Input "))
+    said = first["msg"].removeprefix("Input ").removeprefix("Value error, ")
+    wanted = re.sub("valid dictionary or instance of .*", "table", said)
     return f"{field} = {_shown(value)} {wanted}{more}"
 
 

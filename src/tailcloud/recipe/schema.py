@@ -1,9 +1,10 @@
 """The schema of a recipe: every table, every field, and what is allowed in it."""
 
+import re
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 
 class Record(BaseModel):
@@ -27,6 +28,13 @@ class Part(BaseModel):
 def named(value: object) -> object:
     """``sampler = "cb"`` is short for a table with that name."""
     return {"name": value} if isinstance(value, str) else value
+
+
+def trainable(value: str) -> str:
+    """What a stage may train."""
+    if not re.fullmatch(r"all|head(\.\w+)*", value):
+        raise ValueError('should be "all", "head" or a part of the head, for example "head.scale"')
+    return value
 
 
 NamedPart = Annotated[Part, BeforeValidator(named)]
@@ -59,7 +67,7 @@ class Stage(Record):
     mixup: Annotated[float, Field(ge=0)] = 0.0
     loss: NamedPart
     objective: NamedPart = Part(name="classify")
-    train: Annotated[str, Field(pattern=r"^(all|head(\.\w+)*)$")] = "all"  # or a part of the head: "head.scale"
+    train: Annotated[str, AfterValidator(trainable)] = "all"
     head: NamedPart = Part(name="keep")  # what happens to the head before the first step
     batch_norm: Literal["moving", "frozen"] = "moving"
     lr: Annotated[float, Field(gt=0)] = 0.1
