@@ -154,3 +154,8 @@ def test_a_row_of_the_same_name_is_the_same_run_in_every_table():
     for name in TABLES:
         for row in read_table(name).rows:
             assert settings.setdefault(row.key, row.settings) == row.settings, row.key
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if name != "table2"])
+def test_every_row_is_a_recipe(name):
+    assert plan(read_table(name), Protocol(seeds=(0,)), OUT).impossible == {}

@@ -1,13 +1,19 @@
 """The bench verb as people use it: a table fills in, goes on where it was, and survives a failing run."""
 
 import json
+import re
+from io import StringIO
+from pathlib import Path
 
 import pytest
-from small_table import table
+from rich.console import Console
+from small_table import measured, table
 from typer.testing import CliRunner
 
 import tailcloud.bench
+from tailcloud.bench import Protocol, plan
 from tailcloud.cli import app
+from tailcloud.cli.board import Board
 from tailcloud.errors import TailcloudError, UsageError
 
 SHORT = "--epochs 1 --set model.width=0.25 --only digits-lt"
@@ -145,3 +151,22 @@ def test_wrong_use_is_a_sentence(home, monkeypatch, words, sentence):
     monkeypatch.chdir(home)
     with pytest.raises(UsageError, match=sentence):
         CliRunner().invoke(app, ["bench", *words.split()], catch_exceptions=False)
+
+
+def test_the_live_table_shows_means_published_numbers_and_what_is_under_way(bench):
+    board = Board(
+        table(rows=[{"label": "One", "method": "ce", "paper": [80.0, "-"]}]),
+        Protocol(),
+        plan(table(), Protocol(), Path("out")).runs,
+        {("ce", "digits-lt"): [measured(0, 70.0), measured(1, 71.0)]},
+        {("ce", "digits-lt:20"): ["the disk is full"]},
+        {f"run {number}": "stage1 epoch 3/200" for number in range(6)},
+    )
+    console = Console(width=80, file=StringIO())
+    console.print(board.picture())
+    said = console.file.getvalue()
+    assert "T: 2 of 18\u00a0runs done" in said
+    assert "run 3  stage1 epoch 3/200" in said
+    assert "and 2 more" in said
+    assert "γ = 20" in said
+    assert re.search(r"One +70.5 ▼ \(80.00\) +failed", said)

@@ -11,15 +11,15 @@ from rich.live import Live
 from rich.table import Table as Grid
 from rich.text import Text
 
-from tailcloud.bench import Filled, Planned, Protocol, Table
+from tailcloud.bench import Cell, Filled, Planned, Protocol, Table
 from tailcloud.bench.filled import Place, fill
-from tailcloud.bench.wording import MARK, published
+from tailcloud.bench.wording import MARK
 from tailcloud.cli.console import on_terminal, out, say_note
 from tailcloud.recipe import Stage
 from tailcloud.reporting.result import Result, parse_result
 from tailcloud.wording import counted, number
 
-SHOWN = 8  # runs under way that are named
+SHOWN = 4  # runs under way that are named
 
 
 @dataclass
@@ -86,25 +86,31 @@ class Board:
         return sum(map(len, self.results.values()))
 
     def picture(self) -> RenderableType:
-        """The table, and below it the runs under way."""
+        """How far it is, which runs are under way, and the table: what does not fit a small terminal is its end."""
         with self.lock:
             self.look()
-            filled, names = self.filled(), sorted(self.under_way.items())[:SHOWN]
             label = f", {self.protocol.label}" if self.protocol.label else ""
             head = f"{self.table.title}{label}: {self.done} of {counted(len(self.planned), 'run')} done"
-            grid = Grid(title=head, title_justify="left", box=None, pad_edge=False)
-            for title in ("", *self.table.columns):
-                grid.add_column(title)
-            for row in self.table.rows:
-                found = [cell for cell in filled.cells if cell.row == row]
-                grid.add_row(Text(row.label), *(Text(self.brief(filled, cell.row.key, cell.spec)) for cell in found))
-            return Group(grid, *(Text(f"{title}  {where}", style="dim") for title, where in names))
+            names = [f"{title}  {where}" for title, where in sorted(self.under_way.items())]
+            more = [f"and {len(names) - SHOWN} more"] if len(names) > SHOWN else []
+            return Group(head, *(Text(line, style="dim") for line in names[:SHOWN] + more), self.grid())
 
-    def brief(self, filled: Filled, key: str, spec: str) -> str:
-        """82.2 ± 0.4 (82.68): measured, and published in brackets."""
-        cell = next(cell for cell in filled.cells if (cell.row.key, cell.spec) == (key, spec))
-        mine = cell.summary("top1").text() if cell.results else "failed" if cell.failures else "…"
-        return f"{mine}{' ' + MARK if cell.below else ''} ({published(cell).partition(' ')[0]})"
+    def grid(self) -> Grid:
+        """The table, a cell for each row and data set."""
+        grid, filled = Grid(box=None, pad_edge=False), self.filled()
+        for title in ("", *self.table.columns):
+            grid.add_column(title.replace(":", "\nγ = "))
+        for row in self.table.rows:
+            cells = [cell for cell in filled.cells if cell.row == row]
+            grid.add_row(Text(row.label), *(Text(brief(cell)) for cell in cells))
+        return grid
+
+
+def brief(cell: Cell) -> str:
+    """82.2 (82.68): the mean so far, and published in brackets."""
+    mine = number(cell.summary("top1").mean) if cell.results else "failed" if cell.failures else "…"
+    mark = f" {MARK}" if cell.below else ""
+    return f"{mine}{mark} ({number(cell.reference.value, 2)})" if cell.reference else f"{mine}{mark}"
 
 
 @dataclass
