@@ -98,6 +98,12 @@ class Engine(Record):
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 1.0
 
 
+class Watch(Record):
+    """What is measured after each evaluated epoch, for the log; none of it changes the run."""
+
+    gradients: bool = False  # mean |∂L/∂z_y| of each class: softmax saturation
+
+
 class Recipe(Record):
     """Everything that decides a run."""
 
@@ -112,6 +118,7 @@ class Recipe(Record):
     stage2: Stage | None = None
     selection: Selection = Selection()
     engine: Engine = Engine()
+    watch: Watch = Watch()
 
     @property
     def stages(self) -> dict[str, Stage]:
@@ -119,8 +126,8 @@ class Recipe(Record):
         return {"stage1": self.stage1, **({"stage2": self.stage2} if self.stage2 else {})}
 
     def substance(self) -> dict[str, Any]:
-        """What decides the result: everything but where the data are and how the run is computed."""
-        return self.model_dump(exclude={"root", "engine"}, exclude_none=True)
+        """What decides the result: everything but where the data are, how the run is computed and what is watched."""
+        return self.model_dump(exclude={"root", "engine", "watch"}, exclude_none=True)
 
     def to_toml(self) -> str:
         """The resolved recipe as a file."""

@@ -16,10 +16,10 @@ def plot_loss(log: Sequence[Epoch]) -> Figure:
     losses = [entry.loss for entry in log if entry.loss is not None]
     lost = len(log) - len(losses)
     canvas = Canvas(f"Training loss over {counted(len(log), 'epoch')}", 340)
-    x, y = _epochs(log), Scale(min([0.0, *losses]), _above(losses), 210, 20)
+    x, y = epoch_scale(len(log)), Scale(min([0.0, *losses]), _above(losses), 210, 20)
     canvas.y_axis(x, y)
-    canvas.x_axis(x, y, _whole_ticks(x))
-    _stage_bounds(canvas, log, x, (y.end, 296))
+    canvas.x_axis(x, y, whole_ticks(x))
+    stage_bounds(canvas, log, x, (y.end, 296))
     canvas.line([(x(place), y(entry.loss)) for place, entry in _places(log) if entry.loss is not None], "ink")
     _learning_rate(canvas, log, x)
     missing = f" In {counted(lost, 'epoch')} it was not finite: the training diverged there." if lost else ""
@@ -33,10 +33,10 @@ def plot_accuracy(result: Result, log: Sequence[Epoch]) -> Figure:
     """Top-1 accuracy and that of the shot groups, after each epoch that was evaluated."""
     shown = {key: words for key, words in CURVES.items() if any(getattr(entry, key) is not None for entry in log)}
     canvas = Canvas(f"Accuracy over {counted(len(log), 'epoch')}: {', '.join(shown.values())}", 340)
-    x, y = _epochs(log), Scale(0, 100, 296, 20)
+    x, y = epoch_scale(len(log)), Scale(0, 100, 296, 20)
     canvas.y_axis(x, y)
-    canvas.x_axis(x, y, _whole_ticks(x), title="epoch")
-    _stage_bounds(canvas, log, x, (y.end, y.start))
+    canvas.x_axis(x, y, whole_ticks(x), title="epoch")
+    stage_bounds(canvas, log, x, (y.end, y.start))
     for key in reversed(shown):
         values = ((place, getattr(entry, key)) for place, entry in _places(log))
         points = [(x(place), y(value)) for place, value in values if value is not None]
@@ -50,11 +50,13 @@ def _places(log: Sequence[Epoch]) -> list[tuple[int, Epoch]]:
     return list(enumerate(log, start=1))
 
 
-def _epochs(log: Sequence[Epoch]) -> Scale:
-    return Scale(1, max(2, len(log)), 48, WIDTH - 12)
+def epoch_scale(epochs: int) -> Scale:
+    """The axis of so many epochs."""
+    return Scale(1, max(2, epochs), 48, WIDTH - 12)
 
 
-def _whole_ticks(x: Scale) -> list[float]:
+def whole_ticks(x: Scale) -> list[float]:
+    """Round epochs, the first one included."""
     return sorted({1.0, *(tick for tick in x.ticks() if tick > 1 and tick == int(tick))} - {0.0})
 
 
@@ -64,7 +66,7 @@ def _above(values: Sequence[float]) -> float:
     return step * -(-top // step)
 
 
-def _stage_bounds(canvas: Canvas, log: Sequence[Epoch], x: Scale, span: tuple[float, float]) -> None:
+def stage_bounds(canvas: Canvas, log: Sequence[Epoch], x: Scale, span: tuple[float, float]) -> None:
     """A dashed line where a stage begins, with its name."""
     previous = ""
     for place, entry in _places(log):

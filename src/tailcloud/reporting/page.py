@@ -19,6 +19,7 @@ from tailcloud.reporting.learning import plot_accuracy, plot_loss
 from tailcloud.reporting.plots import plot_classes, plot_counts, plot_method_classes
 from tailcloud.reporting.result import Result
 from tailcloud.reporting.runs import Run
+from tailcloud.reporting.saturation import plot_gradients, plot_method_gradients
 from tailcloud.reporting.tables import DatasetTable, MethodRow, by_dataset
 
 GROUP_BOUNDS = {
@@ -40,6 +41,7 @@ def run_page(run: Run) -> str:
         result=result,
         counts=plot_counts(result),
         curves=[plot_loss(run.log), plot_accuracy(result, run.log)] if run.log else [],
+        saturation=plot_gradients(result, run.log),
         classes=plot_classes(result),
         groups=plot_groups(result),
         confusion=plot_confusion(result),
@@ -57,6 +59,7 @@ def comparison_page(runs: Sequence[Run], place: Path) -> str:
             "table": table,
             "bars": plot_methods(table),
             "classes": plot_method_classes(table),
+            "saturation": plot_method_gradients(table, runs),
             "notes": _notes(table, runs),
         }
         for table in found

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import Field
 
 from tailcloud.errors import TailcloudError
 from tailcloud.files import check_format, read_json
 from tailcloud.reporting.result import Measured, Part, Result, parse_result
 
-OF_ONE_RUN = {"seed", "root", "device"}  # keys in which the recipes of one method may differ
+OF_ONE_RUN = {"seed", "root", "device", "watch.gradients"}  # keys in which the recipes of one method may differ
 
 
 class Epoch(Part):
@@ -28,6 +28,7 @@ class Epoch(Part):
     many: Measured = None
     medium: Measured = None
     few: Measured = None
+    gradients: list[Measured] = Field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -53,12 +54,10 @@ def read_run(folder: Path) -> Run:
     result = folder / "result.json"
     if not result.is_file():
         raise TailcloudError(_why_no_result(folder))
-    return Run(
-        folder,
-        parse_result(read_json(result), str(result)),
-        tuple(_epoch(folder / "log.jsonl", number, line) for number, line in _lines(folder / "log.jsonl")),
-        _text(folder / "recipe.toml"),
-    )
+    parsed = parse_result(read_json(result), str(result))
+    classes, log = len(parsed.names), folder / "log.jsonl"
+    lines = tuple(_epoch(log, number, line, classes) for number, line in _lines(log))
+    return Run(folder, parsed, lines, _text(folder / "recipe.toml"))
 
 
 def _why_no_result(folder: Path) -> str:
@@ -86,12 +85,15 @@ def _lines(path: Path) -> list[tuple[int, str]]:
     return [(number, line) for number, line in enumerate(_text(path).split("\n"), start=1) if line.strip()]
 
 
-def _epoch(path: Path, number: int, line: str) -> Epoch:
+def _epoch(path: Path, number: int, line: str, classes: int) -> Epoch:
     try:
         content = json.loads(line)
         check_format(path, content.get("format"))
-        return Epoch.model_validate(content)
-    except (json.JSONDecodeError, AttributeError, ValidationError):
+        epoch = Epoch.model_validate(content)
+        if len(epoch.gradients) not in {0, classes}:
+            raise ValueError("a gradient for each class")
+        return epoch
+    except (AttributeError, ValueError):  # no JSON, no table, no epoch
         raise TailcloudError(f"line {number} of {path} is damaged: it is no epoch of a run") from None
 
 

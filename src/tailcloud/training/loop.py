@@ -27,6 +27,7 @@ from tailcloud.training.progress import Progress
 from tailcloud.training.result import finish
 from tailcloud.training.schedule import learning_rate
 from tailcloud.training.session import Session, StageParts, unfused
+from tailcloud.training.watch import watch
 
 LOGGED = ("top1", "many", "medium", "few")
 
@@ -89,6 +90,7 @@ def train_stage(
         line: dict[str, Any] = {"stage": name, "epoch": epoch + 1, "lr": lr, "loss": loss}
         if (epoch + 1) % session.recipe.selection.every == 0 or epoch + 1 == stage.epochs:
             line |= evaluate_epoch(session, parts, progress, epoch + 1)
+            line |= watch(session, parts, epoch + 1)
         line["seconds"] = time.perf_counter() - started
         progress.epoch = epoch + 1
         progress.seconds += line["seconds"]
