@@ -58,7 +58,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", choices=["cifar10", "cifar100"])
     parser.add_argument("--root", default="data")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="a folder that a bench may share")
     parser.add_argument("--device", default="auto", type=pick_device)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--cells", nargs="*", type=int, default=[200, 100, 50], help="imbalance ratios")
@@ -86,7 +86,8 @@ def run_of(options: argparse.Namespace, spec: str, name: str, seed: int) -> Run:
         None, [{"data": spec, "root": options.root, "seed": seed}, *map(parse_setting, settings)]
     )
     command = f"tailcloud train --data {spec} --seed {seed}" + "".join(f" --set {setting}" for setting in settings)
-    folder = options.out / f"{spec}-{name}-seed{seed}".replace(":", "-").replace(", ", "-").replace(" ", "")
+    variant = "" if name == FIRST else "-" + name.replace(", ", "-").replace(" ", "")
+    folder = options.out / f"{spec.replace(':', '-')}-gcl{variant}-seed{seed}"  # as a bench calls it
     return Run(RunFolder(folder), recipe, command)
 
 
