@@ -8,6 +8,7 @@ import tailcloud
 from conftest import SMALL, Watcher, run
 from tailcloud.data import open_dataset
 from tailcloud.errors import UsageError
+from tailcloud.heads import HEADS
 from tailcloud.recipe import load_recipe
 from tailcloud.training import compiled
 from tailcloud.training.folder import RunFolder
@@ -133,8 +134,16 @@ def test_published_constants():
         ("hybrid-sc", {"stage1": {"objective": {"temperature": 0.0}}}, "temperature"),
         ("bbn", {"model": {"backbone": "resnet33"}}, 'did you mean "resnet32-two-branch"'),
         ("oltr", {"stage2": {"mixup": 0.5}}, "cannot be mixed"),
+        ("bbn", {"stage1": {"second": {"name": "en", "beta": 1.5}}}, "stage1.second: β must lie"),
     ],
 )
 def test_what_does_not_fit_together_is_said(name, setting, message):
     with pytest.raises(UsageError, match=message):
         load_recipe(f"digits-lt/{name}", [setting])
+
+
+def test_a_head_from_outside_needs_no_class_of_ours(monkeypatch):
+    monkeypatch.setitem(HEADS, "mine", type("Mine", (torch.nn.Linear,), {"cosine": False}))
+    assert load_recipe("digits-lt/ce", [{"model": {"head": "mine"}}]).model.head == "mine"
+    with pytest.raises(UsageError, match='not with "mine"'):
+        load_recipe("digits-lt/gcl-feature-noise", [{"model": {"head": "mine"}}])

@@ -37,7 +37,7 @@ class Objective(nn.Module):
     views: ClassVar[bool] = False  # and a second view of each image
     mixes: ClassVar[bool] = True  # knows what to do with a mixed batch
     branches: ClassVar[int] = 1  # of the backbone
-    needs: ClassVar[type[Head]] = Head  # the kind of head it works with
+    needs: ClassVar[type[Head] | None] = None  # the kind of head it works with, where not all will do
 
     def __init__(self, loss: Loss, counts: Sequence[int] = (), features: int = 1) -> None:  # noqa: ARG002
         super().__init__()

@@ -33,7 +33,7 @@ class Contrastive(CumulativeObjective):
     """
 
     views: ClassVar[bool] = True
-    needs: ClassVar[type[Head]] = ContrastiveHead
+    needs: ClassVar[type[Head] | None] = ContrastiveHead
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ class FeatureNoise(Objective):
         strength: ε₀, how deep a cloud reaches.
     """
 
-    needs: ClassVar[type[Head]] = LinearHead
+    needs: ClassVar[type[Head] | None] = LinearHead
     sizes: Tensor
 
     def __init__(self, loss: Loss, counts: Sequence[int], features: int = 1, *, strength: float = 0.5) -> None:

@@ -32,7 +32,7 @@ class Memory(Objective):
     """
 
     mixes: ClassVar[bool] = False
-    needs: ClassVar[type[Head]] = MemoryHead
+    needs: ClassVar[type[Head] | None] = MemoryHead
 
     def __init__(
         self,

@@ -41,6 +41,8 @@ def check_parts(recipe: Recipe, name: str) -> None:
     for stage_name, stage in recipe.stages.items():
         where = f"{name}: {stage_name}"
         try_part(f"{where}.sampler", stage.sampler, WEIGHTS)
+        if stage.second:
+            try_part(f"{where}.second", stage.second, WEIGHTS)
         loss = try_part(f"{where}.loss", stage.loss, LOSSES)
         check_fit(f"{where}.loss", stage.loss.name, loss, cosine=HEADS[kinds[stage_name]].cosine)
         objective = try_part(f"{where}.objective", stage.objective, objectives_with(loss))
@@ -78,11 +80,17 @@ def check_streams(where: str, stage: Stage, objective: Objective) -> None:
 def check_model(where: str, stage: Stage, objective: Objective, head: str, branches: int) -> None:
     """An objective that wants a head or a backbone of a certain kind has it."""
     objective_is = f'{where}.objective = "{stage.objective.name}"'
-    fitting = [f'"{name}"' for name, kind in HEADS.items() if issubclass(kind, objective.needs)]
-    if f'"{head}"' not in fitting:
-        raise UsageError(f'{objective_is} works with the head {" or ".join(fitting)}, not with "{head}"')
+    fitting = [name for name in HEADS if objective.needs is None or is_a(HEADS[name], objective.needs)]
+    if head not in fitting:
+        names = " or ".join(f'"{name}"' for name in fitting)
+        raise UsageError(f'{objective_is} works with the head {names}, not with "{head}"')
     if objective.branches > branches:
         raise UsageError(f"{objective_is} needs a backbone of two branches; set model.branches = 2")
+
+
+def is_a(factory: object, kind: type) -> bool:
+    """Whether something that makes parts is a class of that kind; a plugin's may be a function."""
+    return isinstance(factory, type) and issubclass(factory, kind)
 
 
 def try_part(where: str, part: Part, known: Mapping[str, Callable[..., Built]]) -> Built:
