@@ -42,12 +42,16 @@ def test_the_command_of_a_run_asks_for_the_same_recipe(tmp_path, monkeypatch):
 
 def test_shortened_runs_are_labelled_and_kept_apart():
     protocol = Protocol(epochs=6)
-    assert (protocol.label, protocol.folder) == ("shortened: stage 1 has 6 epochs", "shortened-6")
+    assert (protocol.label, protocol.folder) == ("shortened: stage 1 has at most 6 epochs", "shortened-6")
     ce, gcl = plan(table(), protocol, OUT).runs[0].recipe, plan(table(), protocol, OUT).runs[3].recipe
     assert (ce.stage1.epochs, ce.stage2) == (6, None)
     assert (gcl.stage1.epochs, gcl.stage2.epochs) == (6, 1)
     assert Protocol(epochs=6, settings=["stage1.lr=0.2"]).folder != protocol.folder
     assert (Protocol().label, Protocol().folder) == ("", "")
+
+
+def test_nothing_is_made_longer():
+    assert plan(table(), Protocol(epochs=1000), OUT).runs[3].recipe == plan(table(), Protocol(), OUT).runs[3].recipe
 
 
 def test_a_stage_without_epochs_stays_without():

@@ -41,7 +41,7 @@ def test_a_cell_is_marked_when_it_is_more_than_a_point_below(published, below):
 def test_a_shortened_run_is_labelled_and_never_marked():
     filled = fill(numbers(90.0), HIGH, protocol=Protocol(epochs=2))
     assert not only(filled).below
-    assert legend(filled).startswith("Shortened: stage 1 has 2 epochs. ")
+    assert legend(filled).startswith("Shortened: stage 1 has at most 2 epochs. ")
     assert "shortened" in bench_page([filled])
     assert filled.record()["shortened"] is True
     assert fill(numbers(90.0), HIGH).record()["shortened"] is False

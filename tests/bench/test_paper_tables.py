@@ -56,6 +56,8 @@ def test_a_third_party_stands_in_where_the_paper_is_silent():
     found = [table().reference(table().rows[0], spec) for spec in ("digits-lt", "digits-lt:20")]
     assert [(one.value, one.source) for one in found] == [(1.0, "paper"), (2.0, "somebody")]
     assert table().reference(table().rows[1], "digits-lt") is None
+    both = table(rows=[{"label": "B", "method": "ce", "paper": [1.0, 2.0], "other": [3.0, 4.0], "source": "somebody"}])
+    assert both.reference(both.rows[0], "digits-lt:20").value == 2.0
 
 
 @pytest.mark.parametrize(

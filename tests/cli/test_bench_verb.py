@@ -54,7 +54,7 @@ def test_a_table_fills_in(bench, home):
     said = result.output
     assert "digits-lt gcl-cben seed 0: " in said
     assert "(3 of 3 runs)" in said
-    assert "Shortened: stage 1 has 1 epochs; changed: model.width=0.25. Mean" in said
+    assert "Shortened: stage 1 has at most 1 epochs; changed: model.width=0.25. Mean" in said
     record = json.loads((home / "table.json").read_text())
     assert record["shortened"] is True
     assert [cell["seeds"] for cell in record["cells"]] == [[0], [0], [0]]

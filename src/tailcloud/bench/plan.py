@@ -44,7 +44,7 @@ class Protocol:
     @property
     def label(self) -> str:
         """What sets these figures apart from the real ones; empty for the protocol of the recipes."""
-        parts = [f"shortened: stage 1 has {self.epochs} epochs"] if self.epochs else []
+        parts = [f"shortened: stage 1 has at most {self.epochs} epochs"] if self.epochs else []
         return "; ".join([*parts, *([f"changed: {', '.join(self.changes)}"] if self.changes else [])])
 
     @property
@@ -125,10 +125,10 @@ def runs_of(row: Row, spec: str, protocol: Protocol, out: Path) -> list[Planned]
 def changed(plain: Recipe, protocol: Protocol) -> list[str]:
     """The settings of a protocol for one recipe: those of a stage only where the recipe has it."""
     settings = []
-    if protocol.epochs:
+    if protocol.epochs and protocol.epochs < plain.stage1.epochs:
         settings.append(f"stage1.epochs={protocol.epochs}")
         if plain.stage2 and plain.stage2.epochs:
-            share = plain.stage2.epochs / max(plain.stage1.epochs, 1)
+            share = plain.stage2.epochs / plain.stage1.epochs
             settings.append(f"stage2.epochs={max(1, round(share * protocol.epochs))}")
     absent = {"stage1", "stage2"} - set(plain.stages)
     return settings + [setting for setting in protocol.settings if not absent & set(parse_setting(setting))]
