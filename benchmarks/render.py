@@ -9,10 +9,11 @@ import argparse
 import re
 import sys
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import choice_table
 import executors_table
 import speed_table
 
@@ -94,7 +95,8 @@ def render(root: Path) -> dict[Path, str]:
         root / "docs" / "results.html": bench_page(paper),
         readme: readme_with(readme, tables),
         **({performance: performance_with(performance, records)} if records else {}),
-        **executors_page(root / "docs" / "executors.md", sorted((root / RESULTS).glob("executors-*.json"))),
+        **measured_page(root / "docs" / "executors.md", "executors", executors_table.parts, root / RESULTS),
+        **measured_page(root / "docs" / "methods.md", "choose-second-stage", choice_table.parts, root / RESULTS),
         **{path: recipe_with(path, tables) for path in sorted(recipes.rglob("*.toml"))},
     }
 
@@ -306,11 +308,12 @@ def scale_row(curve: dict[str, Any]) -> list[str]:
     return [curve["piece"], *times, steepest["seconds"], number(curve["bytes"][-1] / 1e6, 0), steepest["bytes"]]
 
 
-def executors_page(path: Path, records: Sequence[Path]) -> dict[Path, str]:
-    """The page on executors with the tables of benchmarks/executors.py in it, if that has measured anything."""
-    if not records:
-        return {}
-    return {path: with_block(path, page(path), "executors", executors_table.parts(list(map(read_json, records))))}
+def measured_page(
+    path: Path, name: str, parts: Callable[[Sequence[dict[str, Any]]], Iterable[str]], results: Path
+) -> dict[Path, str]:
+    """A page with the tables of the records of that name in it, if there are any."""
+    records = sorted(results.glob(f"{name}-*.json"))
+    return {path: with_block(path, page(path), name, parts(list(map(read_json, records))))} if records else {}
 
 
 def page(path: Path) -> str:
