@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from tailcloud.cli.plugin import Plugin
+
 
 def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders: one, or several to compare.")],
@@ -18,6 +20,7 @@ def report(
     root: Annotated[
         str | None, typer.Option(help="With --embedding: the folder that data files are in.", show_default=False)
     ] = None,
+    _plugin: Plugin = None,
 ) -> None:
     """Write one self-contained HTML page about a run, or a comparison of several.
 
