@@ -29,42 +29,48 @@ def bench(home, monkeypatch):
     """``tailcloud bench`` in a folder that the tests of this module share, on the small table."""
     monkeypatch.chdir(home)
     monkeypatch.setattr(tailcloud.bench, "read_table", lambda name: table(name=name))
-
-    def call(words):
-        return CliRunner().invoke(app, ["bench", *words.split()], catch_exceptions=False)
-
     return call
 
 
-def place(home):
-    return next((home / "runs" / "bench" / "table1").iterdir())
+@pytest.fixture(scope="module")
+def filled(home):
+    """The small table, filled once for all tests: its folder, and what was said."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(home)
+        patch.setattr(tailcloud.bench, "read_table", lambda name: table(name=name))
+        result = call(f"table1 {SHORT} --seed 0 --json table.json")
+    assert result.exit_code == 0, result.output
+    return next((home / "runs" / "bench" / "table1").iterdir()), result.output
 
 
-def test_a_dry_run_lists_the_runs_and_writes_nothing(bench, home):
+def call(words):
+    return CliRunner().invoke(app, ["bench", *words.split()], catch_exceptions=False)
+
+
+def test_a_dry_run_lists_the_runs_and_writes_nothing(bench, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     said = bench(f"table1 {SHORT} --seed 0 --dry-run").output
     assert "digits-lt-ce-seed0  1 epochs, new\n" in said
     assert "digits-lt-gcl-cben-seed0  1 + 1 epochs, new, from the first stage of digits-lt-gcl-seed0" in said
     assert "3\u00a0runs, 0 finished, 3 to train: 2 from their own first stage, 1 from that of another" in said
-    assert list(home.iterdir()) == []
+    assert list(tmp_path.iterdir()) == []
 
 
-def test_a_table_fills_in(bench, home):
-    result = bench(f"table1 {SHORT} --seed 0 --json table.json")
-    assert result.exit_code == 0, result.output
-    said = result.output
+def test_a_table_fills_in(home, filled):
+    place, said = filled
     assert "digits-lt gcl-cben seed 0: " in said
     assert "(3 of 3 runs)" in said
     assert "Shortened: stage 1 has at most 1 epochs; changed: model.width=0.25. Mean" in said
     record = json.loads((home / "table.json").read_text())
     assert record["shortened"] is True
     assert [cell["seeds"] for cell in record["cells"]] == [[0], [0], [0]]
-    assert "digits-lt" in (place(home) / "table1.html").read_text()
+    assert "digits-lt" in (place / "table1.html").read_text()
     shown = f"{record['cells'][1]['top1']['mean']:.1f}"
     assert f"Two         1      {shown}" in said
 
 
-def test_a_borrowed_first_stage_gives_the_run_that_training_it_gives(bench, home):
-    borrowed = place(home) / "digits-lt-gcl-cben-seed0"
+def test_a_borrowed_first_stage_gives_the_run_that_training_it_gives(bench, home, filled):
+    borrowed = filled[0] / "digits-lt-gcl-cben-seed0"
     command = json.loads((borrowed / "result.json").read_text())["command"]
     words = [*command.split()[1:], "--out", "alone"]
     assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
@@ -75,8 +81,8 @@ def test_a_borrowed_first_stage_gives_the_run_that_training_it_gives(bench, home
     assert len(then["stages"]) == len(now["stages"]) == 2
 
 
-def test_what_exists_is_not_repeated(bench, home):
-    file = place(home) / "digits-lt-ce-seed0" / "model.safetensors"
+def test_what_exists_is_not_repeated(bench, filled):
+    file = filled[0] / "digits-lt-ce-seed0" / "model.safetensors"
     before = file.stat().st_mtime_ns
     result = bench(f"table1 {SHORT} --seed 0")
     assert result.exit_code == 0
@@ -85,8 +91,8 @@ def test_what_exists_is_not_repeated(bench, home):
     assert "3\u00a0runs, 3 finished, 0 to train" in bench(f"table1 {SHORT} --seed 0 --dry-run").output
 
 
-def test_an_interrupted_run_goes_on(bench, home):
-    folder = place(home) / "digits-lt-gcl-cben-seed0"
+def test_an_interrupted_run_goes_on(bench, filled):
+    folder = filled[0] / "digits-lt-gcl-cben-seed0"
     weights = (folder / "model.safetensors").read_bytes()
     for name in ("result.json", "model.safetensors"):
         (folder / name).unlink()
@@ -110,7 +116,7 @@ def test_one_failing_run_stops_no_other_and_the_verb_fails(bench, home, monkeypa
     assert 'no method "nobodys"' in nobodys["failures"][0]
 
 
-def test_a_folder_with_another_run_is_left_alone(bench, home, monkeypatch):
+def test_a_folder_with_another_run_is_left_alone(bench, home, filled, monkeypatch):
     rows = [{"label": "One", "method": "ce", "set": ["stage1.lr=0.05"]}]
     monkeypatch.setattr(tailcloud.bench, "read_table", lambda name: table(name=name, rows=rows))
     with pytest.raises(TailcloudError, match="could not be measured"):
