@@ -225,7 +225,7 @@ def main(words: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     device = torch.device("cpu")
     try:
-        chosen = {problem.recipe.data: problem for problem in problems(options, device)}
+        chosen = {problem.recipe.data.spec: problem for problem in problems(options, device)}
     except TailcloudError as error:
         print(error, file=sys.stderr)
         return 1

@@ -70,7 +70,7 @@ def recipe_of(options: argparse.Namespace) -> Recipe:
 
 def data_of(options: argparse.Namespace, recipe: Recipe) -> Dataset:
     if not options.random:
-        return open_dataset(recipe.data, recipe.root)
+        return open_dataset(recipe.data.spec, recipe.root)
     counts = exponential_counts(options.random, CLASSES, RATIO)
     labels = np.repeat(np.arange(CLASSES), counts)
     images = np.random.default_rng(0).integers(0, 256, (len(labels), PIXELS, PIXELS, 3)).astype(np.uint8)
@@ -297,7 +297,8 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", TailcloudWarning)  # a few images do not have all classes
     work = Session(recipe, dataset, device).work
-    record: dict[str, Any] = {"recipe": recipe.data, "method": recipe.method, "data": dataset.spec, "step_flops": work}
+    about = {"recipe": recipe.data.spec, "method": recipe.method, "data": dataset.spec}
+    record: dict[str, Any] = {**about, "step_flops": work}
     target = options.write or RESULTS / f"executors-{dataset.spec.replace(':', '-')}-{device.type}.json"
     try:
         measure(options, record, recipe, dataset, device)

@@ -265,7 +265,7 @@ def spaced(split: Split, images: int) -> Split:
 def describe(problem: Problem) -> dict[str, Any]:
     """A problem in the record, without its rows yet."""
     return {
-        "recipe": f"{problem.recipe.data} {problem.recipe.method}",
+        "recipe": f"{problem.recipe.data.spec} {problem.recipe.method}",
         "backbone": problem.recipe.model.backbone,
         "precision": problem.precision,
         "executor": problem.executor,

@@ -46,7 +46,7 @@ def run(folder, recipe, watcher=None):
     place = RunFolder(folder)
     if not place.exists:
         place.create(recipe, "tailcloud train")
-    dataset = hold_out(open_dataset(recipe.data, recipe.root), recipe.selection.split)
+    dataset = hold_out(open_dataset(recipe.data.spec, recipe.root), recipe.selection.split)
     return train(recipe, dataset, place, torch.device("cpu"), watcher or Watcher())
 
 

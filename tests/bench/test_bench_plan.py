@@ -26,7 +26,7 @@ def test_every_cell_has_a_run_for_every_seed():
     first, last = runs[0], runs[-1]
     assert first.folder.path == OUT / "digits-lt-ce-seed0"
     assert last.folder.path == OUT / "digits-lt-20-gcl-cben-seed5"
-    assert (last.recipe.seed, last.recipe.data, last.recipe.stage2.sampler.name) == (5, "digits-lt:20", "cben")
+    assert (last.recipe.seed, last.recipe.data.spec, last.recipe.stage2.sampler.name) == (5, "digits-lt:20", "cben")
     assert first.recipe == load_recipe("digits-lt/ce", [{"data": "digits-lt"}])
 
 

@@ -5,6 +5,7 @@ import tomllib
 import pytest
 
 from tailcloud.backbones import branched
+from tailcloud.data import parse_spec
 from tailcloud.errors import UsageError
 from tailcloud.recipe import data_sets, find_recipe, load_recipe, parse_setting, resolve, shipped
 from tailcloud.recipe.layers import merge
@@ -13,7 +14,7 @@ from tailcloud.recipe.layers import merge
 @pytest.mark.parametrize("name", shipped("recipes"))
 def test_every_shipped_recipe_resolves_and_is_its_own_fixed_point(name):
     recipe = load_recipe(name)
-    assert recipe.data.split(":")[0] == name.split("/")[0]
+    assert parse_spec(recipe.data.spec)[0] == name.split("/")[0]
     assert recipe.method == name.split("/")[1]
     assert resolve(tomllib.loads(recipe.to_toml())) == recipe
 
@@ -89,10 +90,10 @@ def test_later_layers_win():
 
 
 def test_without_a_name_the_data_has_its_own_recipe():
-    assert load_recipe(None).data == "digits-lt"
+    assert load_recipe(None).data.spec == "digits-lt"
     for spec in ("cifar100-lt:50", "cifar100"):
         recipe = load_recipe(None, [{"data": spec}])
-        assert (recipe.data, recipe.model.backbone) == (spec, "resnet32")
+        assert (recipe.data.spec, recipe.model.backbone) == (spec, "resnet32")
 
 
 def test_a_run_folder_is_a_recipe(finished_run):
@@ -110,7 +111,7 @@ def test_nothing_is_coerced():
 @pytest.mark.parametrize("method", shipped("methods"))
 def test_every_method_has_a_recipe_for_every_data_set(data, method):
     recipe, baseline = load_recipe(f"{data}/{method}"), load_recipe(f"{data}/ce")
-    assert (recipe.method, recipe.data) == (method, baseline.data)
+    assert (recipe.method, recipe.data.spec) == (method, baseline.data.spec)
     backbone = branched(baseline.model.backbone, recipe.model.branches)
     assert (recipe.model.backbone, recipe.augment) == (backbone, baseline.augment)
     assert recipe.stage1.epochs == baseline.stage1.epochs
@@ -171,3 +172,22 @@ def test_a_composed_recipe_of_two_methods_has_the_settings_of_each_on_the_data()
     text = find_recipe("digits-lt/gcl+crt").read_text(encoding="utf-8")
     assert text.startswith("# tailcloud train digits-lt/gcl+crt\n")
     assert "[stage2]" not in text
+
+
+def test_data_are_a_name_or_a_table_and_settings_reach_into_both():
+    short, full = (
+        load_recipe("digits-lt/gcl", [{"data": data}]) for data in ("digits-lt:20", {"spec": "digits-lt:20"})
+    )
+    assert short == full
+    assert short.substance()["data"] == "digits-lt:20"
+    own = load_recipe("own/gcl", [{"data": "./photos"}, {"data": {"size": 64}}])
+    assert (own.data.spec, own.data.size, own.data.reading.size) == ("./photos", 64, 64)
+    assert own.substance()["data"]["size"] == 64
+    assert load_recipe("own/gcl", [own.substance()]).data == own.data
+
+
+def test_a_path_is_data_of_ones_own(tmp_path):
+    for spec in (str(tmp_path), "photos/", "list.csv", "arrays.npz"):
+        assert load_recipe(None, [{"data": spec}]).data.spec == spec
+    with pytest.raises(UsageError, match='did you mean "digits-lt"'):
+        load_recipe(None, [{"data": "digit-lt"}])

@@ -36,7 +36,7 @@ def test_a_graph_trains_it_as_eager_steps_do(tmp_path, method):
         setting = {"stage1": {"epochs": 5}, "engine": {"executor": executor, "kernels": "plain"}}
         recipe, folder, watcher = short_recipe(method, setting), RunFolder(tmp_path / executor), Watcher()
         folder.create(recipe, "tailcloud train")
-        train(recipe, open_dataset(recipe.data, recipe.root), folder, torch.device("cuda"), watcher)
+        train(recipe, open_dataset(recipe.data.spec, recipe.root), folder, torch.device("cuda"), watcher)
         losses[executor] = [line["loss"] for line in watcher.lines]
     assert losses["graphed"] == losses["eager"]
 

@@ -28,7 +28,7 @@ class Rehearsed(Session):
 
 def rehearsed(split, pick="best"):
     recipe = small_recipe({"selection": {"split": split, "pick": pick}})
-    return Rehearsed(recipe, hold_out(open_dataset(recipe.data, recipe.root), split), CPU)
+    return Rehearsed(recipe, hold_out(open_dataset(recipe.data.spec, recipe.root), split), CPU)
 
 
 def play(session, epochs):
@@ -102,7 +102,7 @@ def test_a_run_goes_on_with_the_threads_it_was_started_with(tmp_path):
     recipe = small_recipe()
     folder = RunFolder(tmp_path / "run")
     folder.create(recipe)
-    data = open_dataset(recipe.data, recipe.root)
+    data = open_dataset(recipe.data.spec, recipe.root)
     session = Session(recipe, data, CPU)
     save_checkpoint(
         folder.checkpoints, "stage1", 1, snapshot(session, session.parts("stage1", recipe.stage1), Progress(epoch=1))

@@ -160,5 +160,5 @@ def test_a_graph_ends_where_eager_steps_do(tmp_path, method):
         recipe = short_recipe(method, {"engine": {"executor": executor, "kernels": "plain"}})
         folder = RunFolder(tmp_path / executor)
         folder.create(recipe, "tailcloud train")
-        train(recipe, open_dataset(recipe.data, recipe.root), folder, torch.device("cuda"), Watcher())
+        train(recipe, open_dataset(recipe.data.spec, recipe.root), folder, torch.device("cuda"), Watcher())
     assert_same_model(tmp_path / "eager", tmp_path / "graphed")

@@ -35,7 +35,7 @@ def evaluate(
 
     folder = RunFolder(run)
     recipe = folder.recipe()
-    dataset = open_dataset(data or recipe.data, root or recipe.root)
+    dataset = open_dataset(data or recipe.data.spec, root or recipe.root, recipe.data.reading)
     measured = evaluate_run(run, dataset, pick_device(device))
     if as_json:
         typer.echo(json.dumps(measured, indent=1))

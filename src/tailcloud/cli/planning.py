@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from tailcloud.cli.console import out, say_note
-from tailcloud.data import Dataset
+from tailcloud.data import Dataset, is_path
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.plugins import words as plugin_words
 from tailcloud.recipe import Recipe, differences, load_recipe, parse_setting
@@ -57,7 +57,7 @@ class Run:
     @property
     def title(self) -> str:
         """The run in a few words."""
-        return f"{self.recipe.data} {self.recipe.method} seed {self.recipe.seed}"
+        return f"{self.recipe.data.spec} {self.recipe.method} seed {self.recipe.seed}"
 
 
 def plan_runs(request: Request) -> list[Run]:
@@ -100,7 +100,7 @@ def runs_of(reference: str | None, request: Request) -> list[Run]:
 
 def run_path(reference: str | None, recipe: Recipe, request: Request) -> Path:
     """``--out`` is the run folder itself; with several recipes or seeds it holds a folder for each."""
-    base = request.out or Path("runs") / f"{recipe.data.replace(':', '-')}-{recipe.method}"
+    base = request.out or Path("runs") / f"{short_name(recipe.data.spec)}-{recipe.method}"
     if request.out and reference and len(request.recipes) > 1:
         base = base / Path(reference).name.removesuffix(".toml")
     if base != request.out or len(request.seeds) > 1:
@@ -108,6 +108,11 @@ def run_path(reference: str | None, recipe: Recipe, request: Request) -> Path:
     if len(request.seeds) > 1:
         return base / f"seed{recipe.seed}"
     return base if request.out else base.with_name(f"{base.name}-seed{recipe.seed}")
+
+
+def short_name(spec: str) -> str:
+    """A SPEC as a part of a folder's name: the name of the file or folder where it is a path."""
+    return (Path(spec).resolve().stem or "images") if is_path(spec) else spec.replace(":", "-")
 
 
 def refuse_inside_a_run(output: Path | None) -> None:

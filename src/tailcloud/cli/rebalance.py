@@ -70,14 +70,12 @@ def default_place(run: Path, way: str) -> Path:
 
 def rebalanced(recipe: "Recipe", second: str, settings: list[str]) -> "Recipe":
     """The recipe of a run with the second stage of another method, as that method has it on the same data."""
-    from tailcloud.data import parse_spec
     from tailcloud.recipe import find_recipe, parse_setting, read_toml, resolve
-    from tailcloud.recipe.layers import merge
+    from tailcloud.recipe.layers import default_recipe, merge
 
     table = recipe.model_dump(exclude={"stage2"}, exclude_none=True)
     table["method"] = f"{recipe.method.partition('+')[0]}+{second}"
-    data = parse_spec(recipe.data)[0].removesuffix("-lt")
-    own = read_toml(find_recipe(f"{data}-lt/{second}"))
+    own = read_toml(find_recipe(f"{default_recipe(recipe.data.spec).partition('/')[0]}/{second}"))
     table |= {"stage2": own["stage2"]} if "stage2" in own else {}
     for setting in settings:
         if "method" in parse_setting(setting):

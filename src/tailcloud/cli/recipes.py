@@ -31,7 +31,7 @@ def ls(_plugin: Plugin = None) -> None:
     data = Table("data", "by default", "backbone", "epochs", "batch", box=None, pad_edge=False)
     for name in data_sets():
         recipe = load_recipe(f"{name}/ce")
-        data.add_row(name, recipe.data, recipe.model.backbone, str(recipe.stage1.epochs), str(recipe.stage1.batch))
+        data.add_row(name, recipe.data.spec, recipe.model.backbone, str(recipe.stage1.epochs), str(recipe.stage1.batch))
     methods = Table("method", "what it is", box=None, pad_edge=False)
     for name, file in shipped("methods").items():
         methods.add_row(name, title(file.read_text(encoding="utf-8")))

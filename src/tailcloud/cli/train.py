@@ -18,7 +18,7 @@ from tailcloud.wording import number
 if TYPE_CHECKING:
     from tailcloud.cli.planning import Run
     from tailcloud.data import Dataset
-    from tailcloud.recipe import Recipe
+    from tailcloud.recipe import Data, Recipe
     from tailcloud.training.fleet import Job, Outcome
     from tailcloud.training.loop import Observer
 
@@ -179,10 +179,10 @@ _opening = Lock()  # runs in threads share what the first of them has opened
 
 
 @lru_cache(maxsize=4)
-def _open_data(spec: str, root: str, held_out: float) -> "Dataset":
+def _open_data(data: "Data", root: str, held_out: float) -> "Dataset":
     from tailcloud.data import hold_out, open_dataset
 
-    return hold_out(open_dataset(spec, root), held_out)
+    return hold_out(open_dataset(data.spec, root, data.reading), held_out)
 
 
 def print_result(run: "Run", result: dict[str, Any]) -> None:

@@ -1,14 +1,20 @@
 """Data sets by name: ``open_dataset("cifar10-lt:100", root="data")``."""
 
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 from tailcloud.data.cifar import open_cifar, open_cifar_for_tuning
 from tailcloud.data.dataset import Dataset, Split, hold_out
 from tailcloud.data.digits import open_digits
+from tailcloud.data.own import open_own
+from tailcloud.data.reading import Reading
 from tailcloud.errors import UsageError, unknown
 
-__all__ = ["SOURCES", "Dataset", "Split", "hold_out", "open_dataset", "parse_spec"]
+__all__ = ["OWN", "SOURCES", "Dataset", "Reading", "Split", "hold_out", "is_path", "open_dataset", "parse_spec"]
+
+OWN = "own"
+FILES = {".csv", ".tsv", ".txt", ".npz"}
 
 Opener = Callable[[float | None, Path], Dataset]
 
@@ -24,14 +30,14 @@ SOURCES: dict[str, Opener] = {
 
 
 def parse_spec(spec: str) -> tuple[str, float | None]:
-    """The source and imbalance ratio that a SPEC such as ``cifar10-lt:100`` names, checked without opening anything."""
+    """The source and imbalance ratio that a SPEC such as ``cifar10-lt:100`` names, checked without opening anything.
+
+    A path to images of one's own is the source "own".
+    """
     name, colon, text = spec.partition(":")
     if name not in SOURCES:
-        if Path(spec).exists():
-            raise UsageError(
-                f"{spec} is a path, and this version of tailcloud reads no images of your own yet, only its data sets "
-                f"{', '.join(SOURCES)}"
-            )
+        if is_path(spec):
+            return OWN, None
         raise unknown("data set", name, SOURCES)
     if "-lt" not in name:
         if colon:
@@ -52,12 +58,22 @@ def _ratio(spec: str, text: str) -> float:
     return ratio
 
 
-def open_dataset(spec: str = "digits-lt", root: str | Path = "data") -> Dataset:
-    """The data set that ``spec`` names; files are looked for under ``root``.
+def is_path(spec: str) -> bool:
+    """Whether a SPEC means files: something that is there, or that looks like a place where something could be."""
+    return Path(spec).exists() or "/" in spec or "\\" in spec or Path(spec).suffix.lower() in FILES
+
+
+def open_dataset(spec: str = "digits-lt", root: str | Path = "data", reading: Reading = Reading()) -> Dataset:  # noqa: B008
+    """The data set that ``spec`` names; files of the benchmarks are looked for under ``root``.
 
     ``digits-lt[:γ]`` needs no files. ``cifar10``, ``cifar100``, ``cifar10-lt:γ`` and ``cifar100-lt:γ`` read the
     official python or binary layout. ``cifar10-lt-tune:γ`` and ``cifar100-lt-tune:γ`` are for choosing settings: they
-    judge on training images, and keep clear of the test set.
+    judge on training images, and keep clear of the test set. A path is images of one's own, read as ``reading`` says.
     """
     name, ratio = parse_spec(spec)
+    if name == OWN:
+        return open_own(Path(spec), reading)
+    for field in fields(Reading):
+        if (value := getattr(reading, field.name)) != field.default:
+            raise UsageError(f"data.{field.name} = {value} is for images of your own; {spec} is as its authors made it")
     return SOURCES[name](ratio, Path(root))

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from tailcloud.data.reading import Fit
 from tailcloud.errors import TailcloudError
 from tailcloud.profile import Profile, class_order, classes_text, fingerprint
 
@@ -33,7 +34,10 @@ class Split:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Training, test and perhaps validation images; ``mean`` and ``std`` per channel, on a 0 … 1 scale."""
+    """Training, test and perhaps validation images; ``mean`` and ``std`` per channel, on a 0 … 1 scale.
+
+    ``fit`` says how an image of another size is brought to the size of these.
+    """
 
     spec: str
     train: Split
@@ -43,6 +47,7 @@ class Dataset:
     std: Sequence[float]
     val: Split | None = None
     remarks: tuple[str, ...] = ()
+    fit: Fit = "squash"
 
     def __post_init__(self) -> None:
         for name, part in {"training": self.train, "test": self.test}.items():

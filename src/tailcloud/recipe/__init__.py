@@ -11,10 +11,11 @@ from tailcloud.recipe.layers import (
     resolve,
     shipped,
 )
-from tailcloud.recipe.schema import Augment, Engine, Model, Part, Recipe, Selection, Stage
+from tailcloud.recipe.schema import Augment, Data, Engine, Model, Part, Recipe, Selection, Stage
 
 __all__ = [
     "Augment",
+    "Data",
     "Engine",
     "Model",
     "Part",

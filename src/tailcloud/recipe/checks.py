@@ -33,7 +33,7 @@ PARTS: dict[str, Mapping[str, Callable[..., object]]] = {
 
 def check_parts(recipe: Recipe, name: str) -> None:
     """Every part that the recipe names exists, takes its options, and fits the others."""
-    parse_spec(recipe.data)
+    parse_spec(recipe.data.spec)
     for kind, choice, known in (("backbone", recipe.model.backbone, BACKBONES), ("head", recipe.model.head, HEADS)):
         if choice not in known:
             raise UsageError(f"{name}: model.{kind}: {unknown(kind, choice, known)}")

@@ -13,14 +13,14 @@ from typing import Any, Literal, Protocol
 
 from pydantic import ValidationError
 
-from tailcloud.data import parse_spec
+from tailcloud.data import OWN, parse_spec
 from tailcloud.errors import TailcloudError, UsageError, unknown
 from tailcloud.files import check_format
 from tailcloud.heads import HEADS
 from tailcloud.losses import LOSSES
 from tailcloud.rebalance import CHANGES
 from tailcloud.recipe.checks import check_parts, complete, complete_part, explain, try_part
-from tailcloud.recipe.schema import Model, Part, Recipe, named
+from tailcloud.recipe.schema import Model, Part, Recipe, named, specified
 from tailcloud.recipe.written import WRITTEN
 
 Table = dict[str, Any]
@@ -150,14 +150,21 @@ def merge(below: Table, above: Mapping[str, Any]) -> Table:
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
-        value = named(value) if isinstance(old, dict) and "name" in old else value  # noqa: PLW2901
-        old = named(old) if isinstance(value, Mapping) else old
+        value, old = alike(key, value, old)  # noqa: PLW2901
         if isinstance(old, dict) and isinstance(value, Mapping):
             renamed = "name" in value and value["name"] != old.get("name")
             merged[key] = dict(value) if renamed else merge(old, value)
         else:
             merged[key] = value
     return merged
+
+
+def alike(key: str, value: Any, old: Any) -> tuple[Any, Any]:
+    """A value and what it is laid over: if one is a table and the other its short form, both as tables."""
+    full = specified if key == "data" else named
+    if isinstance(old, Mapping) and ("name" in old or "spec" in old):
+        value = full(value)
+    return value, full(old) if isinstance(value, Mapping) else old
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -178,7 +185,7 @@ def load_recipe(reference: str | None, settings: Sequence[Mapping[str, Any]] = (
     overrides: Table = {}
     for setting in settings:
         overrides = merge(overrides, setting)
-    reference = reference or default_recipe(str(overrides.get("data", "digits-lt")))
+    reference = reference or default_recipe(spec_of(overrides, "digits-lt"))
     file = find_recipe(reference)
     table = read_toml(file)
     if "format" in table:
@@ -188,9 +195,16 @@ def load_recipe(reference: str | None, settings: Sequence[Mapping[str, Any]] = (
     return resolve(merge(table, overrides), name or reference)
 
 
+def spec_of(table: Mapping[str, Any], otherwise: str) -> str:
+    """The SPEC of the data that a table names, in short or as a table."""
+    data = table.get("data")
+    return str(data.get("spec", otherwise) if isinstance(data, Mapping) else data or otherwise)
+
+
 def default_recipe(spec: str) -> str:
     """The shipped GCL recipe for a data set: ``cifar10-lt/gcl`` for ``cifar10-lt:100`` and for ``cifar10``."""
-    return f"{parse_spec(spec)[0].partition('-')[0]}-lt/gcl"
+    name = parse_spec(spec)[0]
+    return f"{OWN}/gcl" if name == OWN else f"{name.partition('-')[0]}-lt/gcl"
 
 
 def fragment_of(method: str) -> Table:

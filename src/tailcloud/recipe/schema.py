@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 import tomli_w
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from tailcloud.data.reading import Fit, Reading, Small
+
 
 class Record(BaseModel):
     """A table of a recipe: every field known, nothing coerced, nothing changed later."""
@@ -39,6 +41,28 @@ def trainable(value: str) -> str:
 
 NamedPart = Annotated[Part, BeforeValidator(named)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
+
+
+class Data(Record):
+    """What is trained on. All but ``spec`` is for images of one's own; see ``tailcloud.data.Reading``."""
+
+    spec: str
+    size: Annotated[int, Field(ge=4, le=1024)] | None = None
+    fit: Fit = "crop"
+    test: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    group: str | None = None
+    min_count: Annotated[int, Field(ge=0)] = 0
+    small: Small = "drop"
+
+    @property
+    def reading(self) -> Reading:
+        """How the images are read."""
+        return Reading(**self.model_dump(exclude={"spec"}))
+
+
+def specified(value: object) -> object:
+    """``data = "digits-lt"`` is short for a table with that spec."""
+    return {"spec": value} if isinstance(value, str) else value
 
 
 class Model(Record):
@@ -108,7 +132,7 @@ class Recipe(Record):
     """Everything that decides a run."""
 
     format: Literal[1] = 1
-    data: str = "digits-lt"
+    data: Annotated[Data, BeforeValidator(specified)] = Data(spec="digits-lt")
     root: str = "data"
     method: str = "gcl"
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
@@ -127,8 +151,14 @@ class Recipe(Record):
 
     def substance(self) -> dict[str, Any]:
         """What decides the result: everything but where the data are, how the run is computed and what is watched."""
-        return self.model_dump(exclude={"root", "engine", "watch"}, exclude_none=True)
+        return self._written(exclude={"root", "engine", "watch"})
 
     def to_toml(self) -> str:
         """The resolved recipe as a file."""
-        return tomli_w.dumps(self.model_dump(exclude_none=True))
+        return tomli_w.dumps(self._written())
+
+    def _written(self, exclude: set[str] | None = None) -> dict[str, Any]:
+        """Everything, the data as their SPEC alone where nothing else was said about them."""
+        table = self.model_dump(exclude=exclude, exclude_none=True)
+        plain = self.data == Data(spec=self.data.spec)
+        return table | ({"data": self.data.spec} if plain else {})

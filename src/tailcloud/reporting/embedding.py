@@ -130,10 +130,10 @@ def _data(runs: Sequence[Run], root: str | None) -> Dataset:
                 f"{data.spec} with {data.fingerprint}: embeddings are compared on the same images, one page for each"
             )
     recipe = RunFolder(first.folder).recipe()
-    dataset = hold_out(open_dataset(recipe.data, root or recipe.root), recipe.selection.split)
+    dataset = hold_out(open_dataset(recipe.data.spec, root or recipe.root, recipe.data.reading), recipe.selection.split)
     if dataset.fingerprint != data.fingerprint:
         raise TailcloudError(
-            f"the images of {recipe.data} in {root or recipe.root} are not those that {first.folder} was trained on "
+            f"the images of {data.spec} in {root or recipe.root} are not those that {first.folder} was trained on "
             f"(fingerprint {dataset.fingerprint}, then {data.fingerprint}); name the right folder with --root"
         )
     return dataset

@@ -37,7 +37,12 @@ def write_model(session: Session, folder: RunFolder) -> None:
             "architecture": asdict(session.architecture),
             "class_names": list(dataset.class_names),
             "counts": dataset.profile.counts.tolist(),
-            "transform": {"size": list(dataset.shape[:2]), "mean": list(dataset.mean), "std": list(dataset.std)},
+            "transform": {
+                "size": list(dataset.shape[:2]),
+                "mean": list(dataset.mean),
+                "std": list(dataset.std),
+                "fit": dataset.fit,
+            },
             "calibration": {"scale": session.loss(stages[-1]).scale},
         },
     )
