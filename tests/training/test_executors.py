@@ -156,6 +156,25 @@ def test_a_parameter_without_a_gradient_stays(model):
     assert torch.equal(parameters["head.weight"], before)
 
 
+def test_a_rehearsal_leaves_no_gradient_for_the_next_size_of_batch():
+    class Careful(Step):
+        def loss(self, batch, generator):
+            assert all(parameter.grad is None for parameter in self.model.parameters())
+            sizes.append(len(batch.target))
+            return super().loss(batch, generator)
+
+    sizes = []
+    data = ResidentImages(Split(np.zeros((11, 8, 8, 1), np.uint8), np.arange(11) % 3), CPU)
+    loader = ResidentLoader(data, ShuffledSampler(11), Normalise([0.0], [1.0]), batch=4)
+    twin = build_classifier(Architecture("resnet8", "cosine", 0.25, 1, 3), 0)
+    before = {name: value.clone() for name, value in twin.state_dict().items()}
+    step = Careful(twin, Classify(GCLLoss([9, 3, 1])), SGD(STAGE, dict(twin.named_parameters()), CPU))
+    EagerExecutor(step, loader).rehearse()
+    assert sizes == [4, 3]
+    assert all(parameter.grad is None for parameter in twin.parameters())
+    assert all(torch.equal(before[name], value) for name, value in twin.state_dict().items())
+
+
 def test_training_does_not_import_the_compiler():
     """It takes seconds, which a short run would mostly consist of."""
     code = """

@@ -49,6 +49,7 @@ class EagerExecutor:
             for size in dict.fromkeys(sizes):
                 batch = self.loader.at(plan, sizes.index(size))
                 self.step.loss(batch, self.generator).backward()  # type: ignore[no-untyped-call]
+                self.step.optimizer.zero_grad()  # kernels of our own do not add to gradients
         finally:
             self.step.optimizer.zero_grad()
             for buffer, value in zip(buffers, before, strict=True):
