@@ -18,6 +18,8 @@ a step's are processor seconds. An executor that fails is a row of the table; th
 
 import argparse
 import os
+import signal
+import sys
 import tempfile
 import time
 import warnings
@@ -200,9 +202,11 @@ def compared(check: Check, executor: str, eager: State, *world: Any) -> dict[str
     return {"same_bits": same, **{kind: asdict(one) for kind, one in apart.items()}}
 
 
-def differences(recipe: Recipe, dataset: Dataset, device: torch.device) -> list[dict[str, Any]]:
-    """A row for every check and executor."""
-    rows: list[dict[str, Any]] = []
+def differences(
+    recipe: Recipe, dataset: Dataset, device: torch.device, rows: list[dict[str, Any]] | None = None
+) -> list[dict[str, Any]]:
+    """A row for every check and executor, added to those that are given."""
+    rows = [] if rows is None else rows
     world = (recipe, dataset, device)
     print(
         f"\n{'check':<14}{'stage':<8}{'numbers':<10}{'kernels':<9}{'executor':<10}{'same bits':<11}"
@@ -286,7 +290,7 @@ def measure(options: argparse.Namespace, record: dict[str, Any], *world: Any) ->
             record["speed"] = speed(*world)
             record["pays_from_flops"] = break_even(record["speed"], record["step_flops"])
         if options.only != "speed":
-            record["differences"] = differences(*world)
+            differences(*world, record.setdefault("differences", []))
 
 
 def main() -> None:
@@ -300,6 +304,7 @@ def main() -> None:
     about = {"recipe": recipe.data.spec, "method": recipe.method, "data": dataset.spec}
     record: dict[str, Any] = {**about, "step_flops": work}
     target = options.write or RESULTS / f"executors-{dataset.spec.replace(':', '-')}-{device.type}.json"
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was measured until then is written
     try:
         measure(options, record, recipe, dataset, device)
     finally:
