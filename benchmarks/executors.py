@@ -290,7 +290,7 @@ def measure(options: argparse.Namespace, record: dict[str, Any], *world: Any) ->
             record["speed"] = speed(*world)
             record["pays_from_flops"] = break_even(record["speed"], record["step_flops"])
         if options.only != "speed":
-            differences(*world, record.setdefault("differences", []))
+            differences(*world, rows=record.setdefault("differences", []))
 
 
 def main() -> None:
