@@ -6,6 +6,8 @@ Widths 16, 32, 64, strides 1, 2, 2; "option A" shortcuts; global average pooling
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from tailcloud.backbones.base import Backbone
+
 
 class BasicBlock(nn.Module):
     """Two 3×3 convolutions around a shortcut."""
@@ -36,7 +38,7 @@ class BasicBlock(nn.Module):
         return F.pad(F.avg_pool2d(x, 1, self.stride), (0, 0, 0, 0, before, self.grow - before))
 
 
-class CifarResNet(nn.Module):
+class CifarResNet(Backbone):
     """``blocks`` basic blocks in each of three stages; any image size and number of channels.
 
     ``forward`` maps images [batch, channels, H, W] to features [batch, ``features``].

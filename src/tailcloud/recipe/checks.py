@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from tailcloud.backbones import BACKBONES, branched
+from tailcloud.backbones import branched, check_backbone
 from tailcloud.data import parse_spec
 from tailcloud.errors import UsageError, unknown
 from tailcloud.heads import HEADS
@@ -34,9 +34,9 @@ PARTS: dict[str, Mapping[str, Callable[..., object]]] = {
 def check_parts(recipe: Recipe, name: str) -> None:
     """Every part that the recipe names exists, takes its options, and fits the others."""
     parse_spec(recipe.data.spec)
-    for kind, choice, known in (("backbone", recipe.model.backbone, BACKBONES), ("head", recipe.model.head, HEADS)):
-        if choice not in known:
-            raise UsageError(f"{name}: model.{kind}: {unknown(kind, choice, known)}")
+    check_backbone_of(recipe, name)
+    if recipe.model.head not in HEADS:
+        raise UsageError(f"{name}: model.head: {unknown('head', recipe.model.head, HEADS)}")
     kinds = head_kinds(recipe, name)
     for stage_name, stage in recipe.stages.items():
         where = f"{name}: {stage_name}"
@@ -48,6 +48,14 @@ def check_parts(recipe: Recipe, name: str) -> None:
         objective = try_part(f"{where}.objective", stage.objective, objectives_with(loss))
         check_streams(where, stage, objective)
         check_model(where, stage, objective, kinds[stage_name], recipe.model.branches)
+
+
+def check_backbone_of(recipe: Recipe, name: str) -> None:
+    """The backbone exists."""
+    try:
+        check_backbone(recipe.model.backbone)
+    except UsageError as error:
+        raise UsageError(f"{name}: model.backbone: {error}") from None
 
 
 def head_kinds(recipe: Recipe, name: str = "the recipe") -> dict[str, str]:

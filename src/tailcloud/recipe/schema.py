@@ -72,6 +72,7 @@ class Model(Record):
     branches: Literal[1, 2] = 1  # 2: the last block twice, for objectives that ask for it
     width: Annotated[float, Field(gt=0, le=64)] = 1.0
     head: str = "linear"
+    weights: str | None = None  # a file of tensors that the backbone starts from
 
 
 class Augment(Record):

@@ -1,13 +1,14 @@
 """A run in memory: its recipe, its data on the device, its model. And the pieces that one stage is made of."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from tailcloud.backbones.pretrained import Pretrained, load_pretrained
 from tailcloud.classifier import Architecture, Cost, build_classifier, cost_of, fresh_head
 from tailcloud.data import Dataset
 from tailcloud.data.joined import JoinedLoader
@@ -79,9 +80,10 @@ class Session:
     def __init__(self, recipe: Recipe, dataset: Dataset, device: torch.device) -> None:
         self.recipe, self.dataset, self.device = recipe, dataset, device
         self.architecture = architecture(recipe, dataset)
-        self.model = build_classifier(architecture(recipe, dataset, recipe.model.head), recipe.seed).to(device)
-        self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.transform = Normalise(dataset.mean, dataset.std, device)
+        self.model = build_classifier(architecture(recipe, dataset, recipe.model.head), recipe.seed)
+        self.pretrained = self.load_weights()
+        self.model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.transform = Normalise(self.dataset.mean, self.dataset.std, device)
         self.train = ResidentImages(dataset.train, device)
         self.test = ResidentImages(dataset.test, device)
         self.val = ResidentImages(dataset.val, device) if dataset.val else None
@@ -89,6 +91,14 @@ class Session:
         self.remarks: list[str] = []
         self.fused = self.fused_network()
         self.judges: dict[tuple[int, float], GraphedJudge] = {}
+
+    def load_weights(self) -> Pretrained | None:
+        """Start from the recipe's weights, if it names some; the images are then normalised as these expect it."""
+        if not self.recipe.model.weights:
+            return None
+        start = load_pretrained(self.model.backbone, self.recipe.model.weights, self.dataset.shape[2])
+        self.dataset = replace(self.dataset, mean=start.mean, std=start.std)
+        return start
 
     def fused_network(self) -> FusedNetwork | None:
         """The model in fused kernels, where these can compute it; if they should and cannot, a remark or an error."""
@@ -234,7 +244,8 @@ class Session:
     @property
     def environment(self) -> dict[str, Any]:
         """What a bit-for-bit repetition depends on."""
-        return {**environment(self.device), "executor": self.executor, **self.arithmetic}
+        start = {"weights": self.pretrained.sha256} if self.pretrained else {}
+        return {**environment(self.device), "executor": self.executor, **self.arithmetic, **start}
 
     @property
     def arithmetic(self) -> dict[str, str]:

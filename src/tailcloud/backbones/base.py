@@ -1,0 +1,16 @@
+"""What every backbone of ours is."""
+
+from torch import nn
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+class Backbone(nn.Module):
+    """Maps normalised images [batch, channels, H, W] to features [batch, ``features``].
+
+    ``mean`` and ``std`` are the normalisation that its published weights expect.
+    """
+
+    features: int
+    mean: tuple[float, ...] = IMAGENET_MEAN
+    std: tuple[float, ...] = IMAGENET_STD

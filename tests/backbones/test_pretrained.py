@@ -1,0 +1,106 @@
+import hashlib
+import os
+import pickle
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from conftest import Watcher, small_recipe
+from tailcloud.backbones import create_backbone
+from tailcloud.backbones.pretrained import load_pretrained, read_tensors
+from tailcloud.data import open_dataset
+from tailcloud.errors import TailcloudError, UsageError
+from tailcloud.training.folder import RunFolder
+from tailcloud.training.loop import train
+
+
+@pytest.fixture
+def published():
+    """A backbone as somebody else trained it, with a classifier."""
+    torch.manual_seed(1)
+    weights = create_backbone("resnet18", width=0.05).state_dict()
+    return {**weights, "fc.weight": torch.zeros(5, 26), "fc.bias": torch.zeros(5)}
+
+
+def fresh(**options):
+    return create_backbone("resnet18", width=0.05, **options)
+
+
+@pytest.mark.parametrize(
+    "wrapped",
+    [lambda w: w, lambda w: {"state_dict": w, "epoch": 3}, lambda w: {"module." + k: v for k, v in w.items()}],
+)
+def test_pytorch_files_load_however_they_were_saved(published, wrapped, tmp_path):
+    torch.save(wrapped(published), tmp_path / "w.pth")
+    backbone = fresh()
+    load_pretrained(backbone, str(tmp_path / "w.pth"), 3)
+    for name, value in backbone.state_dict().items():
+        assert value.equal(published[name]), name
+
+
+def test_safetensors_load_and_say_what_they_are(published, tmp_path):
+    file = tmp_path / "w.safetensors"
+    save_file(published, file)
+    backbone = fresh()
+    start = load_pretrained(backbone, str(file), 3)
+    assert backbone.conv1.weight.equal(published["conv1.weight"])
+    assert start.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
+    assert start.mean == [0.485, 0.456, 0.406]
+
+
+def test_grey_images_are_seen_as_equal_colours(published, tmp_path):
+    save_file(published, tmp_path / "w.safetensors")
+    grey, colour = fresh(channels=1).eval(), fresh().eval()
+    start = load_pretrained(grey, str(tmp_path / "w.safetensors"), 1)
+    load_pretrained(colour, str(tmp_path / "w.safetensors"), 3)
+    image = torch.randn(2, 1, 32, 32)
+    torch.testing.assert_close(grey(image), colour(image.expand(-1, 3, -1, -1)))
+    assert start.mean == [pytest.approx(0.449)]
+
+
+def test_weights_of_another_backbone_are_refused(published, tmp_path):
+    save_file(published, tmp_path / "w.safetensors")
+    with pytest.raises(UsageError, match="of shape"):
+        load_pretrained(create_backbone("resnet18", width=0.1), str(tmp_path / "w.safetensors"), 3)
+    with pytest.raises(UsageError, match=r"has no layer1\.2"):
+        load_pretrained(create_backbone("resnet34", width=0.05), str(tmp_path / "w.safetensors"), 3)
+
+
+class Evil:
+    def __reduce__(self):
+        return os.system, ("touch hacked",)
+
+
+@pytest.mark.parametrize("content", [pickle.dumps(Evil()), b"", b"not a file of weights", pickle.dumps([1, 2])])
+def test_a_file_that_is_no_weights_fails_and_runs_nothing(content, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "w.pth").write_bytes(content)
+    (tmp_path / "w.safetensors").write_bytes(content)
+    for name in ("w.pth", "w.safetensors"):
+        with pytest.raises(TailcloudError):
+            read_tensors(tmp_path / name)
+    assert not (tmp_path / "hacked").exists()
+
+
+def test_a_zipped_pickle_runs_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save({"conv1.weight": Evil()}, tmp_path / "w.pth")
+    with pytest.raises(TailcloudError, match="holds more than tensors"):
+        read_tensors(tmp_path / "w.pth")
+    assert not (tmp_path / "hacked").exists()
+
+
+def test_a_run_starts_from_weights_and_records_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(2)
+    weights = create_backbone("resnet8", channels=1, width=0.25).state_dict()
+    save_file(weights, tmp_path / "w.safetensors")
+    settings = {"model": {"weights": "w.safetensors"}, "stage1": {"epochs": 0}, "stage2": {"epochs": 0}}
+    recipe, folder = small_recipe(settings), RunFolder(tmp_path / "run")
+    folder.create(recipe, "tailcloud train")
+    result = train(recipe, open_dataset("digits-lt"), folder, torch.device("cpu"), Watcher())
+    model = read_tensors(folder.weights_file)
+    assert all(model[f"backbone.{name}"].equal(value) for name, value in weights.items())
+    assert result["machine"]["weights"] == hashlib.sha256((tmp_path / "w.safetensors").read_bytes()).hexdigest()
+    assert result["recipe"]["model"]["weights"] == "w.safetensors"
