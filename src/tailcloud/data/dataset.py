@@ -7,9 +7,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from tailcloud.data.parting import set_aside
 from tailcloud.data.reading import Fit
 from tailcloud.errors import TailcloudError
-from tailcloud.profile import Profile, class_order, classes_text, fingerprint
+from tailcloud.profile import Profile, classes_text, fingerprint
 
 Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
@@ -19,17 +20,24 @@ SMALLEST_TO_SHARE = 4  # a class with fewer images gives none to validation
 
 @dataclass(frozen=True)
 class Split:
-    """One part of a data set: ``images`` [N, H, W, C] as uint8, and ``labels`` [N]."""
+    """One part of a data set: ``images`` [N, H, W, C] as uint8, and ``labels`` [N].
+
+    Where images are of one's own, ``groups`` [N] numbers what keeps them together, and ``names`` [N] are their files.
+    """
 
     images: Images
     labels: Labels
+    groups: Labels | None = None
+    names: NDArray[np.object_] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def take(self, positions: NDArray[np.int64]) -> "Split":
         """The images at these positions."""
-        return Split(self.images[positions], self.labels[positions])
+        groups = None if self.groups is None else self.groups[positions]
+        names = None if self.names is None else self.names[positions]
+        return Split(self.images[positions], self.labels[positions], groups, names)
 
 
 @dataclass(frozen=True)
@@ -91,26 +99,35 @@ def _check(spec: str, name: str, part: Split, classes: int) -> None:
 
 def channel_statistics(images: Images) -> tuple[list[float], list[float]]:
     """Mean and standard deviation of each channel on a 0 … 1 scale (a constant channel gets 1, not 0)."""
-    pixels = images.reshape(-1, images.shape[-1]).astype(np.float64) / 255
-    std = pixels.std(axis=0)
-    return pixels.mean(axis=0).tolist(), np.where(std > 0, std, 1.0).tolist()
+    levels = np.arange(256) / 255
+    shares = [_histogram(images[..., channel]) / images[..., 0].size for channel in range(images.shape[-1])]
+    mean = [float(share @ levels) for share in shares]
+    std = [float(np.sqrt(share @ (levels - middle) ** 2)) for share, middle in zip(shares, mean, strict=True)]
+    return mean, [value or 1.0 for value in std]
+
+
+def _histogram(values: Images) -> NDArray[np.int64]:
+    """How often each of the 256 levels occurs; a part at a time, since NumPy counts in eight times the memory."""
+    step = max(1, 2**22 // max(1, values[0].size))
+    counts = np.zeros(256, np.int64)
+    for start in range(0, len(values), step):
+        counts += np.bincount(values[start : start + step].reshape(-1), minlength=256)
+    return counts
 
 
 def hold_out(dataset: Dataset, share: float) -> Dataset:
     """Move a share of the training images to ``val``, class by class; the same images for every seed.
 
-    A class of n ≥ 4 images gives max(1, round(share · n)); a smaller one gives none, and a remark names it.
+    A class of n ≥ 4 images gives max(1, round(share · n)); a smaller one gives none, and a remark names it. Groups go
+    whole, as ``set_aside`` says. Data with a validation part of their own stay as they are.
     """
-    if not share:
+    if not share or dataset.val:
         return dataset
-    random, labels = np.random.RandomState(0), dataset.train.labels
-    held = np.zeros(len(labels), dtype=bool)
-    for members in positions_by_class(labels, dataset.classes):
-        random.shuffle(members)
-        if len(members) >= SMALLEST_TO_SHARE:
-            held[members[: max(1, round(share * len(members)))]] = True
-    small = np.flatnonzero(dataset.profile.counts < SMALLEST_TO_SHARE).tolist()
-    remark = f"{classes_text(small, dataset.class_names)}: too few images to give any to validation."
+    train = dataset.train
+    held = set_aside(train.labels, dataset.classes, share, SMALLEST_TO_SHARE, train.groups)
+    small = np.flatnonzero(np.bincount(train.labels[held], minlength=dataset.classes) == 0).tolist()
+    few = "too few images" if train.groups is None else "too few images or groups"
+    remark = f"{classes_text(small, dataset.class_names)}: {few} to give any to validation."
     parted = replace(
         dataset,
         train=dataset.train.take(np.flatnonzero(~held)),
@@ -123,9 +140,3 @@ def hold_out(dataset: Dataset, share: float) -> Dataset:
     groups = " / ".join(map(str, before)), " / ".join(map(str, after))
     moved = f"Shot groups follow the images that are left to train on: {groups[1]} classes instead of {groups[0]}."
     return replace(parted, remarks=(*parted.remarks, moved))
-
-
-def positions_by_class(labels: Labels, classes: int) -> list[NDArray[np.int64]]:
-    """For each class, where its images are, in ascending order."""
-    ends = np.cumsum(np.bincount(labels, minlength=classes))
-    return np.split(class_order(labels, classes), ends[:-1])

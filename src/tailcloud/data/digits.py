@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from tailcloud.data.dataset import Dataset, Split, channel_statistics, positions_by_class
+from tailcloud.data.dataset import Dataset, Split, channel_statistics
 from tailcloud.data.longtail import exponential_counts
+from tailcloud.data.parting import positions_by_class
 
 TEST_PER_CLASS, N_MAX, DEFAULT_RATIO = 50, 120, 50.0
 

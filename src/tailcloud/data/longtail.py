@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcloud.data.dataset import Labels, positions_by_class
+from tailcloud.data.dataset import Labels
+from tailcloud.data.parting import positions_by_class
 from tailcloud.errors import UsageError
 
 
