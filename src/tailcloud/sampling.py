@@ -107,6 +107,20 @@ def sample_weights(name: str, counts: ArrayLike, **options: Any) -> Weights:
     return weights
 
 
+def class_shares(name: str, counts: ArrayLike, **options: Any) -> Weights:
+    """The share of each class among the images that a sampler draws, at the end of a stage if that changes.
+
+    An absent class counts as one image, so that no share is 0 but where the sampler says so.
+
+    >>> class_shares("cb", [6, 2])
+    array([0.5, 0.5])
+    """
+    n = np.maximum(class_counts(counts), 1)
+    masses = n * sample_weights(name, n, **options, **({"share": 1.0} if name == "pb" else {}))
+    shares: Weights = masses / masses.sum()
+    return shares
+
+
 class Sampler(Protocol):
     """Draws one epoch of image indices. Same generator, same epoch: on every device, rank and resume."""
 

@@ -1,6 +1,6 @@
 """How good is a classifier? One pass over images gives every figure of a result."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from tailcloud.classifier import Classifier
 from tailcloud.data.batch import Batch
 from tailcloud.evaluation.metrics import Predictions, confusion, summarise
 
-__all__ = ["Judged", "Predictions", "confusion", "gathered", "judge", "predict", "summarise"]
+__all__ = ["Judged", "Predictions", "confusion", "gathered", "judge", "judge_in_ways", "predict", "summarise"]
 
 TOP_K = 5
 
@@ -33,7 +33,24 @@ def judge(network: Callable[[Tensor], Tensor], batches: Iterable[Batch], scale: 
 
     All of it stays on the device.
     """
-    judged = [_judge(scale * network(batch.images).float(), batch.target) for batch in batches]
+    return judge_in_ways(network, batches, [(scale, None)])[0]
+
+
+@torch.inference_mode()
+def judge_in_ways(
+    network: Callable[[Tensor], Tensor], batches: Iterable[Batch], ways: Sequence[tuple[float, Tensor | None]]
+) -> list[Judged]:
+    """The same for several ways (factor, shift) to make logits of outputs, factor · outputs + shift, in one pass."""
+    judged: list[list[Judged]] = [[] for _ in ways]
+    for batch in batches:
+        outputs = network(batch.images).float()
+        for found, (factor, shift) in zip(judged, ways, strict=True):
+            logits = factor * outputs if shift is None else factor * outputs + shift.to(outputs)
+            found.append(_judge(logits, batch.target))
+    return [_joined(found) for found in judged]
+
+
+def _joined(judged: list[Judged]) -> Judged:
     target, predicted, confidence, rank = (torch.cat(column) for column in zip(*judged, strict=True))
     return target, predicted, confidence, rank
 

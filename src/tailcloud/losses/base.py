@@ -2,7 +2,9 @@
 
 from typing import ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 
@@ -15,6 +17,7 @@ class Loss(nn.Module):
     """
 
     needs_cosine: ClassVar[bool] = False
+    balances: ClassVar[bool] = False  # the clean logits are meant for classes that are all alike
 
     def __init__(self, scale: float) -> None:
         super().__init__()
@@ -23,6 +26,13 @@ class Loss(nn.Module):
     def logits(self, output: Tensor) -> Tensor:
         """The clean logits that predict: no noise, no margin, only the scale."""
         return self.scale * output
+
+    def prior(self, shown: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The mix of classes that the clean logits assume, once trained on images of the mix ``shown``; sums to 1.
+
+        By default that mix itself, or equal shares where the class says ``balances``.
+        """
+        return np.full(len(shown), 1 / len(shown)) if self.balances else shown
 
     def advance(self, share: float) -> None:
         """Called before each epoch with the share of the stage's epochs that are done, 0 ≤ share < 1.

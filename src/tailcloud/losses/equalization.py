@@ -4,6 +4,7 @@ L = −log ( e^z_y / Σ_k w_k · e^z_k ),   w_k = 1 − β · [n_k / N < λ] · 
 """
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -24,6 +25,7 @@ class EqualizationLoss(Loss):
             (sample, class) entry.
     """
 
+    balances: ClassVar[bool] = True
     rare: Tensor
 
     def __init__(

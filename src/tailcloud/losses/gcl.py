@@ -42,6 +42,7 @@ class GCLLoss(Loss):
     """
 
     needs_cosine: ClassVar[bool] = True
+    balances: ClassVar[bool] = True
     reach: Tensor
 
     def __init__(

@@ -36,6 +36,7 @@ class GCLAngularLoss(Loss):
     """
 
     needs_cosine: ClassVar[bool] = True
+    balances: ClassVar[bool] = True
     reach: Tensor
 
     def __init__(

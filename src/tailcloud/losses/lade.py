@@ -8,7 +8,9 @@ M_c = log ( 1/B · Σ_i e^(z_ic − log π_c − log C) )
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tailcloud.losses.base import Loss, at_least_float32, batch_mean, not_negative
@@ -32,6 +34,12 @@ class LADELoss(Loss):
         super().__init__(scale)
         self.alpha, self.lam = not_negative("alpha", alpha), not_negative("lam", lam)
         self.register_buffer("priors", torch.from_numpy(log_priors(counts)).float(), persistent=False)  # log π_c
+
+    def prior(self, shown: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What was added in training is missing from the clean logits: shown / π."""
+        adjusted = shown * np.exp(-self.priors.double().cpu().numpy())
+        cleaned: NDArray[np.float64] = adjusted / adjusted.sum()
+        return cleaned
 
     def forward(self, output: Tensor, target: Tensor, *, epsilon: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """The mean loss of a batch, plus the regulariser of the batch."""

@@ -38,6 +38,12 @@ class LogitAdjustmentLoss(Loss):
         shift = not_negative("tau", tau) * log_priors(counts)
         self.register_buffer("shift", torch.from_numpy(shift).float(), persistent=False)  # τ·log π_j
 
+    def prior(self, shown: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What was added in training is missing from the clean logits: shown · π^−τ."""
+        adjusted = shown * np.exp(-self.shift.double().cpu().numpy())
+        cleaned: NDArray[np.float64] = adjusted / adjusted.sum()
+        return cleaned
+
     def forward(self, output: Tensor, target: Tensor, *, epsilon: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """The mean loss of a batch."""
         logits = self.logits(at_least_float32(output))

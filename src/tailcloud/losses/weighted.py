@@ -91,6 +91,13 @@ class WeightedLoss(Loss):
         if self.weights is not None:
             self.weights.advance(share)
 
+    def prior(self, shown: NDArray[np.float64]) -> NDArray[np.float64]:
+        """A class that weighs twice as much is as good as shown twice as often; weights that never start do nothing."""
+        if self.weights is None or self.weights.defer == 1:
+            return super().prior(shown)
+        weighed: NDArray[np.float64] = shown * self.weights.later.double().cpu().numpy()
+        return super().prior(weighed / weighed.sum())
+
     def weighted_mean(self, each: Tensor, target: Tensor) -> Tensor:
         """Σ w_y · L / Σ w_y over a batch, as PyTorch means a weighted loss; 0 for an empty one."""
         if self.weights is None:

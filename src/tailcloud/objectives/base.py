@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from tailcloud.data.batch import Batch
@@ -42,6 +44,10 @@ class Objective(nn.Module):
     def __init__(self, loss: Loss, counts: Sequence[int] = (), features: int = 1) -> None:  # noqa: ARG002
         super().__init__()
         self.loss = loss
+
+    def prior(self, first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: ARG002
+        """The mix of classes that the model's outputs assume, given those of both streams of batches."""
+        return self.loss.prior(first)
 
     def advance(self, share: float) -> None:
         """Called before each epoch with the share of the stage's epochs that are done, 0 ≤ share < 1."""

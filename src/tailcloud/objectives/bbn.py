@@ -5,7 +5,9 @@ z = W · 2·[α f_a, (1 − α) f_b] + b,   L = α · L(z, y_a) + (1 − α) · 
 
 from typing import ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tailcloud.data.batch import Batch
@@ -23,6 +25,10 @@ class BBN(CumulativeObjective):
     """
 
     branches: ClassVar[int] = 2
+
+    def prior(self, first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: ARG002
+        """Branches of opposite mixes, weighed equally, are meant for classes that are all alike."""
+        return np.full(len(first), 1 / len(first))
 
     def draw(self, batch: Batch, generator: torch.Generator) -> Noise:
         """The random numbers of both terms."""

@@ -6,7 +6,9 @@ L = α · L_contrast(first stream) + (1 − α) · L(second stream),   α = 1 �
 from collections.abc import Sequence
 from typing import ClassVar, Literal, get_args
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tailcloud.data.batch import Batch
@@ -48,6 +50,10 @@ class Contrastive(CumulativeObjective):
         if kind not in get_args(Kind):
             raise ValueError(f'kind = "{kind}" must be one of {", ".join(get_args(Kind))}')
         self.kind, self.temperature = kind, positive("temperature", temperature)
+
+    def prior(self, first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: ARG002
+        """The classifier learns from the second stream alone."""
+        return self.loss.prior(second)
 
     def draw(self, batch: Batch, generator: torch.Generator) -> Tensor | None:
         """The random numbers of the classifier's loss."""

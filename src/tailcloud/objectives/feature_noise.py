@@ -6,8 +6,10 @@ z̃_j = z_j − ε₀ · δ_j · |w_jᵀ E|,   E ~ N(0, I) for every image,   δ
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
 import torch
 import torch.nn.functional as F  # noqa: N812
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tailcloud.data.batch import Batch
@@ -42,6 +44,10 @@ class FeatureNoise(Objective):
         self.strength, self.features = not_negative("strength", strength), features
         priors = torch.from_numpy(log_priors(counts)).float()
         self.register_buffer("sizes", priors.max() - priors, persistent=False)  # δ_j
+
+    def prior(self, first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: ARG002
+        """Clouds are there for classes that are to be all alike."""
+        return np.full(len(first), 1 / len(first))
 
     def draw(self, batch: Batch, generator: torch.Generator) -> Noise:
         """E [batch, features] and the loss's own numbers, for each term."""

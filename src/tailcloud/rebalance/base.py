@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tailcloud.heads import Head
@@ -29,6 +32,12 @@ class Change:
 
     def __init__(self, counts: Sequence[int]) -> None:
         self.counts = counts
+
+    balances: ClassVar[bool] = False  # the new head is meant for classes that are all alike
+
+    def prior(self, before: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The mix of classes that the new head assumes, if nothing is trained afterwards, given that of the old one."""
+        return np.full(len(before), 1 / len(before)) if self.balances else before
 
     def kind(self, before: str) -> str:
         """The name of the head afterwards, given the one before; ``ValueError`` if there is no such change."""

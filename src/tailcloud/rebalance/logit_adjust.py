@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from tailcloud.heads import Head, LinearHead, ScaledHead
 from tailcloud.losses.base import not_negative
@@ -25,6 +27,12 @@ class LogitAdjust(Change):
     def __init__(self, counts: Sequence[int], *, tau: float = 1.0) -> None:
         super().__init__(counts)
         self.tau = not_negative("tau", tau)
+
+    def prior(self, before: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Divided by π^τ, as the logits are lowered."""
+        adjusted = before * np.exp(-self.tau * log_priors(self.counts))
+        lowered: NDArray[np.float64] = adjusted / adjusted.sum()
+        return lowered
 
     def kind(self, before: str) -> str:
         """Linear stays linear; a cosine head is scaled."""

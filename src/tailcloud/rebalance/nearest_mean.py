@@ -1,7 +1,7 @@
 """The nearest class mean in the place of a classifier (NCM; Kang et al., ICLR 2020)."""
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -20,6 +20,8 @@ class NearestMean(Change):
         normalise: "cl2n": the mean of all training features is taken off, and what is left brought to length 1; "l2n":
             brought to length 1 alone; "un": features as they are. Means are taken afterwards and left as they are.
     """
+
+    balances: ClassVar[bool] = True
 
     def __init__(self, counts: Sequence[int], *, normalise: Normalisation = "cl2n") -> None:
         super().__init__(counts)

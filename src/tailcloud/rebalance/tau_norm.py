@@ -1,6 +1,7 @@
 """τ-normalisation (Kang et al., ICLR 2020)."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from tailcloud.heads import CosineHead, Head, LinearHead, ScaledHead
 from tailcloud.losses.base import not_negative
@@ -20,6 +21,8 @@ class TauNorm(Change):
         counts: training images per class; not needed.
         tau: τ, from 0 (lengths as they are) to 1 (none) or more.
     """
+
+    balances: ClassVar[bool] = True
 
     def __init__(self, counts: Sequence[int], *, tau: float = 1.0) -> None:
         super().__init__(counts)

@@ -1,6 +1,7 @@
 """The total direct effect (De-confound-TDE; Tang et al., NeurIPS 2020)."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from tailcloud.heads import CausalHead, Head
 from tailcloud.losses.base import not_negative
@@ -15,6 +16,8 @@ class TotalDirectEffect(Change):
         counts: training images per class; not needed.
         alpha: α, how much of it: 0 is the head as it was trained.
     """
+
+    balances: ClassVar[bool] = True
 
     def __init__(self, counts: Sequence[int], *, alpha: float = 1.0) -> None:
         super().__init__(counts)

@@ -1,17 +1,18 @@
 """A trained model from its run folder: data only, nothing in it is executed."""
 
 from pathlib import Path
-from typing import Any
 
 import torch
+from numpy.typing import ArrayLike
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from tailcloud.classifier import Architecture, Classifier, hollow_classifier
+from tailcloud.classifier import Classifier, hollow_classifier
 from tailcloud.data.transform import Normalise
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.files import read_json
+from tailcloud.evaluation.priors import adjustment, normalised
+from tailcloud.serving.about import About, read_about
 
 WEIGHTS, ABOUT = "model.safetensors", "model.json"
 
@@ -21,16 +22,20 @@ class TrainedClassifier(nn.Module):
 
     Calling it gives logits [batch, classes] for normalised images; ``transform`` makes those from uint8 images
     [batch, H, W, C]; ``class_names`` and ``counts`` (training images per class) are in the order of the logits.
+    Divided by ``temperature``, logits give calibrated probabilities; that was fitted on the part of the data that
+    ``fitted_on`` names, or is 1. ``prior`` is the mix of classes that the logits assume (None where an older model does
+    not say). ``size`` (height, width) and ``fit`` say how a picture becomes an image of the model.
     """
 
-    def __init__(self, classifier: Classifier, about: dict[str, Any]) -> None:
+    def __init__(self, classifier: Classifier, about: About) -> None:
         super().__init__()
         self.classifier = classifier
-        self.transform = Normalise(about["transform"]["mean"], about["transform"]["std"])
-        self.size: tuple[int, int] = tuple(about["transform"]["size"])
-        self.class_names: list[str] = about["class_names"]
-        self.counts: list[int] = about["counts"]
-        self.scale: float = about["calibration"]["scale"]
+        self.transform = Normalise(about.transform.mean, about.transform.std)
+        self.size, self.fit = about.transform.size, about.transform.fit
+        self.class_names, self.counts = about.class_names, about.counts
+        self.scale, self.temperature = about.calibration.scale, about.calibration.temperature
+        self.fitted_on = about.calibration.fitted_on
+        self.prior = None if about.prior is None else normalised(about.prior)
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits of normalised images."""
@@ -38,8 +43,12 @@ class TrainedClassifier(nn.Module):
         return self.scale * outputs
 
     @torch.inference_mode()
-    def predict_proba(self, images: Tensor) -> Tensor:
-        """Probabilities [batch, classes] of uint8 images [batch, H, W, C], on the module's device."""
+    def predict_proba(self, images: Tensor, prior: ArrayLike | None = None) -> Tensor:
+        """Calibrated probabilities [batch, classes] of uint8 images [batch, H, W, C], on the module's device.
+
+        ``prior`` is the mix of classes that is expected where the images come from, one share per class; by default
+        the one that the model was trained for, ``self.prior``.
+        """
         channels = len(self.transform.mean)
         if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[3] != channels:
             raise UsageError(
@@ -47,8 +56,22 @@ class TrainedClassifier(nn.Module):
                 f"{list(images.shape)}; call the module itself on images that you normalised"
             )
         device = next(self.parameters()).device
-        logits: Tensor = self(self.transform(images).to(device))
+        logits: Tensor = self(self.transform(images).to(device)) / self.temperature
+        if prior is not None:
+            logits += self.shift(prior).to(logits)
         return logits.softmax(dim=1)
+
+    def shift(self, prior: ArrayLike) -> Tensor:
+        """What a mix of classes adds to calibrated logits."""
+        wanted = normalised(prior)
+        if self.prior is None:
+            raise TailcloudError(
+                "this model was trained by an older tailcloud and does not say which mix of classes it assumes: no "
+                "other one can be put in its place; train it again, or leave out the prior"
+            )
+        if len(wanted) != len(self.class_names):
+            raise UsageError(f"the prior has {len(wanted)} shares, and the model {len(self.class_names)} classes")
+        return torch.from_numpy(adjustment(wanted, self.prior))
 
 
 def load(run: str | Path) -> TrainedClassifier:
@@ -63,9 +86,9 @@ def load(run: str | Path) -> TrainedClassifier:
             f"{folder} holds no trained model: there is no {ABOUT} in it; a run that is not finished goes on with "
             f'"tailcloud train --resume --out {folder}"'
         )
-    about = read_json(folder / ABOUT)
+    about = read_about(folder / ABOUT)
     try:
-        classifier = hollow_classifier(Architecture(**about["architecture"]))
+        classifier = hollow_classifier(about.architecture)
         classifier.load_state_dict(load_file(folder / WEIGHTS), assign=True)
         return TrainedClassifier(classifier, about).eval()
     except FileNotFoundError:

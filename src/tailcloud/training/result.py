@@ -9,7 +9,9 @@ from safetensors.torch import save
 
 import tailcloud
 from tailcloud.data import Dataset
+from tailcloud.evaluation.deployed import Calibrated, measure_deployed
 from tailcloud.files import FORMAT, write_atomically, write_json
+from tailcloud.training.calibrating import calibrate
 from tailcloud.training.devices import commit, machine
 from tailcloud.training.folder import RunFolder
 from tailcloud.training.progress import Progress
@@ -20,17 +22,18 @@ ABOUT_STAGE = ("name", "epochs", "best", "executor", "kernels", "seconds")
 
 def finish(session: Session, folder: RunFolder, progress: Progress) -> dict[str, Any]:
     """Write the model and the result; the result's presence says that the run is done."""
-    write_model(session, folder)
-    result = make_result(session, folder, progress)
+    reading = calibrate(session)
+    write_model(session, folder, reading)
+    result = make_result(session, folder, progress) | deployed(session, reading)
     folder.write_result(result)
     return result
 
 
-def write_model(session: Session, folder: RunFolder) -> None:
+def write_model(session: Session, folder: RunFolder, reading: Calibrated) -> None:
     """Weights, and beside them what is needed to use them."""
     weights = {name: value.cpu().contiguous() for name, value in session.model.state_dict().items()}
     write_atomically(folder.weights_file, save(weights, {"format": str(FORMAT)}))
-    dataset, stages = session.dataset, list(session.recipe.stages.values())
+    dataset = session.dataset
     write_json(
         folder.model_file,
         {
@@ -43,9 +46,21 @@ def write_model(session: Session, folder: RunFolder) -> None:
                 "std": list(dataset.std),
                 "fit": dataset.fit,
             },
-            "calibration": {"scale": session.loss(stages[-1]).scale},
+            "calibration": {
+                "scale": reading.scale,
+                "temperature": reading.temperature,
+                "fitted_on": reading.fitted_on,
+            },
+            "prior": reading.prior.tolist(),
         },
     )
+
+
+def deployed(session: Session, reading: Calibrated) -> dict[str, Any]:
+    """``calibrated`` and ``priors``: the weights that are kept, on the test part."""
+    session.model.eval()
+    batches = session.test.in_order(session.transform)
+    return measure_deployed(session.network, batches, reading, session.dataset.profile.counts.tolist())
 
 
 def make_result(session: Session, folder: RunFolder, progress: Progress) -> dict[str, Any]:

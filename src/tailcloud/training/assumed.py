@@ -1,0 +1,36 @@
+"""Which mix of classes a trained model's outputs assume: it follows from what the last stages showed and minimised."""
+
+import numpy as np
+
+from tailcloud.evaluation.priors import Prior, normalised, train_prior
+from tailcloud.losses import LOSSES
+from tailcloud.objectives import OBJECTIVES
+from tailcloud.rebalance import CHANGES
+from tailcloud.recipe import Recipe, Stage
+from tailcloud.sampling import class_shares
+
+LEAST = 1e-12  # a class that no stage has shown is not known to be impossible
+
+
+def assumed_prior(recipe: Recipe, counts: list[int]) -> Prior:
+    """The mix after the last stage; one share per class, none of them 0.
+
+    A stage that trains leaves what its objective says about the images that it has shown. A stage of no epochs only
+    changes the head, and with it the mix of the stage before.
+    """
+    known = [max(count, 1) for count in counts]  # an absent class counts as one image
+    prior = train_prior(known)
+    for stage in recipe.stages.values():
+        if stage.epochs:
+            prior = _trained(stage, known)
+        else:
+            prior = CHANGES[stage.head.name](known, **stage.head.options).prior(prior)
+    return normalised(np.maximum(prior, LEAST))
+
+
+def _trained(stage: Stage, counts: list[int]) -> Prior:
+    samplers = stage.sampler, stage.second or stage.sampler
+    first, second = (class_shares(sampler.name, counts, **sampler.options) for sampler in samplers)
+    loss = LOSSES[stage.loss.name](counts, **stage.loss.options)
+    objective = OBJECTIVES[stage.objective.name](loss, counts, **stage.objective.options)
+    return objective.prior(first, second)

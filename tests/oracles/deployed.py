@@ -1,0 +1,41 @@
+"""Temperature, priors and mixes, recomputed with plain loops."""
+
+import math
+
+
+def nll(logits, target, temperature, shift):
+    """The mean of −log softmax(z / T + shift)_y."""
+    total = 0.0
+    for row, y in zip(logits, target, strict=True):
+        scores = [z / temperature + b for z, b in zip(row, shift, strict=True)]
+        top = max(scores)
+        total += top + math.log(sum(math.exp(s - top) for s in scores)) - scores[y]
+    return total / len(target)
+
+
+def posterior(likelihoods, prior):
+    """Bayes' rule: p(j | x) from p(x | j) and the mix of classes."""
+    joint = [a * b for a, b in zip(likelihoods, prior, strict=True)]
+    return [value / sum(joint) for value in joint]
+
+
+def backward(counts):
+    """The rarest class as often as the most frequent one; equally frequent classes share."""
+    counts = [max(n, 1) for n in counts]
+    descending = sorted(counts, reverse=True)
+    ascending = descending[::-1]
+    shares = []
+    for n in counts:
+        ranks = [rank for rank, other in enumerate(descending) if other == n]
+        shares.append(sum(ascending[rank] for rank in ranks) / len(ranks))
+    return [share / sum(shares) for share in shares]
+
+
+def accuracy_of_a_drawn_test_part(target, predicted, images):
+    """In percent, with every image counted as often as its class comes: ``images`` of each class in the mix."""
+    right = total = 0.0
+    for y, said in zip(target, predicted, strict=True):
+        weight = images[y] / target.count(y)
+        total += weight
+        right += weight * (y == said)
+    return 100 * right / total if total else None
