@@ -41,9 +41,9 @@ def test_a_long_tail_among_the_held_out_images_is_not_mistaken_for_doubt():
     """Balanced logits on long-tailed images: with the mix taken into account, T is what it is on balanced ones."""
     random = np.random.default_rng(0)
     mix = np.array([0.9, 0.09, 0.01])
-    target = random.choice(3, 6000, p=mix)
+    target = random.choice(3, 50_000, p=mix)
     means = np.array([1.0, 0.0, 2.0])
-    images = means[target] + random.standard_normal(6000)
+    images = means[target] + random.standard_normal(50_000)
     logits = -((images[:, None] - means) ** 2) / 2  # log p(x | j), up to a constant
     assert fit_temperature(logits, target, np.log(mix)) == pytest.approx(1, rel=0.05)
     assert fit_temperature(logits, target) > 1.3
