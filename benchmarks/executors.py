@@ -202,11 +202,8 @@ def compared(check: Check, executor: str, eager: State, *world: Any) -> dict[str
     return {"same_bits": same, **{kind: asdict(one) for kind, one in apart.items()}}
 
 
-def differences(
-    recipe: Recipe, dataset: Dataset, device: torch.device, rows: list[dict[str, Any]] | None = None
-) -> list[dict[str, Any]]:
-    """A row for every check and executor, added to those that are given."""
-    rows = [] if rows is None else rows
+def differences(recipe: Recipe, dataset: Dataset, device: torch.device) -> Iterator[dict[str, Any]]:
+    """A row for every check and executor, as soon as it is there."""
     world = (recipe, dataset, device)
     print(
         f"\n{'check':<14}{'stage':<8}{'numbers':<10}{'kernels':<9}{'executor':<10}{'same bits':<11}"
@@ -216,24 +213,23 @@ def differences(
         eager = attempt(trained_eagerly, check, *world)
         for executor in check.executors(device):
             found = eager if "failed" in eager else attempt(compared, check, executor, eager, *world)
-            rows.append({**asdict(check), "executor": executor, **found})
-            show_difference(rows[-1])
+            yield shown({**asdict(check), "executor": executor, **found})
         if check.name == "whole epoch" and "failed" not in eager:
             exact = replace(check, precision="float64", kernels="plain")
             found = attempt(compared, exact, "eager", eager, *world)
-            rows.append({**asdict(check), "executor": YARDSTICK, **found})
-            show_difference(rows[-1])
-    return rows
+            yield shown({**asdict(check), "executor": YARDSTICK, **found})
 
 
-def show_difference(row: Mapping[str, Any]) -> None:
+def shown(row: dict[str, Any]) -> dict[str, Any]:
+    """The row, printed."""
     start = f"{row['name']:<14}{row['stage']:<8}{row['precision']:<10}{row['kernels']:<9}{row['executor']:<10}"
     if "failed" in row:
         print(f"{start}failed: {row['failed']}", flush=True)
-        return
+        return row
     kinds = ("loss", "parameters", "momentum", "statistics")
     figures = [f"{row[kind]['absolute']:.1e} / {row[kind]['relative']:.1e}" for kind in kinds]
     print(f"{start}{row['same_bits']!s:<11}{'  '.join(f'{figure:<16}' for figure in figures)}", flush=True)
+    return row
 
 
 def speed(recipe: Recipe, dataset: Dataset, device: torch.device) -> list[dict[str, Any]]:
@@ -290,7 +286,9 @@ def measure(options: argparse.Namespace, record: dict[str, Any], *world: Any) ->
             record["speed"] = speed(*world)
             record["pays_from_flops"] = break_even(record["speed"], record["step_flops"])
         if options.only != "speed":
-            differences(*world, rows=record.setdefault("differences", []))
+            record["differences"] = rows = []
+            for row in differences(*world):
+                rows.append(row)
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ def world(executors, **options):
 @pytest.mark.filterwarnings("ignore::tailcloud.errors.TailcloudWarning")
 def test_an_executor_that_does_the_same_has_no_difference(executors, monkeypatch):
     monkeypatch.setitem(executors.OTHERS, "cpu", ("eager",))
-    rows = executors.differences(*world(executors))
+    rows = list(executors.differences(*world(executors)))
     assert [(row["name"], row["stage"]) for row in rows[:4]] == [
         ("one step", "stage1"),
         ("twenty steps", "stage1"),
@@ -50,7 +50,7 @@ def test_twenty_steps_are_twenty_and_the_last_one_is_odd(executors):
 
 def test_an_executor_that_fails_is_a_row(executors, monkeypatch, capsys):
     monkeypatch.setitem(executors.OTHERS, "cpu", ("graphed",))  # which the CPU does not have
-    rows = executors.differences(*world(executors, recipe="cifar10-lt/ce", random=100))
+    rows = list(executors.differences(*world(executors, recipe="cifar10-lt/ce", random=100)))
     assert all("failed" in row for row in rows if row["executor"] == "graphed")
     assert "failed: " in capsys.readouterr().out
 
