@@ -150,10 +150,12 @@ def train_one(run: "Run", device: str, observer: "Observer") -> dict[str, Any]:
     from tailcloud.training import loop
     from tailcloud.training.checkpoint import peek
     from tailcloud.training.devices import check_engine, resumed_device
+    from tailcloud.training.events import check_watch
 
     state = peek(run.folder.checkpoints) or {}
     chosen = resumed_device(device, state.get("environment", {}).get("device"))
     check_engine(run.recipe.engine, chosen)
+    check_watch(run.recipe.watch)
     dataset = None if run.folder.finished else open_data(run.recipe)
     with run.folder.locked():
         run.folder.claim(run.recipe, run.command)

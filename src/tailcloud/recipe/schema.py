@@ -124,9 +124,11 @@ class Engine(Record):
 
 
 class Watch(Record):
-    """What is measured after each evaluated epoch, for the log; none of it changes the run."""
+    """What is written down beside the result, for people; none of it changes the run."""
 
-    gradients: bool = False  # mean |∂L/∂z_y| of each class: softmax saturation
+    gradients: bool = False  # mean |∂L/∂z_y| of each class after each evaluated epoch: softmax saturation
+    tensorboard: bool = False  # events in RUN/tensorboard
+    examples: bool = True  # test images that went wrong in the worst tail classes
 
 
 class Recipe(Record):

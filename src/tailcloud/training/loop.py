@@ -22,6 +22,7 @@ from tailcloud.stages.scope import set_modes
 from tailcloud.training.checkpoint import Checkpoint, load_newest, save_checkpoint
 from tailcloud.training.compiled import CannotCompile
 from tailcloud.training.devices import make_repeatable, use_threads
+from tailcloud.training.events import observed
 from tailcloud.training.folder import RunFolder
 from tailcloud.training.progress import Progress
 from tailcloud.training.result import finish
@@ -49,6 +50,7 @@ def train(
     recipe: Recipe, dataset: Dataset, folder: RunFolder, device: torch.device, observer: Observer
 ) -> dict[str, Any]:
     """Train a run from where its folder stands to its end; the result is also in the folder."""
+    observer = observed(recipe, folder.path, observer)
     make_repeatable(device)
     session = Session(recipe, dataset, device)
     use_threads(recipe, session.work)
