@@ -83,6 +83,23 @@ def shot_groups(counts: ArrayLike) -> dict[str, NDArray[np.int64]]:
     }
 
 
+def tail_group(counts: ArrayLike) -> str:
+    """The rarest shot group that has any class."""
+    groups = shot_groups(counts)
+    return next(name for name in reversed(GROUPS) if len(groups[name]))
+
+
+def worst_tail(counts: Sequence[int], per_class: Sequence[float | None], limit: int = 8) -> list[int]:
+    """The classes of the rarest shot group that are least often right, the worst first.
+
+    ``per_class`` is their accuracy in percent. Among equals the one with fewer training images comes first; a class
+    that is always right or has no test image is none of them.
+    """
+    members = shot_groups(counts)[tail_group(counts)].tolist()
+    wrong = {index: value for index in members if (value := per_class[index]) is not None and value < 100}
+    return sorted(wrong, key=lambda index: (wrong[index], counts[index], index))[:limit]
+
+
 def class_order(labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
     """The positions of all images, class by class, ascending within a class: a stable sort in time linear in images.
 

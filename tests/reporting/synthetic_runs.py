@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors.numpy import save_file
 
 GROUPS = ("many", "medium", "few")
 
@@ -39,8 +40,6 @@ def scores(counts: list[int], matrix: np.ndarray, random: np.random.Generator) -
     per_class = 100 * matrix.diagonal() / matrix.sum(axis=1)
     groups = np.array([group_of(count) for count in counts])
     f1 = 200 * matrix.diagonal() / (matrix.sum(axis=0) + matrix.sum(axis=1))
-    bins = random.dirichlet(np.arange(1, 16) ** 2) * matrix.sum()
-    middle = (np.arange(15) + 0.5) / 15
     return {
         "top1": float(100 * matrix.diagonal().sum() / matrix.sum()),
         "top5": float(min(100, per_class.mean() + 6)),
@@ -49,14 +48,41 @@ def scores(counts: list[int], matrix: np.ndarray, random: np.random.Generator) -
         **{name: float(per_class[groups == name].mean()) if (groups == name).any() else None for name in GROUPS},
         "per_class": per_class.tolist(),
         "ece": float(random.uniform(2, 9)),
-        "reliability": [
-            {
-                "count": int(n),
-                "confidence": float(m) if n >= 1 else None,
-                "accuracy": float(max(0, m - 0.08)) if n >= 1 else None,
-            }
-            for n, m in zip(bins, middle, strict=True)
-        ],
+        "reliability": reliability(matrix.sum(), random),
+    }
+
+
+def reliability(images: int, random: np.random.Generator) -> list[dict[str, Any]]:
+    bins = random.dirichlet(np.arange(1, 16) ** 2) * images
+    middle = (np.arange(15) + 0.5) / 15
+    return [
+        {
+            "count": int(n),
+            "confidence": float(m) if n >= 1 else None,
+            "accuracy": float(max(0, m - 0.08)) if n >= 1 else None,
+        }
+        for n, m in zip(bins, middle, strict=True)
+    ]
+
+
+def in_use(counts: list[int], top1: float, random: np.random.Generator) -> dict[str, Any]:
+    """What a model is worth in use: calibrated confidences, and other mixes of classes."""
+
+    def calibration() -> dict[str, Any]:
+        return {"ece": float(random.uniform(2, 9)), "reliability": reliability(500, random)}
+
+    present = {group_of(count) for count in counts}
+    groups = {
+        name: {when: calibration() if name in present else None for when in ("before", "after")} for name in GROUPS
+    }
+    fitted = {"temperature": 1.5, "fitted_on": "val", "images": 71}
+    mixes = {
+        name: {"plain": top1 + shift, "adjusted": top1 + shift + 1}
+        for name, shift in (("forward", 5.0), ("uniform", 0.0), ("backward", -5.0))
+    }
+    return {
+        "calibrated": {**fitted, **calibration(), "before": calibration(), "groups": groups},
+        "priors": {"assumed": "uniform", **mixes},
     }
 
 
@@ -87,6 +113,7 @@ def make_result(
         },
         "top_k": min(5, classes),
         **picked[-1],
+        **in_use(counts, last["top1"], random),
         "confusion": [[int(t), int(p), int(matrix[t, p])] for t, p in np.argwhere(matrix)],
         "stages": [
             {"name": f"stage{place + 1}", "epochs": epochs[place], **record, "seconds": 4.2 / (place + 1)}
@@ -148,6 +175,17 @@ def make_log(result: dict[str, Any]) -> list[dict[str, Any]]:
                     line[key] = None if end is None else float(start + (end - start) * share)
             lines.append(line)
     return lines
+
+
+def write_examples(
+    folder: Path, pairs: list[tuple[int, int]], shape: tuple[int, int, int] = (8, 8, 1)
+) -> dict[str, np.ndarray]:
+    """Random images of the (true, predicted) classes, as a run keeps them."""
+    images = np.random.default_rng(0).integers(0, 256, (len(pairs), *shape), dtype=np.uint8)
+    true, predicted = np.array(pairs, dtype=np.int64).reshape(-1, 2).T.copy()
+    content = {"images": images, "true": true, "predicted": predicted}
+    save_file(content, folder / "examples.safetensors", {"format": "1"})
+    return content
 
 
 def write_run(folder: Path, result: dict[str, Any], log: list[dict[str, Any]] | None = None) -> Path:

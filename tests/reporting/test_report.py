@@ -1,3 +1,5 @@
+import base64
+import hashlib
 import json
 import re
 from html.parser import HTMLParser
@@ -6,9 +8,11 @@ from pathlib import Path
 import pytest
 from synthetic_runs import make_log, make_result, write_run
 
+import tailcloud
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.reporting import write_report
 
+SCRIPT = (Path(tailcloud.__file__).parent / "reporting" / "templates" / "search.js").read_text(encoding="utf-8")
 VOID = {"meta", "link", "br", "hr", "img", "input", "path", "wbr"}
 
 
@@ -17,7 +21,7 @@ class Page(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.open, self.words, self.attributes, self.tags = [], [], [], []
+        self.open, self.words, self.attributes, self.tags, self.scripts = [], [], [], [], []
         self.feed(text)
         self.close()
         assert not self.open, f"never closed: {self.open}"
@@ -34,8 +38,15 @@ class Page(HTMLParser):
             assert self.open.pop() == tag
 
     def handle_data(self, data):
-        if not self.open or self.open[-1] != "style":
+        inside = self.open[-1] if self.open else ""
+        if inside == "script":
+            self.scripts.append(data)
+        elif inside != "style":
             self.words.append(data)
+
+    @property
+    def policy(self):
+        return next(value for _, value in self.attributes if value and value.startswith("default-src"))
 
     @property
     def text(self):
@@ -54,7 +65,7 @@ def test_a_page_is_balanced_small_and_alone(tmp_path, classes, stages):
     text = page_of(tmp_path, make_result(classes, stages=stages))
     page = Page(text)
     assert len(text) < 5_000_000
-    assert "script" not in page.tags
+    assert page.scripts == [SCRIPT]
     assert not [value for name, value in page.attributes if name in {"src", "href", "srcset", "action"}]
     assert not re.search(r"https?://|@import|url\(", text)
     assert not re.search(r"\b[Nn]a[Nn]\b|\bNone\b|\binf\b", page.text)
@@ -62,6 +73,13 @@ def test_a_page_is_balanced_small_and_alone(tmp_path, classes, stages):
     assert len([value for name, value in page.attributes if name == "aria-label" and value]) >= page.tags.count(
         "figure"
     )
+
+
+def test_the_page_allows_its_own_script_and_no_other(tmp_path):
+    page = Page(page_of(tmp_path, make_result(10)))
+    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}';" in page.policy
+    assert page.policy.startswith("default-src 'none';")
 
 
 def test_ids_are_unique_and_labels_point_to_them(tmp_path):
@@ -109,7 +127,7 @@ def test_every_tile_has_its_own_number(tmp_path):
 
 def test_the_sections_come_in_their_order(tmp_path):
     text = page_of(tmp_path, make_result(10))
-    headings = ["numbers", "data", "training", "accuracy", "errors", "protocol", "remarks", "again"]
+    headings = ["numbers", "data", "training", "accuracy", "errors", "worst", "use", "protocol", "remarks", "again"]
     assert re.findall(r'<h2 id="(\w+)"', text) == headings
 
 
@@ -168,7 +186,7 @@ def test_strangers_words_are_escaped_everywhere(tmp_path):
     for folders in ([run], [run, other]):
         text = write_report(folders, tmp_path / "page.html").read_text(encoding="utf-8")
         page = Page(text)
-        assert "script" not in page.tags
+        assert page.scripts == [SCRIPT]
         assert "img" not in page.tags
         assert "alert('x')" in page.text
 

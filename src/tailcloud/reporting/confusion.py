@@ -32,8 +32,8 @@ class _Grid:
     cell: float
 
 
-def frequent_confusions(result: Result, limit: int = 15) -> list[Confusion]:
-    """The most frequent errors, most images first."""
+def frequent_confusions(result: Result, limit: int | None = 15) -> list[Confusion]:
+    """The most frequent errors, or all of them; most images first."""
     totals = _totals(result)
     errors = [
         Confusion(true, predicted, count, 100 * count / totals[true])

@@ -1,21 +1,27 @@
 """The two pages: about one run, and about several side by side."""
 
+import base64
+import hashlib
 import os
 from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 import tailcloud
 from tailcloud import wording
 from tailcloud.profile import FEW_BELOW, GROUPS, MANY_ABOVE
-from tailcloud.reporting import origin, tables
+from tailcloud.reporting import comparing, origin, tables
+from tailcloud.reporting.calibrated import plot_calibrated, plot_method_reliability, temperature_sentence
 from tailcloud.reporting.calibration import plot_reliability
 from tailcloud.reporting.confusion import frequent_confusions, plot_confusion
 from tailcloud.reporting.groups import plot_groups, plot_methods
 from tailcloud.reporting.learning import plot_accuracy, plot_loss
+from tailcloud.reporting.mistakes import worst_classes, worst_title
 from tailcloud.reporting.plots import plot_classes, plot_counts, plot_method_classes
 from tailcloud.reporting.result import Result
 from tailcloud.reporting.runs import Run
@@ -27,6 +33,12 @@ GROUP_BOUNDS = {
     "medium": f"{FEW_BELOW} to {MANY_ABOVE} images",
     "few": f"fewer than {FEW_BELOW} images",
 }
+MIXES = {
+    "forward": "as in training",
+    "uniform": "all classes alike",
+    "backward": "the other way around: the rarest as often as the most frequent was",
+}
+ASSUMED = {"train": "the one it was trained on", "uniform": "one of all classes alike"}
 SPLITS = {"test": "the test set", "val": "a validation part", "train": "the training set"}
 
 
@@ -47,6 +59,10 @@ def run_page(run: Run) -> str:
         confusion=plot_confusion(result),
         confusions=frequent_confusions(result),
         reliability=plot_reliability(result),
+        calibrated=plot_calibrated(result),
+        temperature=temperature_sentence(result.calibrated) if result.calibrated else "",
+        worst_title=worst_title(result),
+        worst=worst_classes(result, run.examples),
     )
 
 
@@ -59,6 +75,8 @@ def comparison_page(runs: Sequence[Run], place: Path) -> str:
             "table": table,
             "bars": plot_methods(table),
             "classes": plot_method_classes(table),
+            "learning": comparing.plot_method_learning(table, runs),
+            "reliability": plot_method_reliability(table),
             "saturation": plot_method_gradients(table, runs),
             "notes": _notes(table, runs),
         }
@@ -79,9 +97,19 @@ def _environment() -> Environment:
     words = (wording.number, wording.percent, wording.whole, wording.magnitude, wording.duration, wording.moment)
     environment.filters |= {word.__name__: word for word in words}
     environment.globals |= {"counted": wording.counted, "tables": tables, "zip": zip, "GROUPS": GROUPS}
-    environment.globals |= {"GROUP_BOUNDS": GROUP_BOUNDS, "SPLITS": SPLITS, "origin": origin}
-    environment.globals |= {"version": tailcloud.__version__}
+    environment.globals |= {"GROUP_BOUNDS": GROUP_BOUNDS, "SPLITS": SPLITS, "origin": origin, "comparing": comparing}
+    environment.globals |= {"MIXES": MIXES, "ASSUMED": ASSUMED}
+    environment.globals |= {"version": tailcloud.__version__, "script": _script(), "script_digest": _digest(_script())}
     return environment
+
+
+def _script() -> Markup:
+    """The one script of a page: it searches tables. Nothing else may run, as the page's digest of it tells browsers."""
+    return Markup(files("tailcloud.reporting").joinpath("templates/search.js").read_text(encoding="utf-8"))
+
+
+def _digest(script: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
 
 
 def render(template: str, **content: Any) -> str:

@@ -1,31 +1,19 @@
 """What a result.json says, checked: the parts a report reads, with null for what was not measured."""
 
-import math
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from tailcloud.errors import TailcloudError
 from tailcloud.profile import GROUPS, shot_groups
-
-
-def _finite(value: object) -> object:
-    """NaN and infinity are no measurements."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
+from tailcloud.reporting.record import Bin, Measured, Part
+from tailcloud.reporting.use import Calibrated, Priors
 
 SHOWN = 10_000  # classes that a page lists one by one
 
-Measured = Annotated[float | None, BeforeValidator(_finite)]
 Row = tuple[int, int, int]
-
-
-class Part(BaseModel):
-    """A part of a record: keys that this version does not know are ignored."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=())
 
 
 class BestEpoch(Part):
@@ -42,14 +30,6 @@ class Top1(Part):
     best: Measured = None
     best_on: str | None = None
     best_epoch: BestEpoch | None = None
-
-
-class Bin(Part):
-    """One bin of the reliability diagram."""
-
-    count: int
-    confidence: Measured = None
-    accuracy: Measured = None
 
 
 class Scores(Part):
@@ -123,6 +103,8 @@ class Result(Scores):
     top_k: int = 5
     confusion: list[Row] = Field(default_factory=list)
     picked: Picked | None = None
+    calibrated: Calibrated | None = None
+    priors: Priors | None = None
     stages: list[Stage] = Field(default_factory=list)
     dataset: Data
     protocol: Protocol

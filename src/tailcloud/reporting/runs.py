@@ -3,7 +3,7 @@
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,18 @@ from pydantic import Field
 
 from tailcloud.errors import TailcloudError
 from tailcloud.files import check_format, read_json
-from tailcloud.reporting.result import Measured, Part, Result, parse_result
+from tailcloud.reporting.examples import Examples, read_examples
+from tailcloud.reporting.record import Measured, Part
+from tailcloud.reporting.result import Result, parse_result
 
-OF_ONE_RUN = {"seed", "root", "device", "watch.gradients"}  # keys in which the recipes of one method may differ
+OF_ONE_RUN = {
+    "seed",
+    "root",
+    "device",
+    "watch.gradients",
+    "watch.tensorboard",
+    "watch.examples",
+}  # keys in which the recipes of one method may differ
 
 
 class Epoch(Part):
@@ -28,6 +37,7 @@ class Epoch(Part):
     many: Measured = None
     medium: Measured = None
     few: Measured = None
+    seconds: Measured = None
     gradients: list[Measured] = Field(default_factory=list)
 
 
@@ -39,6 +49,7 @@ class Run:
     result: Result
     log: tuple[Epoch, ...]
     recipe: str
+    examples: Examples = field(default_factory=dict)
 
     def settings(self) -> dict[str, Any]:
         """The recipe as dotted keys, without those that belong to one run only."""
@@ -57,7 +68,8 @@ def read_run(folder: Path) -> Run:
     parsed = parse_result(read_json(result), str(result))
     classes, log = len(parsed.names), folder / "log.jsonl"
     lines = tuple(_epoch(log, number, line, classes) for number, line in _lines(log))
-    return Run(folder, parsed, lines, _text(folder / "recipe.toml"))
+    examples = read_examples(folder / "examples.safetensors", classes)
+    return Run(folder, parsed, lines, _text(folder / "recipe.toml"), examples)
 
 
 def _why_no_result(folder: Path) -> str:

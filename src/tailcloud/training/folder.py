@@ -28,6 +28,7 @@ class RunFolder:
         self.weights_file = path / "model.safetensors"
         self.model_file = path / "model.json"
         self.report_file = path / "report.html"
+        self.examples_file = path / "examples.safetensors"
         self.checkpoints = path / "checkpoint"
 
     @property
@@ -131,6 +132,22 @@ class RunFolder:
     def write_result(self, result: dict[str, Any]) -> None:
         """The result comes last: its presence says that the run is finished."""
         write_json(self.result_file, result)
+
+    @property
+    def held(self) -> bool:
+        """Whether a process trains here. Where the system cannot tell without taking the lock itself, it is assumed."""
+        if os.name == "nt":
+            return True
+        import fcntl
+
+        try:
+            with (self.path / LOCK).open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return False
 
     @contextmanager
     def locked(self) -> Iterator[None]:

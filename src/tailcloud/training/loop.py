@@ -23,6 +23,7 @@ from tailcloud.training.checkpoint import Checkpoint, load_newest, save_checkpoi
 from tailcloud.training.compiled import CannotCompile
 from tailcloud.training.devices import make_repeatable, use_threads
 from tailcloud.training.events import observed
+from tailcloud.training.examples import write_examples
 from tailcloud.training.folder import RunFolder
 from tailcloud.training.progress import Progress
 from tailcloud.training.result import finish
@@ -65,6 +66,7 @@ def train(
         train_stage(session, folder, progress, checkpoint, observer)
         progress.finished.append(conclude(session, progress, stage))
         checkpoint = None
+    write_examples(session, folder, progress.finished[-1]["per_class"])
     return finish(session, folder, progress)
 
 

@@ -1,0 +1,98 @@
+"""What a model is worth in use, on a page: calibration by shot group, and other mixes of classes."""
+
+import re
+
+import pytest
+from synthetic_runs import make_result, write_run
+from test_report import Page
+
+from tailcloud.reporting import write_report
+from tailcloud.reporting.calibrated import plot_calibrated, pooled, temperature_sentence
+from tailcloud.reporting.result import parse_result
+from tailcloud.reporting.tables import by_dataset
+
+
+def page_of(tmp_path, *results):
+    folders = [write_run(tmp_path / str(place), result) for place, result in enumerate(results)]
+    return Page(write_report(folders, tmp_path / "page.html").read_text(encoding="utf-8"))
+
+
+def test_a_panel_for_all_images_and_for_each_group_that_has_some():
+    result = make_result(10, counts=[50, 30, 5])
+    svg = str(plot_calibrated(parse_result(result)).drawing)
+    assert re.findall(r">(all|many|medium|few): ", svg) == ["all", "medium", "few"]
+    few = result["calibrated"]["groups"]["few"]
+    assert f"few: {few['before']['ece']:.1f} → {few['after']['ece']:.1f}\u00a0%" in svg
+
+
+def test_the_temperature_stands_with_what_it_was_fitted_on(tmp_path):
+    result = make_result(10)
+    result["calibrated"] |= {"temperature": 1.234, "ece": 4.04}
+    result["calibrated"]["before"]["ece"] = 13.21
+    words = "Temperature 1.23, fitted on 71 validation images: the ECE of the test images goes from 13.2 % to 4.0 %."
+    assert words in page_of(tmp_path, result).text
+
+
+def test_where_nothing_was_held_out_the_page_says_so():
+    result = make_result(10)
+    result["calibrated"] |= {"temperature": 1.0, "fitted_on": None, "images": 0}
+    parsed = parse_result(result)
+    assert "No temperature was fitted" in temperature_sentence(parsed.calibrated)
+    figure = plot_calibrated(parsed)
+    assert "→" not in str(figure.drawing)
+    assert not figure.legend
+
+
+def test_three_mixes_plain_and_adjusted(tmp_path):
+    result = make_result(10)
+    result["priors"] |= {
+        "forward": {"plain": 71.1, "adjusted": 72.2},
+        "uniform": {"plain": 61.1, "adjusted": 62.2},
+        "backward": {"plain": 51.1, "adjusted": None},
+    }
+    text = page_of(tmp_path, result).text
+    assert "as in training 71.1 % 72.2 % all classes alike 61.1 % 62.2 % the other way around" in text
+    assert "51.1 % n/a" in text
+
+
+def test_results_from_before_there_was_any_of_it(tmp_path):
+    result = make_result(10)
+    del result["calibrated"], result["priors"]
+    assert "worth in use" not in page_of(tmp_path / "one", result).text
+    assert "In use" not in page_of(tmp_path / "two", result, result | {"method": "ce"}).text
+
+
+def test_a_comparison_has_it_for_each_method(tmp_path):
+    results = [make_result(10, seed=seed) for seed in (0, 1)] + [make_result(10, method="ce", stages=1)]
+    for result, ece in zip(results, (4.0, 6.0, 9.0), strict=True):
+        result["ece"], result["calibrated"]["ece"] = 20.0, ece
+        result["priors"]["backward"]["adjusted"] = 10 * ece
+    text = page_of(tmp_path, *results).text
+    assert re.search(r"In use .* gcl 20\.0 ± 0\.0 5\.0 ± 1\.4 1\.50 ± 0\.00 .* 50\.0 ± 14\.1 ce 20\.0 9\.0", text)
+    assert "Accuracy while training" in text
+    assert re.search(r"Reliability gcl : ECE|Reliability gcl: ECE 20\.0", text)
+
+
+def test_a_comparison_lists_the_classes_of_each_method(tmp_path):
+    results = [make_result(10, method=method) for method in ("ce", "gcl")]
+    results[0]["per_class"][9], results[1]["per_class"][9] = 12.3, 45.6
+    page = page_of(tmp_path, *results)
+    assert "9 few 2 12.3 45.6" in page.text
+    assert len(page.scripts) == 1
+
+
+@pytest.mark.parametrize(("classes", "methods"), [(1000, 3), (1000, 25)])
+def test_a_comparison_of_many_classes_and_methods_stays_small(tmp_path, classes, methods):
+    results = [make_result(classes, method=f"m{number}", stages=1) for number in range(methods)]
+    folders = [write_run(tmp_path / str(place), result, []) for place, result in enumerate(results)]
+    assert len(write_report(folders, tmp_path / "page.html").read_bytes()) < 5_000_000
+
+
+def test_bins_of_several_runs_are_one():
+    results = [make_result(10, seed=seed) for seed in (0, 1)]
+    for result, (count, accuracy) in zip(results, ((10, 0.5), (30, 0.9)), strict=True):
+        result["reliability"] = [{"count": count, "confidence": 0.8, "accuracy": accuracy}, {"count": 0}]
+    (table,) = by_dataset(results)
+    first, second = pooled(table.rows[0])
+    assert (first.count, first.confidence, first.accuracy) == (40, pytest.approx(0.8), pytest.approx(0.8))
+    assert second.count == 0
