@@ -17,6 +17,7 @@ from tailcloud.cli.plugin import Plugin
 from tailcloud.cli.rebalance import rebalance
 from tailcloud.cli.report import report
 from tailcloud.cli.train import train
+from tailcloud.cli.watch import watch
 from tailcloud.errors import TailcloudWarning, explained
 
 warnings.filterwarnings("ignore", category=TailcloudWarning)  # verbs print remarks of their own
@@ -28,7 +29,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (train, evaluate, inspect, report, rebalance, bench):
+for verb in (train, watch, evaluate, inspect, report, rebalance, bench):
     app.command()(verb)
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(data.app, name="data")
