@@ -127,6 +127,45 @@ def cifar(*, batches=5, label=None, cut=0, evil=False):
     return prepare
 
 
+PHOTOS = "--data photos --out run"
+
+
+def images(*paths):
+    """Small pictures before the command."""
+
+    def prepare():
+        from PIL import Image
+
+        for path in map(Path, paths):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (8, 8)).save(path)
+
+    return prepare
+
+
+def photos():
+    """A folder of two classes."""
+    images(*(f"photos/{name}/{number}.png" for name in ("cat", "dog") for number in range(5)))()
+
+
+def no_memory():
+    """The same folder on a machine that has hardly any memory left."""
+    photos()
+    return mock.patch("tailcloud.data.memory.available_memory", return_value=1000)
+
+
+class Evil:
+    """Unpickled, it would make a folder."""
+
+    def __reduce__(self):
+        return os.mkdir, ("hacked",)
+
+
+def arrays(**values):
+    """An .npz file before the command."""
+    return lambda: np.savez("data.npz", **values)
+
+
 def failing_disk(number):
     """A disk on which nothing can be written any more."""
 
@@ -215,7 +254,36 @@ CASES = [
     Case("an imbalance ratio that is not a number", "inspect cifar10-lt:high"),
     Case("an imbalance ratio below 1", "inspect digits-lt:0.5"),
     Case("an imbalance ratio that would empty a class", "inspect digits-lt:1000"),
-    Case("a folder as data", "inspect .", text("photos/cat/1.jpg", "")),
+    Case("a path where nothing is", "inspect ./photos"),
+    Case("a folder without images", "inspect photos", text("photos/cat/notes.txt", "")),
+    Case("images without class folders", "inspect photos", images("photos/1.png", "photos/2.png")),
+    Case("an archive as data", "inspect photos.zip", text("photos.zip", "")),
+    Case("images that cannot be read", "inspect photos", text("photos/cat/1.jpg", "")),
+    Case(
+        "a class that is only tested",
+        "inspect photos",
+        images("photos/train/cat/1.png", "photos/test/cat/2.png", "photos/test/yak/3.png"),
+    ),
+    Case("too few images to part", "inspect photos", images("photos/cat/1.png", "photos/dog/1.png")),
+    Case("images that do not fit into memory", "inspect photos", no_memory),
+    Case("a threshold that leaves no class", f"train own/ce {PHOTOS} --set data.min_count=99", photos),
+    Case("a pattern without a group", f"train own/ce {PHOTOS} --set data.group=cat", photos),
+    Case("a pattern that is none", f"train own/ce {PHOTOS} --set data.group=(cat", photos),
+    Case("a pattern that no file name matches", f"train own/ce {PHOTOS} --set data.group=(camera)", photos),
+    Case("a setting for images of one's own", "train --set data.size=16"),
+    Case("a list without its columns", "inspect list.csv", text("list.csv", "name,kind\n1.jpg,cat\n")),
+    Case("a list with a line cut short", "inspect list.csv", text("list.csv", "path,label\n1.jpg\n")),
+    Case("a list with an unknown part", "inspect list.csv", text("list.csv", "path,label,split\n1.jpg,cat,holdout\n")),
+    Case("a list with two labels for an image", "inspect list.csv", text("list.csv", "path,label\na,0\na,1\n")),
+    Case("a list without labels", "inspect list.txt", text("list.txt", "photos/1.jpg\n")),
+    Case("arrays under other names", "inspect data.npz", arrays(pixels=np.zeros((4, 8, 8), np.uint8))),
+    Case("labels in one-hot rows", "inspect data.npz", arrays(x=np.zeros((4, 8, 8), np.uint8), y=np.eye(4, dtype=int))),
+    Case(
+        "arrays that want to run a program",
+        "inspect data.npz",
+        arrays(x=np.zeros((4, 8, 8), np.uint8), y=np.array([Evil()] * 4, object)),
+    ),
+    Case("arrays cut short", "inspect data.npz", text("data.npz", "PK")),
     Case("data that is not there", "train cifar10-lt/gcl --root nowhere"),
     Case("a data folder with a file missing", "inspect cifar10-lt:100", cifar(batches=3)),
     Case("a truncated data file", "inspect cifar10-lt:100", cifar(cut=100)),

@@ -12,6 +12,7 @@ from tailcloud.cli import data, recipes
 from tailcloud.cli.bench import bench
 from tailcloud.cli.console import say_error
 from tailcloud.cli.evaluate import evaluate
+from tailcloud.cli.export import export
 from tailcloud.cli.inspect import inspect
 from tailcloud.cli.plugin import Plugin
 from tailcloud.cli.rebalance import rebalance
@@ -29,7 +30,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (train, watch, evaluate, inspect, report, rebalance, bench):
+for verb in (train, watch, evaluate, inspect, report, rebalance, bench, export):
     app.command()(verb)
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(data.app, name="data")

@@ -75,12 +75,16 @@ class TrainedClassifier(nn.Module):
 
 
 def load(run: str | Path) -> TrainedClassifier:
-    """The trained module of a run folder, on the CPU, in evaluation mode.
+    """The trained module of a run folder, on the CPU, in evaluation mode; or that of a file that was exported.
 
     >>> model = tailcloud.load("runs/digits-lt-gcl-seed0")                  # doctest: +SKIP
     >>> names = [model.class_names[i] for i in model.predict_proba(images).argmax(dim=1)]  # doctest: +SKIP
     """
     folder = Path(run)
+    if folder.is_file():
+        from tailcloud.serving.formats.safetensors import decode
+
+        return TrainedClassifier(*decode(folder.read_bytes(), str(folder))).eval()
     if not (folder / ABOUT).is_file():
         raise TailcloudError(
             f"{folder} holds no trained model: there is no {ABOUT} in it; a run that is not finished goes on with "

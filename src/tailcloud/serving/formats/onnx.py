@@ -1,0 +1,82 @@
+"""ONNX: a graph with its weights, which onnxruntime runs without PyTorch."""
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+import tailcloud
+from tailcloud.serving.about import About
+from tailcloud.serving.formats.pt2 import traced
+from tailcloud.serving.portable import Portable, facts
+
+OPSET = 18  # old enough for the programs that people have installed
+INPUT, OUTPUT = "images", "probabilities"
+
+
+def encode(model: Portable, about: About) -> bytes:
+    """The content of an .onnx file; class names and the like are in its ``metadata_props``."""
+    import onnx
+
+    with _silence():
+        program = _decomposed(traced(model, about))
+        converted = torch.onnx.export(
+            program, dynamo=True, opset_version=OPSET, input_names=[INPUT], output_names=[OUTPUT], verbose=False
+        )
+    assert converted is not None
+    proto = converted.model_proto
+    proto.producer_name, proto.producer_version = "tailcloud", tailcloud.__version__
+    proto.graph.ClearField("value_info")  # shapes that readers infer by themselves
+    for node in proto.graph.node:
+        node.ClearField("metadata_props")  # names files of this machine
+    for value in (*proto.graph.input, *proto.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = "batch"
+    onnx.helper.set_model_props(proto, facts(about))
+    onnx.checker.check_model(proto)
+    content: bytes = proto.SerializeToString()
+    return content
+
+
+def open_model(content: bytes) -> Callable[[NDArray[np.uint8]], NDArray[np.float32]]:
+    """Run it in onnxruntime, on the CPU."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+
+    def predict(images: NDArray[np.uint8]) -> NDArray[np.float32]:
+        probabilities: NDArray[np.float32] = session.run([OUTPUT], {INPUT: images})[0]
+        return probabilities
+
+    return predict
+
+
+def _decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """What ONNX has no operator for, in terms of what it has."""
+    lacking = {torch.ops.aten.cdist.default: _distances}
+    found = any(node.target in lacking for node in program.graph.nodes)
+    return program.run_decompositions({**lacking}) if found else program
+
+
+def _distances(x: Tensor, y: Tensor, p: float = 2.0, _mode: int | None = None) -> Tensor:
+    """‖x_i − y_j‖_p."""
+    distances: Tensor = torch.linalg.vector_norm(x.unsqueeze(-2) - y.unsqueeze(-3), ord=p, dim=-1)
+    return distances
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """The exporter speaks of other people's packages."""
+    log = logging.getLogger("torch.onnx")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(level)
