@@ -1,0 +1,113 @@
+"""Pages in a real browser, on a laptop and on a phone: nothing sticks out, the search works, nothing else runs."""
+
+import pytest
+from browser_pipe import Browser, find_browser
+from synthetic_runs import make_result, write_examples, write_run
+
+from tailcloud.reporting import write_report
+from tailcloud.reporting.mistakes import worst_classes
+from tailcloud.reporting.result import parse_result
+
+PROGRAM = find_browser()
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no browser: install chromium, or name one in CHROMIUM")
+
+SIZES = {"laptop": (1366, 768, False), "phone": (390, 844, True)}
+EVIL = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
+OPEN_ALL = "document.querySelectorAll('details').forEach((part) => { part.open = true })"
+ROWS = "[...document.querySelectorAll('.search')].map((box) => [...box.parentElement.querySelectorAll('tbody tr')])"
+SHOWN = f"{ROWS}[0].filter((row) => row.offsetHeight > 0).map((row) => row.innerText)"
+STICKING_OUT = """[...document.querySelectorAll('main *')].filter((part) =>
+  !part.closest('.scroll, pre, svg') && part.getBoundingClientRect().right > document.documentElement.clientWidth + 1
+).map((part) => part.outerHTML.slice(0, 120))"""
+
+
+def run_with_images(folder, result):
+    run = write_run(folder, result)
+    worst = [one.index for one in worst_classes(parse_result(result), {})]
+    write_examples(run, [(index, 0) for index in worst for _ in range(6)], (64, 48, 3))
+    return run
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """Pages of every kind: few classes, a thousand, a comparison, long and hostile names."""
+    home = tmp_path_factory.mktemp("pages")
+    names = [EVIL, "Archaeopteryx lithographica (Solnhofen, 1861)", "w" * 80, *(f"species {n}" for n in range(7))]
+    results = {
+        "ten": make_result(10, picked_on="val"),
+        "thousand": make_result(1000),
+        "names": make_result(10, class_names=names, spec=EVIL),
+    }
+    made = {name: write_report([run_with_images(home / name, result)]) for name, result in results.items()}
+    runs = [
+        write_run(home / f"{method}{seed}", make_result(100, method=method, seed=seed))
+        for method in ("ce", "gcl", "a-method-with-a-rather-long-name")
+        for seed in (0, 1)
+    ]
+    return made | {"comparison": write_report(runs, home / "comparison.html")}
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    opened = Browser(PROGRAM, tmp_path_factory.mktemp("browser"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(params=SIZES)
+def show(request, browser, pages):
+    width, height, phone = SIZES[request.param]
+
+    def show(name, **options):
+        browser.open(pages[name], width, height, phone=phone, **options)
+        browser.value(OPEN_ALL)
+        return browser
+
+    return show
+
+
+@pytest.mark.parametrize("name", ["ten", "thousand", "names", "comparison"])
+def test_nothing_sticks_out_and_nothing_is_complained_about(show, name):
+    browser = show(name)
+    assert browser.value("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert browser.value(STICKING_OUT) == []
+    assert browser.value("[...document.images].every((image) => image.complete && image.naturalWidth > 0)")
+    assert browser.value("document.images.length > 0") == (name != "comparison")
+    assert browser.complaints == []
+
+
+@pytest.mark.parametrize("name", ["thousand", "comparison"])
+def test_the_search_finds_a_class(show, name):
+    browser = show(name)
+    everything = browser.value(SHOWN)
+    assert len(everything) == (1000 if name == "thousand" else 100)
+    browser.value("document.querySelector('.search input').focus()")
+    browser.type("CLASS 77 ")
+    found = browser.value(SHOWN)
+    assert found == [row for row in everything if "77" in row.split("\t")[0]]
+    assert browser.value("document.querySelector('.search output').value").startswith(f"{len(found)} of ")
+    browser.value("document.querySelector('.search input').select()")
+    browser.type("few 9")
+    assert browser.value(SHOWN) == [
+        row for row in everything if row.split("\t")[1] == "few" and "9" in row.split("\t")[0]
+    ]
+    browser.value("document.querySelector('.search input').select()")
+    browser.type(" ")
+    assert browser.value(SHOWN) == everything
+    assert browser.complaints == []
+
+
+def test_without_scripts_everything_is_there_but_the_search(show):
+    browser = show("thousand", scripts=False)
+    assert len(browser.value(SHOWN)) == 1000
+    assert browser.value("document.querySelector('.search').offsetHeight") == 0
+
+
+def test_a_stranger_can_run_nothing(show):
+    browser = show("names")
+    assert browser.value("typeof window.hacked") == "undefined"
+    assert browser.value("document.scripts.length") == 1
+    smuggled = "Object.assign(document.createElement('script'), {textContent: 'window.hacked = 1'})"
+    browser.value(f"document.body.append({smuggled})")  # a script that got in somehow: the page's policy refuses it
+    assert browser.value("typeof window.hacked") == "undefined"
+    assert len(browser.complaints) == 1
