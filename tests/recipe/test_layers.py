@@ -184,6 +184,7 @@ def test_data_are_a_name_or_a_table_and_settings_reach_into_both():
     assert (own.data.spec, own.data.size, own.data.reading.size) == ("./photos", 64, 64)
     assert own.substance()["data"]["size"] == 64
     assert load_recipe("own/gcl", [own.substance()]).data == own.data
+    assert load_recipe("own/gcl", [{"data": {"size": 64}}, {"data": "./photos"}]).data == own.data
 
 
 def test_a_path_is_data_of_ones_own(tmp_path):

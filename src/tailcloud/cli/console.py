@@ -1,5 +1,6 @@
 """What the command line says, and how."""
 
+import logging
 import sys
 
 from rich.console import Console
@@ -22,3 +23,18 @@ def say_note(sentence: str) -> None:
 def on_terminal() -> bool:
     """Whether a person watches: then there are bars that move, otherwise plain lines."""
     return sys.stdout.isatty()
+
+
+class Notes(logging.Handler):
+    """What the library logs while something takes long, as notes."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it."""
+        say_note(f"{record.getMessage()} …")
+
+
+def pass_notes_on() -> None:
+    """Let people see what the library logs."""
+    logger = logging.getLogger("tailcloud")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(Notes())

@@ -72,7 +72,7 @@ def open_dataset(spec: str = "digits-lt", root: str | Path = "data", reading: Re
     """
     name, ratio = parse_spec(spec)
     if name == OWN:
-        return open_own(Path(spec), reading)
+        return open_own(spec, reading)
     for field in fields(Reading):
         if (value := getattr(reading, field.name)) != field.default:
             raise UsageError(f"data.{field.name} = {value} is for images of your own; {spec} is as its authors made it")

@@ -125,8 +125,12 @@ def _formats() -> tuple[str, ...]:
 
 
 def _opened(path: Path) -> Image.Image:
-    if not path.is_file():  # a pipe or a device could keep a reader waiting for ever
-        raise Unreadable(path, "it is not a file" if path.exists() else "it is not there")
+    try:
+        there, is_file = path.exists(), path.is_file()
+    except OSError as error:  # too long a name, or a folder that may not be looked into
+        raise Unreadable(path, str(error.strerror)) from None
+    if not is_file:  # a pipe or a device could keep a reader waiting for ever
+        raise Unreadable(path, "it is not a file" if there else "it is not there")
     if path.suffix.lower() in {".heic", ".heif"}:
         raise Unreadable(path, "HEIC is not supported; convert it to JPEG")
     try:

@@ -162,7 +162,7 @@ def merge(below: Table, above: Mapping[str, Any]) -> Table:
 def alike(key: str, value: Any, old: Any) -> tuple[Any, Any]:
     """A value and what it is laid over: if one is a table and the other its short form, both as tables."""
     full = specified if key == "data" else named
-    if isinstance(old, Mapping) and ("name" in old or "spec" in old):
+    if isinstance(old, Mapping) and ("name" in old or key == "data"):
         value = full(value)
     return value, full(old) if isinstance(value, Mapping) else old
 

@@ -1,0 +1,79 @@
+"""Arrays from an ``.npz`` file of a stranger: nothing is unpickled, and nothing too large is unpacked."""
+
+from collections.abc import Iterable
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+from zipfile import ZipFile
+
+import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
+
+from tailcloud.data.memory import available_memory
+from tailcloud.errors import TailcloudError
+from tailcloud.wording import magnitude
+
+ENDING = ".npy"
+
+
+class Kind(NamedTuple):
+    """What an array is, before it is read."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def bytes(self) -> int:
+        """How much memory it takes."""
+        return prod(self.shape) * self.dtype.itemsize
+
+
+def names(path: Path) -> list[str]:
+    """The arrays of a file, by name."""
+    try:
+        with ZipFile(path) as archive:
+            return [name.removesuffix(ENDING) for name in archive.namelist() if name.endswith(ENDING)]
+    except Exception as error:
+        raise _damaged(path, error) from None
+
+
+def kind(path: Path, name: str) -> Kind:
+    """Shape and type of an array, from its first bytes."""
+    try:
+        with ZipFile(path) as archive, archive.open(name + ENDING) as file:
+            version = npy.read_magic(file)
+            header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+            shape, _, dtype = header(file)
+    except Exception as error:  # damaged archives, headers and streams raise anything
+        raise _damaged(path, error) from None
+    if dtype.hasobject:
+        raise TailcloudError(f"{path}: {name} holds Python objects, which are never unpickled; save plain numbers")
+    return Kind(shape, dtype)
+
+
+def check_memory(path: Path, kinds: Iterable[Kind], copies: int) -> None:
+    """Refuse arrays that would not fit into memory ``copies`` times."""
+    needed, free = copies * sum(kind.bytes for kind in kinds), available_memory()
+    if free is not None and needed > free:
+        raise TailcloudError(
+            f"{path} unpacks to arrays that take {magnitude(needed)}B with a copy, and {magnitude(free)}B of memory "
+            "are free; save fewer or smaller images, as uint8"
+        )
+
+
+def read(path: Path, name: str) -> NDArray[Any]:
+    """An array of a file."""
+    try:
+        with ZipFile(path) as archive, archive.open(name + ENDING) as file:
+            array: NDArray[Any] = npy.read_array(file, allow_pickle=False)
+            return array
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: Path, error: Exception) -> TailcloudError:
+    said = (str(error) or type(error).__name__).splitlines()[0]
+    return TailcloudError(f"{path} is damaged, or not an .npz file of arrays ({said}); save it again with numpy.savez")

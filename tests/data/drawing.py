@@ -1,0 +1,20 @@
+"""Small image files for tests."""
+
+import numpy as np
+from PIL import Image
+
+
+def draw(path, colour=(200, 30, 30), size=(8, 8)):
+    """A picture of one colour (a number: grey), in a folder that is made for it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shape = size if isinstance(colour, int) else (*size, 3)
+    Image.fromarray(np.full(shape, colour, np.uint8)).save(path)
+    return path
+
+
+def draw_classes(root, counts, **options):
+    """``root/NAME/0.png`` … for every name and count; the pixels tell which image it is."""
+    for name, count in counts.items():
+        for number in range(count):
+            draw(root / name / f"{number}.png", colour=(len(name), number, 0), **options)
+    return root
