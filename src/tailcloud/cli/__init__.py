@@ -10,7 +10,7 @@ import typer
 from tailcloud import __version__
 from tailcloud.cli import data, recipes
 from tailcloud.cli.bench import bench
-from tailcloud.cli.console import say_error
+from tailcloud.cli.console import pass_notes_on, say_error
 from tailcloud.cli.evaluate import evaluate
 from tailcloud.cli.export import export
 from tailcloud.cli.inspect import inspect
@@ -22,6 +22,7 @@ from tailcloud.cli.watch import watch
 from tailcloud.errors import TailcloudWarning, explained
 
 warnings.filterwarnings("ignore", category=TailcloudWarning)  # verbs print remarks of their own
+pass_notes_on()
 
 app = typer.Typer(
     no_args_is_help=True,
