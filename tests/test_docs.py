@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from drawing import draw
+from PIL import Image
 from typer.testing import CliRunner
 
 from tailcloud.cli import app
@@ -55,11 +56,19 @@ def test_every_command_in_the_docs_is_valid(command, finished_run, tmp_path, mon
     if words[0] in {"inspect", "train"} and "photos" in words:
         for name, number in product(("cat", "lynx"), range(12)):
             draw(tmp_path / "photos" / name / f"camera{number // 2}_{number}.png")
-    if words[0] in {"evaluate", "report"}:
+    if words[0] in {"evaluate", "report", "watch", "predict", "export"}:
         shutil.copytree(finished_run, tmp_path / "runs" / "digits-lt-gcl-seed0")
+    if words[0] == "predict":
+        (tmp_path / "photos").mkdir()
+        Image.new("RGB", (40, 30)).save(tmp_path / "photos" / "one.png")
     if words[0] == "train" and "--resume" not in words and "cifar" not in command:
         words.append("--dry-run")
-    elif words[0] == "rebalance" or "cifar" in command or "--resume" in words or "*" in command:
+    elif (
+        words[0] == "rebalance"
+        or "cifar" in command
+        or "--resume" in words
+        or ("*" in command and words[0] != "predict")
+    ):
         words.append("--help")
     result = CliRunner().invoke(app, words, catch_exceptions=False)
     assert result.exit_code == 0, result.output

@@ -5,10 +5,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 from uuid import uuid4
 
-from tailcloud.errors import TailcloudError
+from tailcloud.errors import TailcloudError, UsageError
 
 FORMAT = 1
 TEMPORARY = ".tmp-"  # how the names of files begin that are not whole yet
@@ -21,6 +21,27 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     try:
         with named_in_errors(path), temporary.open("xb") as file:
             file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def new_text_file(path: Path) -> Iterator[TextIO]:
+    """A file that is written bit by bit and appears under its name when it is whole; an existing one is refused."""
+    if path.exists():
+        raise UsageError(f"{path} exists already and is not overwritten; choose another name with --out")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{TEMPORARY}{uuid4().hex}")
+    try:
+        with (
+            named_in_errors(path),
+            temporary.open("x", encoding="utf-8", errors="backslashreplace", newline="") as file,
+        ):
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

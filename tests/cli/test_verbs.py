@@ -47,7 +47,9 @@ def test_version(call):
     assert call("--version") == f"tailcloud {tailcloud.__version__}\n"
 
 
-@pytest.mark.parametrize("verb", ["train", "evaluate", "inspect", "report", "recipes", "data", "bench", "rebalance"])
+@pytest.mark.parametrize(
+    "verb", ["train", "evaluate", "predict", "inspect", "report", "recipes", "data", "bench", "rebalance", "export"]
+)
 def test_every_verb_explains_itself_with_an_example(call, verb):
     said = call(verb, "--help")
     assert "tailcloud " + verb in said

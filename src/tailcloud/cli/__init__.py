@@ -15,6 +15,7 @@ from tailcloud.cli.evaluate import evaluate
 from tailcloud.cli.export import export
 from tailcloud.cli.inspect import inspect
 from tailcloud.cli.plugin import Plugin
+from tailcloud.cli.predict import predict
 from tailcloud.cli.rebalance import rebalance
 from tailcloud.cli.report import report
 from tailcloud.cli.train import train
@@ -31,7 +32,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (train, watch, evaluate, inspect, report, rebalance, bench, export):
+for verb in (train, watch, evaluate, predict, inspect, report, rebalance, bench, export):
     app.command()(verb)
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(data.app, name="data")

@@ -1,7 +1,7 @@
 """``tailcloud evaluate``: measure a trained model again."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,17 +16,22 @@ def evaluate(
         str | None, typer.Option(help="Other data with the same classes; the run's own by default.")
     ] = None,
     root: Annotated[str | None, typer.Option(help="The folder that data files are in.")] = None,
+    prior: Annotated[
+        str | None,
+        typer.Option(metavar="uniform|train|FILE", help="The mix of classes to expect; FILE has lines of class,share."),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print everything that was measured as JSON.")] = False,
     _plugin: Plugin = None,
 ) -> None:
     """Measure the model of a run on the test images of its data, or of other data with the same classes.
 
-    Example: tailcloud evaluate runs/digits-lt-gcl-seed0
+        tailcloud evaluate runs/digits-lt-gcl-seed0
+
+    With --prior, every figure is of calibrated logits that expect that mix of classes. A second table has the accuracy
+    in three mixes: as in training, all classes alike, and the tail as the head.
     """
     import json
-
-    from rich.table import Table
 
     from tailcloud.data import open_dataset
     from tailcloud.serving.evaluate import evaluate_run
@@ -36,7 +41,7 @@ def evaluate(
     folder = RunFolder(run)
     recipe = folder.recipe()
     dataset = open_dataset(data or recipe.data.spec, root or recipe.root, recipe.data.reading)
-    measured = evaluate_run(run, dataset, pick_device(device))
+    measured = evaluate_run(run, dataset, pick_device(device), prior)
     if as_json:
         typer.echo(json.dumps(measured, indent=1))
         return
@@ -44,10 +49,31 @@ def evaluate(
         say_note(remark)
     if folder.finished and (selection := folder.result()["protocol"]["selection"]) != "last":
         say_note(f"These are the weights of the epoch that was {selection}, not of the last one.")
+    expecting = f", expecting {prior}" if prior else ""
+    out.print(f"{run} on {len(dataset.test):,} test images of {dataset.spec}{expecting} (percent)", markup=False)
     keys = ("top1", "balanced_accuracy", "macro_f1", "many", "medium", "few", "ece")
+    _print_table({key.replace("_", " "): [measured[key]] for key in keys})
+    if "priors" in measured:
+        _print_deployed(measured["calibrated"], measured["priors"])
+
+
+def _print_deployed(calibrated: dict[str, Any], priors: dict[str, Any]) -> None:
+    fitted = f"T = {calibrated['temperature']:.3g}" if calibrated["fitted_on"] else "nothing was held out to fit it on"
+    out.print(f"\nECE after calibration: {number(calibrated['ece'])} ({fitted})", markup=False)
+    out.print(f"\naccuracy in other mixes of classes (the model assumes: {priors['assumed']})", markup=False)
+    mixes = {name: priors[name] for name in ("forward", "uniform", "backward")}
+    columns = {name: [mix["plain"], mix["adjusted"]] for name, mix in mixes.items()}
+    _print_table(columns, rows=["as it is", "with that prior"])
+
+
+def _print_table(columns: dict[str, list[float | None]], rows: list[str] | None = None) -> None:
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False)
-    for key in keys:
-        table.add_column(key.replace("_", " "), justify="right")
-    table.add_row(*(number(measured[key]) for key in keys))
-    out.print(f"{run} on {len(dataset.test):,} test images of {dataset.spec} (percent)", markup=False)
+    if rows:
+        table.add_column("")
+    for name in columns:
+        table.add_column(name, justify="right")
+    for place, values in enumerate(zip(*columns.values(), strict=True)):
+        table.add_row(*([rows[place]] if rows else []), *(number(value) for value in values))
     out.print(table)

@@ -22,14 +22,15 @@ from tailcloud.evaluation.priors import Prior, accuracy_under, adjustment, mixes
 class Calibrated:
     """scale · outputs / temperature are calibrated logits, which assume the mix of classes ``prior``.
 
-    ``fitted_on`` says on how many ``images`` of which part of the data; None where nothing could be held out.
+    ``fitted_on`` says on which part of the data the temperature was fitted, None where nothing could be held out, and
+    ``images`` on how many of its images, None where that is not known any more.
     """
 
     scale: float
     temperature: float
     prior: Prior
     fitted_on: str | None = None
-    images: int = 0
+    images: int | None = 0
 
     @property
     def factor(self) -> float:

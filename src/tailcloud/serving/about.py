@@ -66,7 +66,7 @@ def read_about(path: Path) -> About:
         return About.model_validate(read_json(path))
     except ValidationError as error:
         first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"]) or "its lists"
+        said = ": ".join([*(str(part) for part in first["loc"]), first["msg"].removeprefix("Value error, ")])
         raise TailcloudError(
-            f"{path} is damaged or was not written by tailcloud: {field}: {first['msg']}; copy the run folder again"
+            f"{path} is damaged or was not written by tailcloud ({said}); copy the run folder again"
         ) from None

@@ -10,20 +10,30 @@ from tailcloud.data import Dataset
 from tailcloud.data.resident import ResidentImages
 from tailcloud.data.transform import Normalise
 from tailcloud.errors import UsageError
-from tailcloud.evaluation import predict, summarise
+from tailcloud.evaluation import gathered, judge_in_ways, summarise
+from tailcloud.evaluation.deployed import Calibrated, measure_deployed
 from tailcloud.serving.load import TrainedClassifier, load
+from tailcloud.serving.prior import wanted_prior
 
 
-def evaluate_run(run: Path, dataset: Dataset, device: torch.device) -> dict[str, Any]:
+def evaluate_run(run: Path, dataset: Dataset, device: torch.device, prior: str | None = None) -> dict[str, Any]:
     """Every figure of a result, for the model of a run on the test part of a data set.
 
-    Shot groups follow the counts that the model was trained on.
+    Shot groups follow the counts that the model was trained on. With a ``prior`` (``uniform``, ``train`` or a file) the
+    figures are those of calibrated logits that expect this mix of classes, and so is the ECE.
     """
     model = load(run)
     check_fits(run, model, dataset)
+    wanted = wanted_prior(prior, model)
+    classifier, images = model.classifier.to(device), ResidentImages(dataset.test, device)
     transform = Normalise(model.transform.mean, model.transform.std, device)
-    batches = ResidentImages(dataset.test, device).in_order(transform)
-    return summarise(predict(model.classifier.to(device), batches, model.scale), model.counts)
+    way = (model.scale, None) if wanted is None else (model.scale / model.temperature, model.shift(wanted))
+    judged = judge_in_ways(classifier, images.in_order(transform), [way])[0]
+    figures = summarise(gathered(judged, len(model.counts)), model.counts)
+    if model.prior is None:
+        return figures
+    reading = Calibrated(model.scale, model.temperature, model.prior, model.fitted_on, None)
+    return figures | measure_deployed(classifier, images.in_order(transform), reading, model.counts)
 
 
 def check_fits(run: Path, model: TrainedClassifier, dataset: Dataset) -> None:

@@ -1,0 +1,130 @@
+"""``tailcloud predict``: what a trained model says about image files."""
+
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from tailcloud.cli import answers
+from tailcloud.cli.console import errors, on_terminal, say_note
+from tailcloud.cli.plugin import Plugin
+
+if TYPE_CHECKING:
+    from tailcloud.serving import TrainedClassifier
+    from tailcloud.serving.predict import Answer
+
+NOT_CALIBRATED = (
+    "The probabilities are not calibrated: nothing was held out when this model was trained. "
+    "A run with --set selection.split=0.1 ends calibrated."
+)
+JSON_SUFFIXES = {".json", ".jsonl", ".ndjson"}
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    paths: Annotated[
+        list[str], typer.Argument(metavar="PATH...", help="Image files, folders, patterns; - is a list on stdin.")
+    ],
+    top: Annotated[int, typer.Option(min=1, help="How many classes to name for each image.")] = 1,
+    threshold: Annotated[
+        float, typer.Option(min=0, max=1, help='Below this probability the answer is "unsure".')
+    ] = 0.0,
+    prior: Annotated[
+        str | None,
+        typer.Option(metavar="uniform|train|FILE", help="The mix of classes to expect; FILE has lines of class,share."),
+    ] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Write CSV; so it does where nobody watches.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, one object a line.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write to this new file: .csv or .jsonl.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    _plugin: Plugin = None,
+) -> None:
+    """Say what is on images, with calibrated probabilities. Needs the run folder alone.
+
+        tailcloud predict runs/birds photos/ --top 3 --threshold 0.6
+
+        find / -name "*.jpg" | tailcloud predict runs/birds - --out birds.csv
+
+    A file that cannot be read gets a row that says why, stops nothing, and makes the exit code 1.
+    """
+    import warnings
+
+    from tailcloud.errors import TailcloudError, UsageError
+    from tailcloud.serving import load
+    from tailcloud.serving.finding import check_paths, find_pictures
+    from tailcloud.serving.predict import predict_files
+    from tailcloud.serving.prior import wanted_prior
+    from tailcloud.training.devices import pick_device
+
+    warnings.filterwarnings("ignore", message="Image size", module="PIL")  # the row of such a file says it
+    if as_csv and as_json:
+        raise UsageError("--csv and --json cannot both be written; choose one")
+    model = load(run)
+    expected = wanted_prior(prior, model)
+    check_paths(paths)
+    if model.fitted_on is None:
+        say_note(NOT_CALIBRATED)
+    top = min(top, len(model.class_names))
+    failed = images = 0
+    with _stream(out) as stream:
+        write = _writer(_kind(out, as_csv=as_csv, as_json=as_json), stream, model, top, threshold)
+        said = predict_files(
+            model, find_pictures(paths, sys.stdin), device=pick_device(device), top=top, prior=expected
+        )
+        for answer in _watched(said, paths, quiet=out is None and on_terminal()):
+            write(answer)
+            images += 1
+            failed += answer.error is not None
+    if out is not None:
+        typer.echo(f"predictions: {out}")
+    if failed:
+        raise TailcloudError(f"{failed:,} of {images:,} files could not be read; their rows say why")
+
+
+def _kind(out: Path | None, *, as_csv: bool, as_json: bool) -> str:
+    if as_csv or as_json:
+        return "json" if as_json else "csv"
+    if out is not None:
+        return "json" if out.suffix.lower() in JSON_SUFFIXES else "csv"
+    return "table" if on_terminal() else "csv"
+
+
+def _writer(kind: str, stream: TextIO, model: "TrainedClassifier", top: int, threshold: float) -> answers.Write:
+    if kind == "csv":
+        return answers.as_csv(stream, top, threshold)
+    if kind == "json":
+        return answers.as_json_lines(stream, threshold)
+    return answers.as_table(stream, model.class_names, threshold)
+
+
+@contextmanager
+def _stream(out: Path | None) -> Iterator[TextIO]:
+    """Standard output, or a new file that is whole or absent."""
+    from tailcloud.files import new_text_file
+
+    if out is None:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # a name may hold bytes that are no text
+        yield sys.stdout
+    else:
+        with new_text_file(out) as file:
+            yield file
+
+
+def _watched(said: "Iterator[Answer]", paths: list[str], *, quiet: bool) -> "Iterator[Answer]":
+    """The answers, with a bar on standard error that moves as they come, if a person watches it."""
+    if quiet or not errors.is_terminal:
+        yield from said
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from tailcloud.serving.finding import STDIN, find_pictures
+
+    total = None if STDIN in paths else sum(1 for _ in find_pictures(paths, sys.stdin))
+    columns = TextColumn("predicting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=errors, transient=True) as progress:
+        yield from progress.track(said, total=total)
