@@ -166,6 +166,11 @@ def arrays(**values):
     return lambda: np.savez("data.npz", **values)
 
 
+def lacking(package):
+    """As if a package were not installed."""
+    return lambda: mock.patch.dict(sys.modules, {package: None})
+
+
 def failing_disk(number):
     """A disk on which nothing can be written any more."""
 
@@ -366,6 +371,17 @@ CASES = [
     Case("a re-balanced run onto another one", "rebalance run --with crt --out run", trained()),
     Case("a first stage re-balanced with another recipe", "rebalance run --with crt --set stage1.lr=0.5", trained()),
     Case("a run re-balanced without its checkpoints", "rebalance run --with crt", trained(then=no_checkpoints)),
+    Case("an export format that does not exist", "export run --to tflite", trained()),
+    Case("an export from a folder without a model", "export nothing --to onnx"),
+    Case("an export without a package that it needs", "export run --to onnx", trained(then=lacking("onnxscript"))),
+    Case(
+        "an export over a file that is there",
+        "export run --to pt2 --out notes.txt",
+        trained(then=text("notes.txt", "")),
+    ),
+    Case("an export over the run itself", "export run --to safetensors --out run/model.safetensors --force", trained()),
+    Case("an export to a folder", "export run --to pt2 --out run", trained()),
+    Case("a model card of a run that is not finished", "export run --to card", trained(finished=False)),
     Case("a recipe copied onto a file", "recipes copy digits-lt/gcl mine.toml", text("mine.toml", "")),
     Case("a plugin that is not there", "train --plugin my_loss.py"),
     Case("a plugin with a mistake", "train --plugin my_loss.py", text("my_loss.py", "import torch\n\ntorch.nom()\n")),

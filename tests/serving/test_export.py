@@ -150,7 +150,7 @@ def test_nothing_is_replaced_unless_it_is_asked_for(tmp_path):
     with pytest.raises(UsageError, match="is there already"):
         export_run(folder, "safetensors")
     assert export_run(folder, "safetensors", force=True).bytes > 0
-    for name in ("model.safetensors", "model.json", "result.json"):
+    for name in ("model.safetensors", "model.json", "result.json", "checkpoint/stage1-60.safetensors"):
         with pytest.raises(UsageError, match="belongs to the run itself"):
             export_run(folder, "safetensors", folder / name, force=True)
     with pytest.raises(UsageError, match="is a folder"):

@@ -35,12 +35,12 @@ def export(
     (random images where its data cannot be opened) and written only if both agree.
     """
     from tailcloud.reporting.card import CARD, model_card, write_card
-    from tailcloud.serving.export import export_run, format_of
+    from tailcloud.serving.export import export_run, format_of, place_for
 
     if to == "card":
         console.print(f"card: {write_card(run, out, force=force)}", markup=False)
         return
-    format_of(to)  # before the data are opened, which may take a while
+    place_for(run, out or run / format_of(to).file, force=force)  # before the data are opened, which may take a while
     with_card = (run / "result.json").is_file() and not (run / CARD).exists()
     if with_card:
         model_card(run)  # a damaged result is found before anything is written

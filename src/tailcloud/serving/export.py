@@ -16,12 +16,12 @@ from tailcloud.serving.about import About, read_about
 from tailcloud.serving.formats import FORMATS, Format, Predictor
 from tailcloud.serving.load import ABOUT, load
 from tailcloud.serving.portable import Portable, image_shape
+from tailcloud.training.folder import RunFolder
 
 TOLERANCE = 1e-3  # of a probability; rounding makes some 1e-6, a mistake far more
 IMAGES = 256
 PIXELS = IMAGES * 64 * 64  # fewer images where they are large
 BATCHES = (1, 2, 7, 32)
-OWN_FILES = ("recipe.toml", "log.jsonl", "result.json", "model.safetensors", "model.json", "report.html")
 
 Images = NDArray[np.uint8]
 
@@ -86,7 +86,8 @@ def place_for(run: Path, target: Path, *, force: bool) -> Path:
     """Where a file may be written without destroying anything: with ``force`` over another one, not over the run's."""
     if target.is_dir():
         raise UsageError(f"{target} is a folder; name a file with --out")
-    if target.resolve() in {(run / name).resolve() for name in OWN_FILES}:
+    own = (path.resolve() for path in vars(RunFolder(run)).values() if path != run)
+    if any(target.resolve().is_relative_to(path) for path in own):
         raise UsageError(f"{target} belongs to the run itself and is never replaced; choose another file with --out")
     if os.path.lexists(target) and not force:
         raise UsageError(f"{target} is there already; add --force to replace it, or choose another file with --out")
