@@ -13,6 +13,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -219,6 +220,18 @@ def delete(path):
     return lambda: Path(path).unlink()
 
 
+def three_hours_ago():
+    """The run was killed a while ago."""
+    then = time.time() - 3 * 3600
+    for path in Path("run").iterdir():
+        os.utime(path, (then, then))
+
+
+def no_tensorboard():
+    """An environment without the extra."""
+    return mock.patch("tailcloud.training.events.find_spec", return_value=None)
+
+
 def no_checkpoints():
     """Somebody made room on the disk."""
     for path in Path("run/checkpoint").iterdir():
@@ -359,6 +372,11 @@ CASES = [
     Case("a report on a result of another format", "report run", trained(then=edited("run/result.json", format=7))),
     Case("a report onto another file", "report run --out run/model.json", trained()),
     Case("a comparison without a place", "report run run", trained()),
+    Case("a report with damaged images", "report run", trained(then=text("run/examples.safetensors", "no images"))),
+    Case("a run watched before it is started", "watch run"),
+    Case("a folder watched that holds no run", "watch thesis", text("thesis/chapter1.tex", "")),
+    Case("a run watched that was stopped", "watch run", trained(finished=False, then=three_hours_ago)),
+    Case("no TensorBoard", f"train --out run --set watch.tensorboard=true {SMALL}", no_tensorboard),
     Case("embeddings of a run that is not finished", "report --embedding run", trained(finished=False)),
     Case("embeddings on different images", "report --embedding run other --out e.html", trained(then=another_run)),
     Case("a data folder for a report without images", "report run --root data", trained()),

@@ -8,6 +8,7 @@ from test_report import Page
 
 from tailcloud.reporting import write_report
 from tailcloud.reporting.calibrated import plot_calibrated, pooled, temperature_sentence
+from tailcloud.reporting.comparing import use_cells
 from tailcloud.reporting.result import parse_result
 from tailcloud.reporting.tables import by_dataset
 
@@ -71,6 +72,14 @@ def test_a_comparison_has_it_for_each_method(tmp_path):
     assert re.search(r"In use .* gcl 20\.0 ± 0\.0 5\.0 ± 1\.4 1\.50 ± 0\.00 .* 50\.0 ± 14\.1 ce 20\.0 9\.0", text)
     assert "Accuracy while training" in text
     assert re.search(r"Reliability gcl : ECE|Reliability gcl: ECE 20\.0", text)
+
+
+def test_two_runs_of_a_seed_are_no_deviation(tmp_path):
+    results = [make_result(10, seed=seed) for seed in (0, 0, 1)]
+    for result, ece in zip(results, (4.0, 6.0, 9.0), strict=True):
+        result["calibrated"]["ece"] = ece
+    (table,) = by_dataset(results)
+    assert use_cells(table.rows[0])[1] == "7.0 ± 2.8"
 
 
 def test_a_comparison_lists_the_classes_of_each_method(tmp_path):

@@ -36,7 +36,7 @@ def plot_calibrated(result: Result) -> Figure | None:
             canvas.line(_points(both.after.reliability, x, y), name if name in GROUPS else "ink")
     caption = (
         "Accuracy against confidence in bins, both in percent, for the test images of all classes and of each shot "
-        "group, each with its ECE; on the dashed diagonal the model is as often right as it says, below it overconfident."
+        "group, each with its ECE; on the dashed diagonal a model is as often right as it says, below it overconfident."
     )
     legend = (("faint", "before calibration"), ("ink", "after")) if fitted else ()
     return Figure("Reliability by shot group", canvas.svg(), caption, legend)

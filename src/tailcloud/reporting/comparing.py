@@ -9,7 +9,7 @@ from tailcloud.reporting.learning import epoch_scale, whole_ticks
 from tailcloud.reporting.result import Result
 from tailcloud.reporting.runs import Run
 from tailcloud.reporting.svg import Canvas, Figure, Scale
-from tailcloud.reporting.tables import DatasetTable, MethodRow, mean_std
+from tailcloud.reporting.tables import DatasetTable, MethodRow, Summary, mean_std
 from tailcloud.wording import NOT_MEASURED, number
 
 CELLS = 20_000  # of a table of classes and methods; more would make no page
@@ -54,11 +54,14 @@ def measured_in_use(table: DatasetTable) -> bool:
 
 
 def use_cells(row: MethodRow) -> list[str]:
-    """A row of the table about use: mean ± deviation over the runs, by the columns ``IN_USE``."""
-    return [
-        mean_std(_in_use(result, column) for result in row.results).text(digits=2 if column == "temperature" else 1)
-        for column in IN_USE
-    ]
+    """A row of the table about use: mean ± deviation over the seeds, by the columns ``IN_USE``."""
+    return [_over_seeds(row, column).text(digits=2 if column == "temperature" else 1) for column in IN_USE]
+
+
+def _over_seeds(row: MethodRow, column: str) -> Summary:
+    """Runs of the same seed count once, as their mean: a deviation is one over seeds."""
+    by_seed = [[_in_use(one, column) for one in row.results if one.protocol.seed == seed] for seed in row.seeds]
+    return mean_std(mean_std(values).mean for values in by_seed)
 
 
 def class_rows(table: DatasetTable) -> Iterator[dict[str, Any]]:
