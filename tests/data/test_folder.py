@@ -25,7 +25,7 @@ def test_one_level_of_classes_is_parted_by_class(tmp_path):
     assert data.profile.counts.tolist() == [16, 4, 1]
     assert np.bincount(data.test.labels, minlength=3).tolist() == [4, 1, 0]
     assert data.spec == str(tmp_path / "photos")
-    assert any("20% of each class (5 images)" in remark for remark in data.remarks)
+    assert any("20 % of each class (5 images)" in remark for remark in data.remarks)
     assert any("class ox: no image is left for testing" in remark for remark in data.remarks)
     assert not set(names(data.train)) & set(names(data.test))
 
@@ -91,7 +91,10 @@ def test_clutter_is_ignored_and_other_files_are_told(tmp_path):
     (tmp_path / "bird").mkdir()
     listing = read_folder(tmp_path)
     assert len(listing) == 4
-    assert listing.remarks == ("No image in bird.", "1 files are no images by their names and are not read (.txt).")
+    assert listing.remarks == (
+        "No image in bird.",
+        "Not read, since their names do not end like those of images: 1\u00a0file (.txt).",
+    )
 
 
 def test_links_that_lead_back_are_followed_once(tmp_path):
@@ -114,7 +117,7 @@ def test_folders_without_classes_or_images_are_refused(tmp_path):
     with pytest.raises(UsageError, match="holds no images in class folders; it should look like"):
         opened(tmp_path)
     draw(tmp_path / "a.png")
-    with pytest.raises(UsageError, match="1 images but no class folders"):
+    with pytest.raises(UsageError, match=r"1.image but no class folders"):
         opened(tmp_path)
     with pytest.raises(TailcloudError, match="there is no"):
         opened(tmp_path / "absent")
@@ -216,7 +219,7 @@ def test_more_than_a_twentieth_unreadable_stops(cut, tmp_path):
     for number in range(2):
         path = tmp_path / "cat" / f"{number}.png"
         path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(TailcloudError, match=r"2 of 30 images \(7%, more than 5%\) cannot be read: cat/0.png"):
+    with pytest.raises(TailcloudError, match=r"2 of 30 images \(7 %, more than 5 %\) cannot be read: cat/0.png"):
         opened(tmp_path)
 
 

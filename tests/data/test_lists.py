@@ -102,7 +102,7 @@ def test_groups_that_straddle_given_parts_are_told(photos):
 def test_a_line_given_twice_counts_once(photos):
     listing = read_list(written(photos, "path,label\nphotos/1.png,0\n./photos/1.png,0\nphotos/2.png,0\n"))
     assert len(listing) == 2
-    assert listing.remarks == ("1 lines name an image that was named before, and count once.",)
+    assert listing.remarks == ("Left out, since their images were listed before: 1\u00a0line.",)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_line_given_twice_counts_once(photos):
         ("a.csv", "path,label\n", "lists no image"),
         ("a.csv", "", "it needs one named path"),
         ("a.csv", "name,kind\na,b\n", "has the columns name, kind; it needs one named path"),
-        ("a.csv", "path,label\na.png\n", "line 2 of .* has 1 columns, and the first line has 2"),
+        ("a.csv", "path,label\na.png\n", "line 2 of .* has 1.column, and the first line has 2"),
         ("a.csv", "path,label\n\na.png,\n", "line 3 of .* has no label"),
         ("a.csv", "path,label\n,cat\n", "line 2 of .* has no path"),
         ("a.csv", "path,label,split\na.png,cat,holdout\n", 'has the split "holdout"; it should be train'),

@@ -11,6 +11,7 @@ from tailcloud.data.parting import Vector, set_aside
 from tailcloud.data.reading import Reading
 from tailcloud.errors import UsageError
 from tailcloud.profile import classes_text
+from tailcloud.wording import number
 
 SMALLEST_TO_TEST = 2  # a class of one image gives none to the test part
 OTHER = "other"
@@ -45,8 +46,8 @@ def arrange(
     Classes are sorted by name, and by number where all names are whole numbers.
     """
     class_names = in_order(set(labels))
-    number = {name: position for position, name in enumerate(class_names)}
-    arranged = Arrangement(spec, class_names, np.array([number[label] for label in labels]), np.array(parts))
+    place = {name: position for position, name in enumerate(class_names)}
+    arranged = Arrangement(spec, class_names, np.array([place[label] for label in labels]), np.array(parts))
     if groups is not None:
         arranged.groups = np.unique(np.array(groups, object), return_inverse=True)[1]
     _find_test(arranged, reading)
@@ -89,7 +90,8 @@ def _find_test(arranged: Arrangement, reading: Reading) -> None:
     arranged.parts = np.where(aside, "test", arranged.parts)
     kind = "" if arranged.groups is None else ", whole groups together"
     arranged.remarks.append(
-        f"There is no test part: {reading.test:.0%} of each class ({aside.sum():,} images{kind}) are set aside for it."
+        f"There is no test part: {number(100 * reading.test, 0)} % of each class ({aside.sum():,} images{kind}) are "
+        "set aside for it."
     )
 
 
@@ -137,7 +139,7 @@ def _see_to_small(arranged: Arrangement, reading: Reading) -> None:
     else:
         kept += [] if OTHER in kept else [OTHER]
         arranged.remarks.append(f'{text}: {fewer}, and merged into "{OTHER}" (data.min_count).')
-    number = {name: position for position, name in enumerate(kept)}
-    merged = number.get(OTHER, 0)  # of dropped images, whose labels nobody reads, any will do
+    place = {name: position for position, name in enumerate(kept)}
+    merged = place.get(OTHER, 0)  # of dropped images, whose labels nobody reads, any will do
     arranged.class_names = kept
-    arranged.labels = np.array([number.get(name, merged) for name in names])[arranged.labels]
+    arranged.labels = np.array([place.get(name, merged) for name in names])[arranged.labels]

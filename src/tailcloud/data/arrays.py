@@ -10,7 +10,7 @@ from tailcloud.data import npz
 from tailcloud.data.arranging import arrange
 from tailcloud.data.assembling import assemble, order_of
 from tailcloud.data.dataset import Dataset, Images
-from tailcloud.data.listing import readable
+from tailcloud.data.listing import readable, some_of
 from tailcloud.data.memory import COPIES, check_fits
 from tailcloud.data.pictures import fitted
 from tailcloud.data.reading import Reading
@@ -59,7 +59,7 @@ def _pairs(path: Path) -> dict[str, tuple[str, str]]:
         if set(pair) <= set(there):
             return {"": pair}
     raise UsageError(
-        f"{path} has the arrays {readable(', '.join(there)) or '(none)'}; it needs x_train, y_train, x_test, y_test, "
+        f"{path} has the arrays {readable(some_of(there, 8)) or '(none)'}; it needs x_train, y_train, x_test, y_test, "
         "or train_images, train_labels, test_images, test_labels, or x and y"
     )
 

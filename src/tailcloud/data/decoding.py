@@ -15,10 +15,11 @@ from tailcloud.data.listing import some_of
 from tailcloud.data.pictures import Header, Unreadable, picture_at, read_header
 from tailcloud.data.reading import Fit
 from tailcloud.errors import TailcloudError
+from tailcloud.wording import number
 
 BLOCK, THREADS = 64, 8
 SECONDS_BETWEEN_NOTES = 5.0
-MOST_UNREADABLE = 0.05
+MOST_UNREADABLE = 5.0  # percent
 
 log = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -72,10 +73,10 @@ def unreadable_remark(spec: str, names: Sequence[str], broken: dict[int, Unreada
     if not broken:
         return []
     told = some_of([f"{names[position]} ({error.why})" for position, error in sorted(broken.items())])
-    share = len(broken) / len(names)
+    share = 100 * len(broken) / len(names)
     if share > MOST_UNREADABLE:
         raise TailcloudError(
-            f"{spec}: {len(broken):,} of {len(names):,} images ({share:.0%}, more than {MOST_UNREADABLE:.0%}) cannot "
-            f"be read: {told}; mend them or take them out"
+            f"{spec}: {len(broken):,} of {len(names):,} images ({number(share, 0)} %, more than "
+            f"{number(MOST_UNREADABLE, 0)} %) cannot be read: {told}; mend them or take them out"
         )
     return [f"{len(broken):,} of {len(names):,} images cannot be read and are left out: {told}."]

@@ -9,6 +9,7 @@ from pathlib import Path
 from tailcloud.data.listing import PARTS, Listing, readable, some_of
 from tailcloud.data.pictures import SUFFIXES
 from tailcloud.errors import UsageError
+from tailcloud.wording import counted
 
 CLUTTER = {"thumbs.db", "desktop.ini", "icon\r"}
 CLUTTER_FOLDERS = {"__macosx", "@eadir", "$recycle.bin"}
@@ -49,9 +50,11 @@ class _Finds:
             yield f"No image in {some_of(self.empty, 5)}."
         if self.others:
             kinds = ", ".join(kind for kind, _ in self.others.most_common(3))
-            yield f"{self.others.total():,} files are no images by their names and are not read ({kinds})."
+            files = counted(self.others.total(), "file")
+            yield f"Not read, since their names do not end like those of images: {files} ({kinds})."
         if self.loose:
-            yield f"{len(self.loose):,} images lie outside of class folders and are not read: {some_of(self.loose)}."
+            images = counted(len(self.loose), "image")
+            yield f"Not read, since outside of class folders: {images} ({some_of(self.loose)})."
 
 
 def read_folder(root: Path) -> Listing:
@@ -66,7 +69,10 @@ def read_folder(root: Path) -> Listing:
     if not finds.paths:
         raise UsageError(_nothing(root, finds))
     beside = [place.name for place in _folders(root) if parts and place not in parts]
-    remarks = [*finds.remarks(), *([f"Beside {root}/train, {some_of(beside)} are not read."] if beside else [])]
+    remarks = [
+        *finds.remarks(),
+        *([f"Not read, since beside the training folder: {some_of(beside)}."] if beside else []),
+    ]
     names = [finds.name(path) for path in finds.paths]
     return Listing(finds.paths, names, finds.labels, finds.parts, None, tuple(remarks))
 
@@ -81,8 +87,8 @@ def _part_folders(root: Path) -> dict[Path, str]:
 def _nothing(root: Path, finds: _Finds) -> str:
     if finds.loose:
         return (
-            f"{root} holds {len(finds.loose):,} images but no class folders; put the images of each class into a "
-            "folder of its name, or give a CSV file with the columns path,label"
+            f"{root} holds {counted(len(finds.loose), 'image')} but no class folders; put the images of each class "
+            "into a folder of its name, or give a CSV file with the columns path,label"
         )
     kinds = f" (files there end in {some_of(sorted(finds.others))})" if finds.others else ""
     return f"{root} holds no images in class folders{kinds}; it should look like {root}/CLASS/1.jpg"

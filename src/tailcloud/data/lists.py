@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from tailcloud.data.listing import PARTS, Listing, readable
+from tailcloud.data.listing import PARTS, Listing, readable, some_of
 from tailcloud.data.pictures import SUFFIXES
 from tailcloud.errors import UsageError
+from tailcloud.wording import counted
 
 PATH_COLUMNS = ("path", "file", "image", "filename", "filepath", "file_name", "image_path")
 LABEL_COLUMNS = ("label", "class", "category", "target")
 SPLIT_COLUMNS = ("split", "part", "subset")
-LARGEST = 2**30  # bytes
+LARGEST = 2**28  # bytes
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,14 @@ def read_list(file: Path, group: str | None = None) -> Listing:
         raise UsageError(f"{file} lists no image; each line should be a path and a label")
     unique = _unique(file, rows)
     if len(unique) < len(rows):
-        remarks.append(f"{len(rows) - len(unique):,} lines name an image that was named before, and count once.")
+        again = counted(len(rows) - len(unique), "line")
+        remarks.append(f"Left out, since their images were listed before: {again}.")
     unique.sort(key=lambda row: (row.label, row.path))
     groups = [row.group for row in unique] if group is not None and group in _header(file) else None
     return Listing(
         paths=[file.parent / row.path for row in unique],
         names=[readable(row.path) for row in unique],
-        labels=[readable(row.label) for row in unique],
+        labels=[row.label for row in unique],
         parts=[row.part for row in unique],
         groups=groups,
         remarks=tuple(remarks),
@@ -72,8 +74,8 @@ def _unique(file: Path, rows: Iterable[Row]) -> list[Row]:
         for what, then, now in (("label", before.label, row.label), ("part", before.part, row.part)):
             if then != now:
                 raise UsageError(
-                    f'{file} names {row.path} with the {what} "{then}" in line {before.line} and "{now}" in line '
-                    f"{row.line}; an image can have one only"
+                    f'{file} names {readable(row.path)} with the {what} "{then}" in line {before.line} and "{now}" in '
+                    f"line {row.line}; an image can have one only"
                 )
     return list(first.values())
 
@@ -84,8 +86,8 @@ def _rows(file: Path, group: str | None, part: str = "") -> Iterator[Row]:
         if not path or not label:
             raise UsageError(f"line {line} of {file} has no {'path' if not path else 'label'}")
         if said and said.lower() not in PARTS:
-            raise UsageError(f'line {line} of {file} has the split "{said}"; it should be train, val or test')
-        yield Row(line, Path(path).as_posix(), label, part or PARTS.get(said.lower(), ""), key)
+            raise UsageError(f'line {line} of {file} has the split "{readable(said)}"; it should be train, val or test')
+        yield Row(line, Path(path).as_posix(), readable(label), part or PARTS.get(said.lower(), ""), key)
 
 
 def _spaced(file: Path) -> Iterator[tuple[int, tuple[str, str, str, str]]]:
@@ -108,12 +110,14 @@ def _columns(file: Path, group: str | None) -> Iterator[tuple[int, tuple[str, st
         where = [0, 1, None, None]
     if where[0] is None or where[1] is None:
         raise UsageError(
-            f"{file} has the columns {readable(', '.join(header))}; it needs one named path (or file, image) and one "
+            f"{file} has the columns {readable(some_of(header, 8))}; it needs one named path (or file, image) and one "
             "named label (or class)"
         )
     for line, cells in islice(_cells(file), 0 if bare else 1, None):
         if len(cells) != len(header):
-            raise UsageError(f"line {line} of {file} has {len(cells)} columns, and the first line has {len(header)}")
+            raise UsageError(
+                f"line {line} of {file} has {counted(len(cells), 'column')}, and the first line has {len(header)}"
+            )
         path, label, said, key = (cells[column].strip() if column is not None else "" for column in where)
         if where[2] is not None and not said:
             raise UsageError(f"line {line} of {file} has no split; it should be train, val or test")
