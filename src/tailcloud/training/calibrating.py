@@ -32,10 +32,13 @@ def calibrate(session: Session) -> Calibrated:
 
 @torch.inference_mode()
 def _fitted(session: Session, images: ResidentImages, scale: float, shift: Prior) -> tuple[float, int]:
-    """The temperature, and from how many images: all of them, or as many as fit, evenly spaced over the part."""
+    """The temperature, and from how many images: all of them, or as many as fit, evenly spaced over the part.
+
+    Computed as the model will be when it is used: by PyTorch's own kernels.
+    """
     session.model.eval()
     batches = [_few(batch, session.dataset.classes, len(images.labels)) for batch in images.in_order(session.transform)]
-    outputs = torch.cat([session.network(batch.images).float() for batch in batches]).double().cpu().numpy()
+    outputs = torch.cat([session.model(batch.images).float() for batch in batches]).double().cpu().numpy()
     target = torch.cat([batch.target for batch in batches]).cpu().numpy()
     return fit_temperature(scale * outputs, np.asarray(target), shift), len(target)
 

@@ -57,10 +57,10 @@ def write_model(session: Session, folder: RunFolder, reading: Calibrated) -> Non
 
 
 def deployed(session: Session, reading: Calibrated) -> dict[str, Any]:
-    """``calibrated`` and ``priors``: the weights that are kept, on the test part."""
+    """``calibrated`` and ``priors``: the weights that are kept, on the test part, computed as they will be used."""
     session.model.eval()
     batches = session.test.in_order(session.transform)
-    return measure_deployed(session.network, batches, reading, session.dataset.profile.counts.tolist())
+    return measure_deployed(session.model, batches, reading, session.dataset.profile.counts.tolist())
 
 
 def make_result(session: Session, folder: RunFolder, progress: Progress) -> dict[str, Any]:
