@@ -243,6 +243,11 @@ def no_network():
     return mock.patch("urllib.request.OpenerDirector.open", side_effect=OSError("Network is unreachable"))
 
 
+def no_timm():
+    """A machine without the extra."""
+    return mock.patch("tailcloud.backbones.timm_models.timm_is_here", return_value=False)
+
+
 CASES = [
     Case("a recipe that does not exist", "train digits-lt/gcll"),
     Case("data where a recipe belongs", "train digits-lt"),
@@ -311,6 +316,15 @@ CASES = [
     Case("data that differs from what was published", "data verify cifar10-lt:100", cifar()),
     Case("a download that does not exist", "data get cifar1000"),
     Case("a download without a network", "data get cifar10", no_network),
+    Case("a time budget without a unit", "train --time-budget 10"),
+    Case("a time budget for a recipe", "train digits-lt/gcl --time-budget 10m"),
+    Case("weights that are not there", "train --set model.weights=resnet8.safetensors"),
+    Case(
+        "weights that want to run a program",
+        "train --set model.weights=resnet8.pth",
+        text("resnet8.pth", "cos\nsystem\n(S'touch hacked'\ntR."),
+    ),
+    Case("a backbone of a library that is not installed", "train --set model.backbone=timm:resnet18", no_timm),
     Case("a run folder that holds a run", "train --out run", trained()),
     Case("a folder that holds other things", "train --out thesis", text("thesis/chapter1.tex", "")),
     Case("a file where the run folder should be", "train --out notes.txt", text("notes.txt", "")),

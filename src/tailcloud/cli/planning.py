@@ -1,13 +1,17 @@
 """From the words of a ``train`` command to the runs it asks for."""
 
 import shlex
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from tailcloud.backbones.pretrained import check_weights
+from tailcloud.cli.choosing import chooses, chosen_recipe
 from tailcloud.cli.console import out, say_note
 from tailcloud.data import Dataset, is_path
 from tailcloud.errors import TailcloudError, UsageError
@@ -30,6 +34,9 @@ class Request:
     out: Path | None = None
     resume: bool = False
     dry_run: bool = False
+    device: str = "auto"
+    time_budget: str | None = None
+    started: float = dataclass_field(default_factory=time.perf_counter)
 
     def overrides(self) -> list[Mapping[str, Any]]:
         """The settings that lie over a recipe, the strongest last."""
@@ -39,7 +46,7 @@ class Request:
     def command(self, recipe: str | None, seed: int) -> str:
         """The command for one of the runs."""
         words = ["tailcloud", "train", *([recipe] if recipe else [])]
-        for option, value in (("--data", self.data), ("--root", self.root)):
+        for option, value in (("--data", self.data), ("--root", self.root), ("--time-budget", self.time_budget)):
             words += [option, value] if value is not None else []
         for setting in self.settings:
             words += ["--set", setting]
@@ -80,22 +87,32 @@ def plan_runs(request: Request) -> list[Run]:
 
 
 def runs_of(reference: str | None, request: Request) -> list[Run]:
-    """The runs of one recipe: one for each seed."""
+    """The runs of one recipe: one for each seed. A recipe that is to be chosen is, if a run is to be started."""
     recipe = load_recipe(reference, request.overrides())
+    choosing = chooses(request, recipe)
     seeds = list(request.seeds) or [recipe.seed]
-    alone = len(seeds) == 1 and len(request.recipes) < 2
-    runs = []
-    for seed in seeds:
-        folder, seeded = RunFolder(run_path(reference, reseeded(recipe, seed), request)), reseeded(recipe, seed)
-        if request.resume and folder.exists:
-            runs.append(continued(folder, request, seeded))
-        elif request.resume and alone:
+    folders = {seed: RunFolder(run_path(reference, reseeded(recipe, seed), request)) for seed in seeds}
+    new = [seed for seed, folder in folders.items() if not (request.resume and folder.exists)]
+    check_new([folders[seed] for seed in new], request, alone=len(seeds) == 1 and len(request.recipes) < 2)
+    if choosing and new:
+        recipe = chosen_recipe(request, recipe)
+    if recipe.model.weights and new:
+        check_weights(recipe.model.weights)
+    return [
+        Run(folder, reseeded(recipe, seed), request.command(reference, seed))
+        if seed in new
+        else continued(folder, request, None if choosing else reseeded(recipe, seed))
+        for seed, folder in folders.items()
+    ]
+
+
+def check_new(folders: Sequence[RunFolder], request: Request, *, alone: bool) -> None:
+    """Runs may start in these folders."""
+    for folder in folders:
+        if request.resume and alone:
             raise TailcloudError(f"{folder.path} holds no run to resume; leave out --resume to start one")
-        else:
-            if not request.dry_run:
-                folder.check_free()
-            runs.append(Run(folder, seeded, request.command(reference, seed)))
-    return runs
+        if not request.dry_run:
+            folder.check_free()
 
 
 def run_path(reference: str | None, recipe: Recipe, request: Request) -> Path:

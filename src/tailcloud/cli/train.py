@@ -53,6 +53,10 @@ def train(
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the recipe.")
     ] = None,
+    time_budget: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Without a recipe: choose one that is done in 90s, 10m or 2h."),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what is in --out.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, print the plan, train nothing.")
@@ -69,12 +73,16 @@ def train(
 
         tailcloud train cifar10-lt/gcl --root data --set stage1.epochs=20
 
+        tailcloud train --data photos --time-budget 10m
+
         tailcloud train --resume --out runs/digits-lt-gcl-seed0
     """
     from tailcloud.cli.planning import Request, plan_runs, print_plan
     from tailcloud.training.devices import pick_device
 
-    request = Request(recipes or [], data, root, settings or [], seeds_of(seed or []), output, resume, dry_run)
+    request = Request(
+        recipes or [], data, root, settings or [], seeds_of(seed or []), output, resume, dry_run, device, time_budget
+    )
     runs = plan_runs(request)
     if dry_run:
         print_plan(runs, open_data, pick_device(device))
@@ -174,17 +182,25 @@ def train_one(run: "Run", device: str, observer: "Observer") -> dict[str, Any]:
 def open_data(recipe: "Recipe") -> "Dataset":
     """The data of a recipe, a part of it held out where the recipe says so."""
     with _opening:
-        return _open_data(recipe.data, recipe.root, recipe.selection.split)
+        return _open_data(_read_alike.get(recipe.data, recipe.data), recipe.root, recipe.selection.split)
 
 
 _opening = Lock()  # runs in threads share what the first of them has opened
+_read_alike: "dict[Data, Data]" = {}
+
+
+def note_alike(data: "Data", other: "Data") -> None:
+    """Remember that two ways to name data read the same images, so that they are read once."""
+    _read_alike[data] = other
 
 
 @lru_cache(maxsize=4)
 def _open_data(data: "Data", root: str, held_out: float) -> "Dataset":
     from tailcloud.data import hold_out, open_dataset
 
-    return hold_out(open_dataset(data.spec, root, data.reading), held_out)
+    if held_out:
+        return hold_out(_open_data(data, root, 0.0), held_out)
+    return open_dataset(data.spec, root, data.reading)
 
 
 def print_result(run: "Run", result: dict[str, Any]) -> None:

@@ -1,0 +1,43 @@
+"""``tailcloud train`` without a recipe: choose one, say why, and go on as if it had been given."""
+
+from typing import TYPE_CHECKING
+
+from tailcloud.cli.console import out
+from tailcloud.data import is_path
+from tailcloud.errors import UsageError
+from tailcloud.recipe import Recipe, load_recipe
+
+if TYPE_CHECKING:
+    from tailcloud.cli.planning import Request
+
+
+def chooses(request: "Request", recipe: Recipe) -> bool:
+    """Whether a recipe is to be chosen: none is named, and the data have none of their own, or time is short."""
+    if request.recipes and request.time_budget:
+        raise UsageError(
+            f"--time-budget chooses a recipe, and {request.recipes[0]} is one; leave out one of them, or shorten the "
+            "recipe with --set stage1.epochs=N"
+        )
+    return not request.recipes and (is_path(recipe.data.spec) or request.time_budget is not None)
+
+
+def chosen_recipe(request: "Request", asked: Recipe) -> Recipe:
+    """The recipe for what was asked for; several runs share the budget."""
+    from tailcloud.choosing import choose, parse_budget
+    from tailcloud.cli.train import note_alike, open_data
+    from tailcloud.training.devices import pick_device
+
+    budget = parse_budget(request.time_budget) if request.time_budget else None
+    whole = asked.model_copy(update={"selection": asked.selection.model_copy(update={"split": 0.0})})
+    dataset = open_data(whole)
+    runs = max(1, len(request.seeds))
+    choice = choose(
+        dataset, pick_device(request.device), budget and budget / runs, request.overrides(), request.started
+    )
+    recipe = load_recipe(None, [choice.settings, *request.overrides()])
+    if (recipe.data.size, recipe.data.size) == dataset.shape[:2]:
+        note_alike(recipe.data, asked.data)
+    out.print(f"[bold]Chosen for {dataset.spec}[/]")
+    for reason in choice.reasons:
+        out.print(f"- {reason}", markup=False)
+    return recipe

@@ -1,0 +1,71 @@
+"""``tailcloud train`` without a recipe."""
+
+import re
+import tomllib
+
+import numpy as np
+import pytest
+from bad_inputs import command
+from typer.testing import CliRunner
+
+from tailcloud.choosing.pace import Pace
+from tailcloud.cli import app
+from tailcloud.data import open_dataset
+
+
+@pytest.fixture
+def images(tmp_path, monkeypatch):
+    """The digits as a file of one's own, on a machine whose speed is known."""
+    monkeypatch.chdir(tmp_path)
+    digits = open_dataset("digits-lt")
+    parts = {"x_train": digits.train.images, "y_train": digits.train.labels}
+    np.savez(tmp_path / "mine.npz", x_test=digits.test.images, y_test=digits.test.labels, **parts)
+    monkeypatch.setattr(
+        "tailcloud.choosing.fitting.measure", lambda *_: Pace({"stage1": 1e-3, "stage2": 1e-3}, 1e-6, 0.0)
+    )
+
+
+def said(words):
+    result = CliRunner().invoke(app, words.split(), catch_exceptions=False)
+    return result.output
+
+
+def test_a_choice_is_shown_and_nothing_is_trained(images, tmp_path):
+    text = said("train --data mine.npz --dry-run")
+    assert "Chosen for mine.npz" in text
+    assert "No mirroring" in text
+    assert "200 epochs" in text
+    assert not (tmp_path / "runs").exists()
+
+
+def test_settings_win_over_the_choice(images):
+    text = said("train --data mine.npz --dry-run --set stage1.epochs=3 --set model.backbone=resnet20")
+    assert "model    resnet20" in text
+    assert "stage1   3 epochs" in text
+
+
+def test_a_recipe_is_taken_as_it_is(images):
+    assert "Chosen" not in said("train own/gcl --data mine.npz --dry-run")
+    assert "Chosen" not in said("train --data digits-lt --dry-run")
+    assert "Chosen" in said("train --data digits-lt --dry-run --time-budget 1m")
+
+
+def test_several_runs_share_a_budget(images):
+    alone = said("train --data mine.npz --dry-run --time-budget 40s")
+    shared = said("train --data mine.npz --dry-run --time-budget 80s --seed 0 --seed 1")
+    few, many = (int(re.search(r"stage1 +(\d+) epochs", text).group(1)) for text in (alone, shared))
+    assert few == pytest.approx(many, abs=5)  # a little of each budget is spent before
+
+
+def test_a_run_is_trained_recorded_and_resumed_without_choosing_again(images, tmp_path):
+    short = "--set model.width=0.25 --set stage1.epochs=2 --set stage2.epochs=1"
+    assert command(f"train --data mine.npz --time-budget 1m {short}")[0] == 0
+    recipe = tomllib.loads((tmp_path / "runs/mine-gcl-seed0/recipe.toml").read_text())
+    assert recipe["data"]["size"] == 8
+    assert recipe["augment"] == {"crop_padding": 1, "flip": False}
+    assert "--time-budget 1m" in (tmp_path / "runs/mine-gcl-seed0/recipe.toml").read_text()
+    (tmp_path / "runs/mine-gcl-seed0/result.json").unlink()
+    code, text = command(f"train --data mine.npz --resume {short}")
+    assert (code, "Chosen" in text) == (0, False)
+    again = command("train runs/mine-gcl-seed0/recipe.toml --out again")
+    assert again[0] == 0
