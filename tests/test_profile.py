@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import tailcloud
 from oracles import clouds
 from tailcloud.errors import TailcloudWarning, UsageError
-from tailcloud.profile import Profile, cloud_sizes, fingerprint, shot_groups
+from tailcloud.profile import Profile, cloud_sizes, fingerprint, shot_groups, tail_group, worst_tail
 
 STRATEGIES = ["log", "cos", "pow3", "pow4"]
 COUNTS = st.lists(st.integers(1, 10_000_000), min_size=1, max_size=50)
@@ -91,3 +91,24 @@ def test_fingerprints_see_contents_shapes_and_types():
     different = [a, a.reshape(2, 3), a.astype(np.int32), a + 1]
     assert len({fingerprint(x) for x in different}) == 4
     assert fingerprint(a) == fingerprint(a.copy())
+
+
+CLASSES = st.tuples(st.sampled_from([1, 5, 19, 20, 100, 101, 500]), st.sampled_from([None, 0.0, 12.5, 99.9, 100.0]))
+
+
+@given(st.lists(CLASSES, min_size=1, max_size=30), st.integers(1, 10))
+def test_the_worst_tail_classes_against_a_plain_search(classes, limit):
+    """Take the worst one that is left, again and again."""
+    counts, accuracies = (list(column) for column in zip(*classes, strict=True))
+    group = "few" if min(counts) < 20 else "medium" if min(counts) <= 100 else "many"
+    assert tail_group(counts) == group
+    left = [c for c in shot_groups(counts)[group].tolist() if accuracies[c] is not None and accuracies[c] < 100]
+    expected = []
+    while left and len(expected) < limit:
+        worst = left[0]
+        for c in left[1:]:
+            if accuracies[c] < accuracies[worst] or (accuracies[c] == accuracies[worst] and counts[c] < counts[worst]):
+                worst = c
+        expected.append(worst)
+        left.remove(worst)
+    assert worst_tail(counts, accuracies, limit) == expected
