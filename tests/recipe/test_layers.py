@@ -44,10 +44,12 @@ def test_the_recipe_of_the_released_code():
     assert two.loss.options == {"scale": 20.0, "noise": 0.5, "margin": 0.1, "focal": 1.0, **common}
 
 
-def test_our_default_is_the_released_code_without_mixup_in_stage_two():
+def test_our_default_is_the_released_code_but_for_three_settings_of_stage_two():
     ours, theirs = load_recipe("cifar10-lt/gcl"), load_recipe("cifar10-lt/gcl-official")
+    assert (ours.stage2.mixup, ours.stage2.head.name, ours.stage2.lr) == (0.2, "unit", 0.0002)
+    changed = {"mixup": 1.0, "head": theirs.stage2.head, "lr": 0.002}
+    assert ours.stage2.model_copy(update=changed) == theirs.stage2
     assert ours.stage1 == theirs.stage1
-    assert ours.stage2 == theirs.stage2.model_copy(update={"mixup": 0.0})
 
 
 def test_the_recipe_of_the_papers_text():
