@@ -7,7 +7,7 @@ from tailcloud.data.batch import Batch
 from tailcloud.data.resident import ResidentImages
 from tailcloud.evaluation.calibration import fit_temperature
 from tailcloud.evaluation.deployed import Calibrated
-from tailcloud.evaluation.priors import Prior, adjustment, train_prior
+from tailcloud.evaluation.priors import Prior, adjustment, normalised
 from tailcloud.training.assumed import assumed_prior
 from tailcloud.training.session import Session
 
@@ -25,9 +25,14 @@ def calibrate(session: Session) -> Calibrated:
     prior = assumed_prior(session.recipe, counts)
     if session.val is None or len(session.val.labels) < FEWEST:
         return Calibrated(scale, 1.0, prior)
-    shift = adjustment(train_prior(counts), prior)  # held-out images come as the training images do
-    temperature, images = _fitted(session, session.val, scale, shift)
+    temperature, images = _fitted(session, session.val, scale, adjustment(_mix(session.val, len(counts)), prior))
     return Calibrated(scale, temperature, prior, "val", images)
+
+
+def _mix(images: ResidentImages, classes: int) -> Prior:
+    """How often the classes are among the held-out images; one that is not counts as half an image."""
+    found = images.labels.cpu().numpy()
+    return normalised(np.maximum(np.bincount(found, minlength=classes), 0.5))
 
 
 @torch.inference_mode()
