@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailcloud.data.listing import some_of
-from tailcloud.data.pictures import Header, Unreadable, picture_at, read_header
+from tailcloud.data.pictures import NOT_THERE, Header, Unreadable, picture_at, read_header
 from tailcloud.data.reading import Fit
 from tailcloud.errors import TailcloudError
 from tailcloud.wording import number
@@ -75,8 +75,10 @@ def unreadable_remark(spec: str, names: Sequence[str], broken: dict[int, Unreada
     told = some_of([f"{names[position]} ({error.why})" for position, error in sorted(broken.items())])
     share = 100 * len(broken) / len(names)
     if share > MOST_UNREADABLE:
+        first = broken[min(broken)]
+        way_out = f"the first is looked for at {first.path}" if first.why == NOT_THERE else "mend them or take them out"
         raise TailcloudError(
             f"{spec}: {len(broken):,} of {len(names):,} images ({number(share, 0)} %, more than "
-            f"{number(MOST_UNREADABLE, 0)} %) cannot be read: {told}; mend them or take them out"
+            f"{number(MOST_UNREADABLE, 0)} %) cannot be read: {told}; {way_out}"
         )
     return [f"{len(broken):,} of {len(names):,} images cannot be read and are left out: {told}."]

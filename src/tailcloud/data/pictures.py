@@ -19,6 +19,7 @@ SUFFIXES |= {".ppm", ".pgm", ".pbm", ".pnm", ".heic", ".heif"}
 # Others can start programs (EPS) or are no photographs; what Pillow takes for an image is not for a stranger to say.
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP", "PPM", "JPEG2000", "AVIF")
 MOST_PIXELS = 89_478_485  # Pillow's own bound against decompression bombs
+NOT_THERE = "it is not there"
 LARGE = 2**24  # pixels; larger pictures are decoded one at a time, whatever the number of threads
 GREY_MODES = {"1", "L", "LA", "La", "I", "I;16", "I;16L", "I;16B", "I;16N"}
 SEE_THROUGH = {"LA", "La", "PA", "RGBA", "RGBa"}
@@ -130,7 +131,7 @@ def _opened(path: Path) -> Image.Image:
     except OSError as error:  # too long a name, or a folder that may not be looked into
         raise Unreadable(path, str(error.strerror)) from None
     if not is_file:  # a pipe or a device could keep a reader waiting for ever
-        raise Unreadable(path, "it is not a file" if there else "it is not there")
+        raise Unreadable(path, "it is not a file" if there else NOT_THERE)
     if path.suffix.lower() in {".heic", ".heif"}:
         raise Unreadable(path, "HEIC is not supported; convert it to JPEG")
     try:
