@@ -7,7 +7,7 @@ from tailcloud.bench import wording
 from tailcloud.bench.chart import plot_cells
 from tailcloud.bench.filled import Cell, Filled
 from tailcloud.bench.plan import missing
-from tailcloud.reporting.page import render
+from tailcloud.reporting.rendering import render
 from tailcloud.wording import counted
 
 

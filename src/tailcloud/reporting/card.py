@@ -13,7 +13,7 @@ from tailcloud import wording
 from tailcloud.data.reading import Fit
 from tailcloud.files import write_atomically
 from tailcloud.profile import GROUPS
-from tailcloud.reporting.page import GROUP_BOUNDS, MIXES, SPLITS
+from tailcloud.reporting.rendering import GROUP_BOUNDS, MIXES, SPLITS
 from tailcloud.reporting.result import Result, Scores, parse_result
 from tailcloud.serving.about import About, read_about
 from tailcloud.serving.export import place_for

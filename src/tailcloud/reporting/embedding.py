@@ -18,7 +18,7 @@ from tailcloud.evaluation.projection import PERPLEXITY
 from tailcloud.profile import GROUPS
 from tailcloud.reporting import page_place, write_page
 from tailcloud.reporting.maps import PARTS, SEED, Scene, draw_map, map_runs, set_scene
-from tailcloud.reporting.page import render
+from tailcloud.reporting.rendering import render
 from tailcloud.reporting.runs import Run, read_run
 from tailcloud.serving.embed import embed_run
 from tailcloud.training.folder import RunFolder

@@ -1,21 +1,12 @@
 """The two pages: about one run, and about several side by side."""
 
-import base64
-import hashlib
 import os
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-
-import tailcloud
 from tailcloud import wording
-from tailcloud.profile import FEW_BELOW, GROUPS, MANY_ABOVE
-from tailcloud.reporting import comparing, origin, tables
+from tailcloud.reporting import comparing, tables
 from tailcloud.reporting.calibrated import plot_calibrated, plot_method_reliability, temperature_sentence
 from tailcloud.reporting.calibration import plot_reliability
 from tailcloud.reporting.confusion import frequent_confusions, plot_confusion
@@ -23,23 +14,11 @@ from tailcloud.reporting.groups import plot_groups, plot_methods
 from tailcloud.reporting.learning import plot_accuracy, plot_loss
 from tailcloud.reporting.mistakes import worst_classes, worst_title
 from tailcloud.reporting.plots import plot_classes, plot_counts, plot_method_classes
+from tailcloud.reporting.rendering import SPLITS, render
 from tailcloud.reporting.result import Result
 from tailcloud.reporting.runs import Run
 from tailcloud.reporting.saturation import plot_gradients, plot_method_gradients
 from tailcloud.reporting.tables import DatasetTable, MethodRow, by_dataset
-
-GROUP_BOUNDS = {
-    "many": f"more than {MANY_ABOVE} images",
-    "medium": f"{FEW_BELOW} to {MANY_ABOVE} images",
-    "few": f"fewer than {FEW_BELOW} images",
-}
-MIXES = {
-    "forward": "as in training",
-    "uniform": "all classes alike",
-    "backward": "the other way around: the rarest as often as the most frequent was",
-}
-ASSUMED = {"train": "the one it was trained on", "uniform": "one of all classes alike"}
-SPLITS = {"test": "the test set", "val": "a validation part", "train": "the training set"}
 
 
 def run_page(run: Run) -> str:
@@ -84,37 +63,6 @@ def comparison_page(runs: Sequence[Run], place: Path) -> str:
     ]
     links = [(run, _link(run, place)) for run in runs]
     return render("comparison.html.j2", title=headline, headline=headline, links=links, sections=sections)
-
-
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("tailcloud.reporting"),
-        autoescape=True,  # class names, specifications and commands are strangers' words
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    words = (wording.number, wording.percent, wording.whole, wording.magnitude, wording.duration, wording.moment)
-    environment.filters |= {word.__name__: word for word in words}
-    environment.globals |= {"counted": wording.counted, "tables": tables, "zip": zip, "GROUPS": GROUPS}
-    environment.globals |= {"GROUP_BOUNDS": GROUP_BOUNDS, "SPLITS": SPLITS, "origin": origin, "comparing": comparing}
-    environment.globals |= {"MIXES": MIXES, "ASSUMED": ASSUMED}
-    environment.globals |= {"version": tailcloud.__version__, "script": _script(), "script_digest": _digest(_script())}
-    return environment
-
-
-def _script() -> Markup:
-    """The one script of a page: it searches tables. Nothing else may run, as the page's digest of it tells browsers."""
-    return Markup(files("tailcloud.reporting").joinpath("templates/search.js").read_text(encoding="utf-8"))
-
-
-def _digest(script: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
-
-
-def render(template: str, **content: Any) -> str:
-    """A page from its template."""
-    return _environment().get_template(template).render(**content)
 
 
 def _run_headline(result: Result) -> str:
