@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailcloud.choosing import choose, parse_budget
@@ -164,6 +164,7 @@ def test_a_machine_is_really_timed(channels):
     assert 0 < choice.seconds <= 30
 
 
+@settings(max_examples=25, deadline=None)
 @given(wanted=st.integers(1, 300), each=st.floats(1e-6, 1.0), left=st.floats(0, 1e5), images=st.integers(10, 10_000))
 def test_as_many_epochs_as_fit_and_not_one_more(wanted, each, left, images):
     class Draft:

@@ -67,5 +67,6 @@ def test_a_run_is_trained_recorded_and_resumed_without_choosing_again(images, tm
     (tmp_path / "runs/mine-gcl-seed0/result.json").unlink()
     code, text = command(f"train --data mine.npz --resume {short}")
     assert (code, "Chosen" in text) == (0, False)
-    again = command("train runs/mine-gcl-seed0/recipe.toml --out again")
-    assert again[0] == 0
+    assert command("train runs/mine-gcl-seed0/recipe.toml --out again")[0] == 0
+    weights = [(tmp_path / run / "model.safetensors").read_bytes() for run in ("runs/mine-gcl-seed0", "again")]
+    assert weights[0] == weights[1]

@@ -8,7 +8,7 @@ import torch
 
 from tailcloud.backbones import BACKBONES
 from tailcloud.backbones.timm_models import INSTALL, PREFIX, timm_is_here
-from tailcloud.data import Dataset, is_path
+from tailcloud.data import OWN, Dataset, parse_spec
 from tailcloud.recipe import Recipe
 
 TINY, LARGE = 20, 96  # pixels a side: below, one block a stage is enough; from here on, a stem that shrinks images
@@ -26,9 +26,14 @@ class Candidate:
     weights: str | None = None
 
 
+def is_own(dataset: Dataset) -> bool:
+    """Whether these are images of one's own, which can be read at any size."""
+    return parse_spec(dataset.spec)[0] == OWN
+
+
 def few_images(dataset: Dataset) -> bool:
     """Whether weights that were trained before would help: images of one's own, few, and not tiny."""
-    return is_path(dataset.spec) and len(dataset.train) < FEW_IMAGES and max(dataset.shape[:2]) >= SMALLEST
+    return is_own(dataset) and len(dataset.train) < FEW_IMAGES and max(dataset.shape[:2]) >= SMALLEST
 
 
 def candidates(dataset: Dataset, device: torch.device, base: Recipe) -> list[Candidate]:
@@ -37,8 +42,9 @@ def candidates(dataset: Dataset, device: torch.device, base: Recipe) -> list[Can
     start = weights_for(base.model.weights) if base.model.weights else None
     if not start and few_images(dataset):
         start = weights_here(base.root)
-    found = [Candidate(max(side, LARGE), *start)] if start else []
-    sides = _sides(side) if is_path(dataset.spec) else [side]
+    free = is_own(dataset) and base.data.size is None
+    found = [Candidate(max(side, LARGE) if free else side, *start)] if start else []
+    sides = _sides(side) if free else [side]
     return [*found, *(Candidate(each, name) for each in sides for name in backbones(each, images, device))]
 
 

@@ -13,10 +13,11 @@ from tailcloud.errors import TailcloudWarning
 from tailcloud.recipe import Recipe, Stage
 from tailcloud.training.devices import make_repeatable, use_threads
 from tailcloud.training.loop import ready, train_epoch
-from tailcloud.training.session import Session
+from tailcloud.training.session import Session, StageParts
 
 STEPS, JUDGED = 2, 256  # batches in a trial epoch, test images judged
-ENOUGH = 0.5  # seconds of timing
+ENOUGH, MOST = 0.5, 50  # seconds of timing, epochs timed
+RATE = 1e-4  # of learning; any will do
 AROUND = 3.0  # seconds: the start of a run, and its report
 SPARE = 0.05  # the share of a run for checkpoints and for whatever else the machine does
 
@@ -86,19 +87,27 @@ def sampled(recipe: Recipe, dataset: Dataset, side: int) -> Dataset:
 def measured(session: Session) -> Pace:
     """The pace of each stage."""
     images, preparing = {}, 0.0
-    for name in session.recipe.stages:
+    for name, stage in session.recipe.stages.items():
         started = time.perf_counter()
         session.open_stage(name)
+        if not stage.epochs:
+            images[name] = 0.0
+            continue
         parts = ready(session, name, _Silent())
-        train_epoch(session, parts, 0, 1e-4)
+        train_epoch(session, parts, 0, RATE)
         preparing = max(preparing, time.perf_counter() - started)
-        seconds: list[float] = []
-        while sum(seconds) < ENOUGH and len(seconds) < 50:
-            started = time.perf_counter()
-            train_epoch(session, parts, len(seconds) + 1, 1e-4)
-            seconds.append(time.perf_counter() - started)
-        images[name] = median(seconds) / len(session.dataset.train)
+        images[name] = epoch_seconds(session, parts) / len(session.dataset.train)
     session.predict(session.test, 1.0)
     started = time.perf_counter()
     session.predict(session.test, 1.0)
     return Pace(images, (time.perf_counter() - started) / len(session.dataset.test), preparing)
+
+
+def epoch_seconds(session: Session, parts: StageParts) -> float:
+    """The usual time of a trial epoch, the first one left out."""
+    seconds: list[float] = []
+    while sum(seconds) < ENOUGH and len(seconds) < MOST:
+        started = time.perf_counter()
+        train_epoch(session, parts, len(seconds) + 1, RATE)
+        seconds.append(time.perf_counter() - started)
+    return median(seconds)

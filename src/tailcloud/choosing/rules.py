@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from tailcloud.choosing.candidates import Candidate
+from tailcloud.choosing.candidates import Candidate, is_own
 from tailcloud.choosing.mirroring import Mirrored
-from tailcloud.data import Dataset, is_path
+from tailcloud.data import Dataset
 from tailcloud.recipe import Recipe
 from tailcloud.wording import counted
 
@@ -43,7 +43,7 @@ def choose_model(rules: Rules, dataset: Dataset, candidate: Candidate) -> None:
     """The candidate's backbone, image size and weights."""
     side, now = candidate.side, max(dataset.shape[:2])
     rules.set("model.backbone", candidate.backbone, f"{candidate.backbone}, for images of {side} pixels.")
-    if is_path(dataset.spec) and (side != now or dataset.shape[0] == dataset.shape[1]):
+    if is_own(dataset) and (side != now or dataset.shape[0] == dataset.shape[1]):
         rules.set("data.size", side, f"Images of {side} pixels instead of {now}." if side != now else "")
     if candidate.weights:
         reason = f"{len(dataset.train):,} images are few, and features that were learnt on more serve them"
@@ -86,7 +86,9 @@ def choose_stages(rules: Rules, dataset: Dataset, base: Recipe) -> None:
     rules.reasons.append(("stage1.batch", f"Batches of {batch}, for {images:,} images."))
     if base.stage2 is None:
         return
-    if profile.ratio < BALANCED:
+    if not base.stage2.epochs:
+        rules.set("stage2.epochs", 0)  # the method changes the head, and trains nothing more
+    elif profile.ratio < BALANCED:
         rules.set("stage2.epochs", 0, f"No second stage: with an imbalance of {profile.ratio:.3g} nothing is rare.")
     else:
         reason = f"the largest class has {profile.ratio:.3g} times the images of the smallest"

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tailcloud.cli.console import out
-from tailcloud.data import is_path
+from tailcloud.data import OWN, parse_spec
 from tailcloud.errors import UsageError
 from tailcloud.recipe import Recipe, load_recipe
 
@@ -18,7 +18,7 @@ def chooses(request: "Request", recipe: Recipe) -> bool:
             f"--time-budget chooses a recipe, and {request.recipes[0]} is one; leave out one of them, or shorten the "
             "recipe with --set stage1.epochs=N"
         )
-    return not request.recipes and (is_path(recipe.data.spec) or request.time_budget is not None)
+    return not request.recipes and (parse_spec(recipe.data.spec)[0] == OWN or request.time_budget is not None)
 
 
 def chosen_recipe(request: "Request", asked: Recipe) -> Recipe:

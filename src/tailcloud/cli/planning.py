@@ -69,6 +69,8 @@ class Run:
 
 def plan_runs(request: Request) -> list[Run]:
     """The runs of a request, each with its folder; everything that can be refused is refused here."""
+    if request.resume and request.time_budget:
+        raise UsageError("--time-budget is for a new run; one that is resumed keeps the recipe it was started with")
     if request.resume and request.out and not request.recipes and not request.seeds:
         return [continued(RunFolder(request.out), request)]
     if len(set(request.seeds)) < len(request.seeds):
@@ -95,7 +97,8 @@ def runs_of(reference: str | None, request: Request) -> list[Run]:
     new = [seed for seed, folder in folders.items() if not (request.resume and folder.exists)]
     check_new([folders[seed] for seed in new], request, alone=len(seeds) == 1 and len(request.recipes) < 2)
     if choosing and new:
-        recipe = chosen_recipe(request, recipe)
+        others = [folder.recipe() for seed, folder in folders.items() if seed not in new]
+        recipe = others[0] if others else chosen_recipe(request, recipe)
     if recipe.model.weights and new:
         check_weights(recipe.model.weights)
     return [
