@@ -8,6 +8,7 @@ from importlib.util import find_spec
 
 from torch import Tensor
 
+from tailcloud.backbones.cifar_resnet import CifarResNet
 from tailcloud.classifier import Classifier
 from tailcloud.data.resident import ResidentLoader
 from tailcloud.heads import Head
@@ -41,6 +42,7 @@ class FusedNetwork:
     def __init__(self, model: Classifier, height: int, width: int) -> None:
         from tailcloud.kernels.residual import FusedResNet
 
+        assert isinstance(model.backbone, CifarResNet)  # or there was an obstacle
         self.model = model
         self.backbone = FusedResNet(model.backbone, height, width)
 
