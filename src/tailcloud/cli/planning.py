@@ -1,10 +1,8 @@
 """From the words of a ``train`` command to the runs it asks for."""
 
 import shlex
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from dataclasses import field as dataclass_field
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +34,7 @@ class Request:
     dry_run: bool = False
     device: str = "auto"
     time_budget: str | None = None
-    started: float = dataclass_field(default_factory=time.perf_counter)
+    started: float | None = None  # when the command began, by time.perf_counter
 
     def overrides(self) -> list[Mapping[str, Any]]:
         """The settings that lie over a recipe, the strongest last."""

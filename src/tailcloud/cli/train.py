@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+import time
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from pathlib import Path
@@ -77,12 +78,12 @@ def train(
 
         tailcloud train --resume --out runs/digits-lt-gcl-seed0
     """
+    started = time.perf_counter()  # before the imports, which take seconds of a time budget
     from tailcloud.cli.planning import Request, plan_runs, print_plan
     from tailcloud.training.devices import pick_device
 
-    request = Request(
-        recipes or [], data, root, settings or [], seeds_of(seed or []), output, resume, dry_run, device, time_budget
-    )
+    words = recipes or [], data, root, settings or [], seeds_of(seed or []), output
+    request = Request(*words, resume, dry_run, device, time_budget, started)
     runs = plan_runs(request)
     if dry_run:
         print_plan(runs, open_data, pick_device(device))
