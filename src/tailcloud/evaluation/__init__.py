@@ -33,7 +33,7 @@ def judge(network: Callable[[Tensor], Tensor], batches: Iterable[Batch], scale: 
 
     All of it stays on the device.
     """
-    return judge_in_ways(network, batches, [(scale, None)])[0]
+    return _joined([_judge(scale * network(batch.images).float(), batch.target) for batch in batches])
 
 
 @torch.inference_mode()
@@ -41,13 +41,15 @@ def judge_in_ways(
     network: Callable[[Tensor], Tensor], batches: Iterable[Batch], ways: Sequence[tuple[float, Tensor | None]]
 ) -> list[Judged]:
     """The same for several ways (factor, shift) to make logits of outputs, factor · outputs + shift, in one pass."""
-    judged: list[list[Judged]] = [[] for _ in ways]
-    for batch in batches:
-        outputs = network(batch.images).float()
-        for found, (factor, shift) in zip(judged, ways, strict=True):
-            logits = factor * outputs if shift is None else factor * outputs + shift.to(outputs)
-            found.append(_judge(logits, batch.target))
-    return [_joined(found) for found in judged]
+    judged = [_judge_in_ways(network(batch.images).float(), batch.target, ways) for batch in batches]
+    return [_joined(list(found)) for found in zip(*judged, strict=True)]
+
+
+def _judge_in_ways(outputs: Tensor, target: Tensor, ways: Sequence[tuple[float, Tensor | None]]) -> list[Judged]:
+    return [
+        _judge(factor * outputs if shift is None else (factor * outputs).add_(shift.to(outputs)), target)
+        for factor, shift in ways
+    ]
 
 
 def _joined(judged: list[Judged]) -> Judged:
