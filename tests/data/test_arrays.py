@@ -89,7 +89,7 @@ def test_tiny_classes_can_be_dropped(tmp_path):
         ({"x": images(4, channels=(4,)), "y": np.zeros(4, int)}, r"shape \(4, 8, 8, 4\); images are"),
         ({"x": images(4)[:0], "y": np.zeros(0, int)}, "images are"),
         ({"x": np.zeros((4, 8, 8), int), "y": np.zeros(4, int)}, "type int64; images are uint8"),
-        ({"x": np.full((4, 8, 8), 7.5), "y": np.zeros(4, int)}, "floats from 7.5 to 7.5; save them from 0 to 1"),
+        ({"x": np.full((4, 8, 8), 7.5), "y": np.zeros(4, int)}, "floats from 7.5 to 7.5; give them from 0 to 1"),
         ({"x": np.full((4, 8, 8), np.nan), "y": np.zeros(4, int)}, "floats from nan to nan"),
         (
             {
