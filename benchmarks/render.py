@@ -92,7 +92,7 @@ def render(root: Path) -> dict[Path, str]:
     performance, records = root / "docs" / "performance.md", performance_records(root / RESULTS)
     return {
         root / "docs" / "results.md": results_page(tables, paper),
-        root / "docs" / "results.html": bench_page(paper),
+        root / "docs" / "tables.html": bench_page(paper),
         readme: readme_with(readme, tables),
         **({performance: performance_with(performance, records)} if records else {}),
         **measured_page(root / "docs" / "executors.md", "executors", executors_table.parts, root / RESULTS),
@@ -156,7 +156,7 @@ def results_page(tables: Sequence[DatasetTable], paper: Sequence[Filled]) -> str
         "its own that says on which split it was chosen: chosen on the test set, it is optimistic. Groups by training\n"
         f"images of a class: many has more than {MANY_ABOVE}, few fewer than {FEW_BELOW}, medium lies between.\n"
         "The runs of one command train side by side; the seconds of a run are wall-clock, with the others beside it.\n"
-        "The paper's tables come first ([how they are filled](bench.md); [as one page](results.html)), then every\n"
+        "The paper's tables come first ([how they are filled](bench.md); [as one page](tables.html)), then every\n"
         f"data set with everything that was measured on it. {MARK}: more than {TOLERANCE:g} point below the published\n"
         "number, which is the paper's unless another source is named.\n"
     )
@@ -176,7 +176,7 @@ def dataset_section(table: DatasetTable) -> str:
         *gain_sentences(table),
         *own_settings(table),
         *facts(table),
-        "\n<details><summary>Made by</summary>\n",
+        '\n<details markdown="1"><summary>Made by</summary>\n',
         "```sh",
         *distinct(results_of(table), lambda result: result.command),
         "```\n",

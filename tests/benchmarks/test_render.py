@@ -124,7 +124,7 @@ def test_the_papers_tables_stand_beside_what_was_measured(root):
     assert "| CE | – | – | 70.70 | – | – |" in section  # its records have no recipe
     assert "| CB | 2 | 81.5 ± 2.1 | 82.43 | −0.9 |" in page.split("## Table 4")[1]
     assert "imagenet-lt is not measured" in page
-    assert "81.5 ± 2.1" in (root / "docs" / "results.html").read_text()
+    assert "81.5 ± 2.1" in (root / "docs" / "tables.html").read_text()
 
 
 def test_a_variant_has_a_name_of_its_own_and_a_row_in_its_table(root, capsys):
