@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import choice_table
+import choosing_table
 import executors_table
 import speed_table
 
@@ -95,6 +96,7 @@ def render(root: Path) -> dict[Path, str]:
         root / "docs" / "tables.html": bench_page(paper),
         readme: readme_with(readme, tables),
         **({performance: performance_with(performance, records)} if records else {}),
+        **measured_page(root / "docs" / "choosing.md", "choosing", choosing_table.parts, root / RESULTS),
         **measured_page(root / "docs" / "executors.md", "executors", executors_table.parts, root / RESULTS),
         **measured_page(root / "docs" / "methods.md", "choose-second-stage", choice_table.parts, root / RESULTS),
         **{path: recipe_with(path, tables) for path in sorted(recipes.rglob("*.toml"))},

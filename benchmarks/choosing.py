@@ -1,0 +1,105 @@
+"""The recipe that tailcloud chooses, against cross-entropy in the same time and against a recipe made by hand.
+
+    python benchmarks/choosing.py digits --seeds 3 --budget 30s
+    python benchmarks/choosing.py tiny-imagenet-lt --folder DIR --classes 20 --budget 3m
+
+Every run is a command of its own; its seconds are those of the whole command. digits are the images of digits-lt as
+PNG files. A folder gives some of its classes, evenly from the largest to the smallest. What was measured is
+written to benchmarks/results/choosing-NAME.json, which docs/choosing.md shows.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from measuring import RESULTS, write_record
+from PIL import Image
+
+from tailcloud.data import open_dataset
+
+FIGURES = ("many", "medium", "few", "ece")
+BY_HAND = {
+    "digits": ["digits-lt/gcl"],
+    "folder": [
+        "own/gcl",
+        *("--set", "data.size=32", "--set", "model.backbone=resnet20", "--set", "stage1.epochs=40"),
+        *("--set", "stage1.mixup=0.4", "--set", "stage2.epochs=6"),
+    ],
+}
+
+
+def write_digits(place: Path) -> None:
+    """The images of digits-lt as PNG files: place/train/3/17.png."""
+    digits = open_dataset("digits-lt")
+    for name, part in {"train": digits.train, "test": digits.test}.items():
+        for number, (image, label) in enumerate(zip(part.images, part.labels, strict=True)):
+            file = place / name / str(label) / f"{number}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image[..., 0]).save(file)
+
+
+def write_slice(place: Path, folder: Path, classes: int) -> None:
+    """Some classes of folder/train and folder/val, evenly from the largest to the smallest."""
+    sizes = sorted(((len(list(one.iterdir())), one.name) for one in (folder / "train").iterdir()), reverse=True)
+    picked = [sizes[round(k * (len(sizes) - 1) / (classes - 1))][1] for k in range(classes)]
+    for name in picked:
+        shutil.copytree(folder / "train" / name, place / "train" / name)
+        shutil.copytree(folder / "val" / name, place / "test" / name)
+
+
+def measure(place: Path, words: list[str], seed: int) -> dict[str, Any]:
+    """One command, and what its run has to say."""
+    out = place.parent / f"run{time.time_ns()}"
+    command = [sys.executable, "-m", "tailcloud", "train", *words, "--data", str(place), "--seed", str(seed)]
+    started = time.perf_counter()
+    subprocess.run([*command, "--out", str(out)], check=True, stdout=subprocess.DEVNULL)
+    seconds = time.perf_counter() - started
+    result = json.loads((out / "result.json").read_text())
+    recipe = result["recipe"]
+    return {
+        "seed": seed,
+        "seconds": seconds,
+        "top1": result["top1"]["last"],
+        **{key: result[key] for key in FIGURES},
+        "backbone": recipe["model"]["backbone"],
+        "size": result["dataset"]["shape"][0],
+        "epochs": [stage["epochs"] for stage in result["stages"]],
+        "images": result["dataset"]["images"],
+        "counts": result["dataset"]["counts"],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name")
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--classes", type=int, default=20)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--budget", default="30s")
+    options = parser.parse_args()
+    timed = ["--time-budget", options.budget]
+    by_hand = BY_HAND["folder" if options.folder else "digits"]
+    cases = {"chosen": timed, "chosen, with CE": [*timed, "--set", "method=ce"], "made by hand": by_hand}
+    with tempfile.TemporaryDirectory() as home:
+        place = Path(home) / options.name
+        if options.folder:
+            write_slice(place, options.folder, options.classes)
+        else:
+            write_digits(place)
+        runs = {name: [measure(place, words, seed) for seed in range(options.seeds)] for name, words in cases.items()}
+    about = {"data": options.name, "budget": options.budget, "busy": os.getloadavg()[1]}
+    commands = {name: " ".join(words) for name, words in cases.items()}
+    record = {**about, "commands": commands, "runs": runs}
+    write_record(RESULTS / f"choosing-{options.name}.json", record, torch.device("cpu"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""The records of benchmarks/choosing.py as tables for docs/choosing.md."""
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any
+
+from tailcloud.reporting.tables import markdown, mean_std
+from tailcloud.wording import duration
+
+HEAD = ("recipe", "model", "epochs", "top-1", "many", "medium", "few", "whole command")
+
+
+def parts(records: Sequence[dict[str, Any]]) -> list[str]:
+    """For every record: the data and the machine, and a row for each recipe."""
+    lines: list[str] = []
+    for record in records:
+        rows = [row(name, runs) for name, runs in record["runs"].items()]
+        lines += [origin(record), "", markdown(HEAD, rows), ""]
+    return lines[:-1]
+
+
+def origin(record: dict[str, Any]) -> str:
+    """What was trained on, where, and with what budget."""
+    (first, *_), about = record["runs"]["chosen"], record["machine"]
+    counts = first["counts"]
+    return (
+        f"**{record['data']}**: {sum(counts):,} training images of {len(counts)} classes, {max(counts)} to "
+        f"{min(counts)} each, and {first['images']['test']:,} test images; budget {record['budget']}; "
+        f"{about['processor']}, {about['threads']} thread, load {record['busy']:.1f} on {about['cores']} cores, "
+        f"commit `{record['commit']}`."
+    )
+
+
+def row(name: str, runs: Sequence[dict[str, Any]]) -> list[str]:
+    """A recipe, over its seeds."""
+    first = runs[0]
+    figures = [mean_std([run[key] for run in runs]).text() for key in ("top1", "many", "medium", "few")]
+    epochs = " / ".join(dict.fromkeys(" + ".join(map(str, run["epochs"])) for run in runs))
+    time = duration(fmean(run["seconds"] for run in runs))
+    return [name, f"{first['backbone']}, {first['size']} pixels", epochs, *figures, time]
