@@ -37,8 +37,8 @@ def embed(model: Classifier, batches: Iterable[Batch]) -> Embedding:
     model.eval()
     features, labels, cosine = [], [], bool(model.head.cosine)
     for batch in batches:
-        found = model.features(batch.images).double()
-        features.append((F.normalize(found, dim=1) if cosine else found).cpu())
+        found = model.features(batch.images).cpu().double()
+        features.append(F.normalize(found, dim=1) if cosine else found)
         labels.append(batch.target.cpu())
     return Embedding(torch.cat(features).numpy(), torch.cat(labels).numpy(), cosine)
 

@@ -43,7 +43,7 @@ def _fitted(session: Session, images: ResidentImages, scale: float, shift: Prior
     """
     session.model.eval()
     batches = [_few(batch, session.dataset.classes, len(images.labels)) for batch in images.in_order(session.transform)]
-    outputs = torch.cat([session.model(batch.images).float() for batch in batches]).double().cpu().numpy()
+    outputs = torch.cat([session.model(batch.images).float() for batch in batches]).cpu().double().numpy()
     target = torch.cat([batch.target for batch in batches]).cpu().numpy()
     return fit_temperature(scale * outputs, np.asarray(target), shift), len(target)
 
