@@ -38,13 +38,26 @@ def open_arrays(spec: str, path: Path, reading: Reading) -> Dataset:
     if len(channels) > 1:
         raise UsageError(f"{path}: the parts have different channels; save all of them grey, or all in colour")
     check_fits(spec, sum(kinds[images].shape[0] for images, _ in pairs.values()), size, *channels.pop())
-    labels = [label for _, name in pairs.values() for label in _labels(npz.read(path, name))]
-    parts = [part for part, (images, _) in pairs.items() for _ in range(kinds[images].shape[0])]
+    labels, parts = read_labels(path)
     arranged = arrange(spec, labels, parts, None, reading)
     pixels = np.concatenate([_fitted(path, images, size, reading) for images, _ in pairs.values()])
     order = order_of(arranged)
     in_place = len(order) == len(pixels) and bool((np.diff(order) == 1).all())
     return assemble(arranged, pixels if in_place else pixels[order], None, reading.fit, [*arranged.remarks, *remarks])
+
+
+def read_labels(path: Path) -> tuple[list[str], list[str]]:
+    """The label of every image in an ``.npz`` file, and its part ("" where there are none)."""
+    pairs = _pairs(path)
+    kinds = {name: npz.kind(path, name) for _, name in pairs.values()}
+    for name, kind in kinds.items():
+        _check_labels(path, name, kind)
+    npz.check_memory(path, kinds.values(), COPIES)
+    found = {part: _labels(npz.read(path, name)) for part, (_, name) in pairs.items()}
+    return (
+        [label for labels in found.values() for label in labels],
+        [part for part, labels in found.items() for _ in labels],
+    )
 
 
 def _pairs(path: Path) -> dict[str, tuple[str, str]]:
@@ -71,14 +84,18 @@ def _shorter_side(path: Path, pair: tuple[str, str], kinds: dict[str, npz.Kind])
         raise UsageError(f"{path}: {images} has the shape {shape}; images are [N, H, W] or [N, H, W, 1 or 3]")
     if dtype.kind != "f" and dtype not in {np.dtype(np.uint8), np.dtype(np.uint16)}:
         raise UsageError(f"{path}: {images} has the type {dtype}; images are uint8, uint16, or floats from 0 to 1")
-    if len(said.shape) not in {1, 2} or said.shape[1:] not in {(), (1,)} or said.dtype.kind not in "iubUS":
-        raise UsageError(
-            f"{path}: {labels} has the shape {said.shape} and the type {said.dtype}; it should be one whole number or "
-            "text an image (of one-hot rows, save labels.argmax(axis=1))"
-        )
+    _check_labels(path, labels, said)
     if said.shape[0] != shape[0]:
         raise UsageError(f"{path}: {images} has {shape[0]:,} images, and {labels} has {said.shape[0]:,} labels")
     return min(shape[1:3])
+
+
+def _check_labels(path: Path, name: str, kind: npz.Kind) -> None:
+    if len(kind.shape) not in {1, 2} or kind.shape[1:] not in {(), (1,)} or kind.dtype.kind not in "iubUS":
+        raise UsageError(
+            f"{path}: {name} has the shape {kind.shape} and the type {kind.dtype}; it should be one whole number or "
+            "text an image (of one-hot rows, save labels.argmax(axis=1))"
+        )
 
 
 def _labels(values: NDArray[Any]) -> list[str]:

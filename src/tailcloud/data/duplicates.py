@@ -1,0 +1,150 @@
+"""Images that are there twice: with the same pixels, or nearly the same.
+
+Nearly the same: difference hashes of 64 bits that differ in at most ``DISTANCE`` bits, and thumbnails that correlate by
+``ALIKE`` or more. That finds copies that were saved again, scaled, or made a little brighter. It does not find
+mirrored, turned, squashed or cropped copies, nor other photographs of the same thing.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailcloud.data.dataset import Images
+
+Vector = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
+
+DISTANCE = 7  # bits
+ALIKE = 0.98  # correlation
+SIDE = 16  # pixels of a thumbnail
+FLAT = 4.0  # levels of 255: a thumbnail that deviates less has hardly anything to compare
+BLOCK = 1024  # images at once
+FARTHEST = 4000  # images in a bucket that each is compared with
+MOST_PAIRS = 200_000
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """Pairs of images by number, the smaller first: ``same`` [n, 2] pixels, ``near`` [n, 2] the same.
+
+    Of images with the same pixels each is paired with the first of them, and that one alone is compared with others.
+    ``flat`` images of hardly any contrast are compared for the same pixels only. ``curtailed`` says that so many images
+    look alike that not all of them were compared.
+    """
+
+    same: Vector
+    near: Vector
+    flat: int = 0
+    curtailed: bool = False
+
+    def sets(self, images: int) -> Vector:
+        """For each of so many images the first image of those that are connected to it by pairs."""
+        first = list(range(images))
+
+        def root(image: int) -> int:
+            while first[image] != image:
+                first[image] = image = first[first[image]]
+            return image
+
+        for one, other in np.concatenate([self.same, self.near]).tolist():
+            low, high = sorted((root(one), root(other)))
+            first[high] = low
+        return np.array([root(image) for image in range(images)], np.int64)
+
+
+def find_duplicates(parts: Sequence[Images]) -> Duplicates:
+    """Search all images of some parts [N, H, W, C], which are numbered through, for pairs."""
+    seen = [_looked_at(images[start : start + BLOCK]) for images in parts for start in range(0, len(images), BLOCK)]
+    if not seen:
+        return Duplicates(np.empty((0, 2), np.int64), np.empty((0, 2), np.int64))
+    digests, hashes, thumbnails, flat = (np.concatenate(column) for column in zip(*seen, strict=True))
+    _, first, group = np.unique(digests, return_index=True, return_inverse=True)
+    representative = first[group]
+    copies = np.flatnonzero(representative != np.arange(len(digests)))
+    alone = np.setdiff1d(np.flatnonzero(~flat), copies)
+    near, curtailed = _near(hashes[alone], thumbnails[alone])
+    same = np.stack([representative[copies], copies], axis=1)
+    return Duplicates(same, alone[near], int(flat.sum()), curtailed)
+
+
+def _looked_at(images: Images) -> tuple[NDArray[np.bytes_], Hashes, NDArray[np.uint8], NDArray[np.bool_]]:
+    """Digest, difference hash and thumbnail of each image, and whether it has hardly any contrast."""
+    digests = [blake2b(np.ascontiguousarray(image).data, digest_size=16).digest() for image in images]
+    thumbnails = scaled(images, SIDE, SIDE).reshape(len(images), -1)
+    flat = thumbnails.std(axis=1) < FLAT
+    return np.array(digests, "S16"), difference_hashes(images), np.rint(thumbnails).astype(np.uint8), flat
+
+
+def difference_hashes(images: Images) -> Hashes:
+    """64 bits for each image [N, H, W, C]: of 8 rows of 9 grey values, whether each is darker than its left one."""
+    grey = scaled(images, 8, 9).mean(axis=3)
+    darker = grey[:, :, 1:] < grey[:, :, :-1]
+    return np.packbits(darker.reshape(len(images), 64), axis=1).view(np.uint64).reshape(-1)
+
+
+def scaled(images: Images, rows: int, columns: int) -> NDArray[np.float32]:
+    """Images [N, H, W, C] averaged to [N, rows, columns, C]."""
+    down, across = (_averaging(size, target) for size, target in zip(images.shape[1:3], (rows, columns), strict=True))
+    count, height, width, channels = images.shape
+    low = down @ images.reshape(count, height, width * channels).astype(np.float32)
+    return np.asarray(across @ low.reshape(count, rows, width, channels), np.float32)
+
+
+def _averaging(size: int, target: int) -> NDArray[np.float32]:
+    """Weights [target, size] by which each of ``target`` equal stretches takes the pixels it covers."""
+    edges = np.arange(target + 1) * size / target
+    pixels = np.arange(size)
+    covered = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
+    return np.asarray(np.maximum(covered, 0) * target / size, np.float32)
+
+
+def _near(hashes: Hashes, thumbnails: NDArray[np.uint8]) -> tuple[Vector, bool]:
+    """Pairs of near hashes whose thumbnails agree, each once."""
+    found, pairs, curtailed = [np.empty((0, 2), np.int64)], 0, False
+    for close, whole in candidates(hashes):
+        curtailed |= not whole
+        agreeing = close[_correlations(thumbnails, close) >= ALIKE]
+        found.append(agreeing)
+        pairs += len(agreeing)
+        if pairs > MOST_PAIRS:
+            curtailed = True
+            break
+    return np.unique(np.sort(np.concatenate(found), axis=1), axis=0), curtailed
+
+
+def candidates(hashes: Hashes) -> Iterator[tuple[Vector, bool]]:
+    """Pairs of hashes that differ in at most ``DISTANCE`` bits, some more than once, and whether none were left out.
+
+    Of ``DISTANCE`` + 1 bands of bits one at least is the same in both: only hashes that share a band are compared.
+    """
+    edges = np.linspace(0, 64, DISTANCE + 2).astype(int).tolist()
+    for low, high in pairwise(edges):
+        band = (hashes >> np.uint64(low)) & np.uint64((1 << (high - low)) - 1)
+        order = np.argsort(band, kind="stable")
+        values, ordered = hashes[order], band[order]
+        ends, places = np.searchsorted(ordered, ordered, side="right"), np.arange(len(order))
+        for step in range(1, FARTHEST + 1):
+            places = places[places + step < ends[places]]
+            if not len(places):
+                break
+            close = places[_within(values[places] ^ values[places + step])]
+            yield np.stack([order[close], order[close + step]], axis=1), step < FARTHEST
+
+
+def _within(differing: Hashes) -> NDArray[np.bool_]:
+    """Whether at most ``DISTANCE`` bits are set: each turn clears the lowest one."""
+    for _ in range(DISTANCE):
+        differing = differing & (differing - (differing > 0))
+    return np.asarray(differing == 0)
+
+
+def _correlations(rows: NDArray[np.uint8], pairs: Vector) -> NDArray[np.float32]:
+    one, other = (rows[pairs[:, side]].astype(np.float32) for side in (0, 1))
+    one -= one.mean(axis=1, keepdims=True)
+    other -= other.mean(axis=1, keepdims=True)
+    norms = np.sqrt((one**2).sum(axis=1) * (other**2).sum(axis=1))
+    return np.asarray((one * other).sum(axis=1) / np.maximum(norms, 1e-6), np.float32)
