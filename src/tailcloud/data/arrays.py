@@ -13,7 +13,7 @@ from tailcloud.data.dataset import Dataset, Images
 from tailcloud.data.listing import readable, some_of
 from tailcloud.data.memory import COPIES, check_fits
 from tailcloud.data.pictures import fitted
-from tailcloud.data.reading import Reading
+from tailcloud.data.reading import Fit, Reading
 from tailcloud.data.sizing import chosen_size
 from tailcloud.errors import UsageError
 
@@ -107,21 +107,27 @@ def _labels(values: NDArray[Any]) -> list[str]:
 def _fitted(path: Path, name: str, size: int, reading: Reading) -> Images:
     """The images of an array as uint8 [N, size, size, channels]."""
     values = npz.read(path, name)
-    images = _eight_bits(path, name, values).reshape(*values.shape[:3], -1)
-    if images.shape[1:3] == (size, size):
+    images = eight_bits(f"{path}: {name}", values).reshape(*values.shape[:3], -1)
+    return all_fitted(images, (size, size), reading.fit)
+
+
+def all_fitted(images: Images, size: tuple[int, int], fit: Fit) -> Images:
+    """Images [N, H, W, C] brought to a size (height, width), each as ``fitted`` does it."""
+    if images.shape[1:3] == size:
         return images
-    result = np.empty((len(images), size, size, images.shape[3]), np.uint8)
+    result = np.empty((len(images), *size, images.shape[3]), np.uint8)
     for row, image in enumerate(images):
-        result[row] = fitted(image, (size, size), reading.fit)
+        result[row] = fitted(image, size, fit)
     return result
 
 
-def _eight_bits(path: Path, name: str, values: NDArray[Any]) -> Images:
+def eight_bits(what: str, values: NDArray[Any]) -> Images:
+    """Images of type uint8, uint16 (divided by 257) or float (from 0 to 1) as uint8; errors call them ``what``."""
     if values.dtype == np.uint8:
         return np.asarray(values, np.uint8)
     if values.dtype == np.uint16:
         return np.asarray((values.astype(np.uint32) + 128) // 257, np.uint8)
     low, high = float(values.min()), float(values.max())
     if not (low >= 0 and high <= 1):
-        raise UsageError(f"{path}: {name} has floats from {low:g} to {high:g}; save them from 0 to 1, or as uint8")
+        raise UsageError(f"{what} has floats from {low:g} to {high:g}; give them from 0 to 1, or as uint8")
     return np.asarray(np.rint(values * 255), np.uint8)
