@@ -100,6 +100,8 @@ class Draft:
         """The settings of a run of so many epochs in its first stage, judged every so many epochs."""
         chosen = {table: dict(fields) for table, fields in self.rules.settings.items()}
         chosen["data"] = {"spec": self.dataset.spec, **chosen.get("data", {})}
+        if "stage1.epochs" in fields_of(self.asked):
+            epochs = self.base.stage1.epochs
         chosen["stage1"]["epochs"] = epochs
         if "stage2" in chosen:
             chosen["stage2"].setdefault("epochs", max(LEAST_SECOND, round(SHARE * epochs)))
