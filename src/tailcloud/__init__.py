@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tailcloud import backbones, data, heads, losses, sampling
+    from tailcloud.estimator import LongTailClassifier
     from tailcloud.plugins import (
         load_plugin,
         register_backbone,
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
         register_sampler,
     )
     from tailcloud.profile import cloud_sizes
-    from tailcloud.serving import load
+    from tailcloud.serving.load import load
 
 __version__ = "0.1.0"
 __all__ = [
+    "LongTailClassifier",
     "__version__",
     "backbones",
     "cloud_sizes",
@@ -39,6 +41,7 @@ __all__ = [
 
 _PLUGINS = [name for name in __all__ if name.startswith("register_") or name == "load_plugin"]
 _HOMES = {
+    "LongTailClassifier": "tailcloud.estimator",
     "cloud_sizes": "tailcloud.profile",
     "load": "tailcloud.serving",
     **dict.fromkeys(_PLUGINS, "tailcloud.plugins"),
