@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -37,17 +37,16 @@ def check_parts(recipe: Recipe, name: str) -> None:
     check_backbone_of(recipe, name)
     if recipe.model.head not in HEADS:
         raise UsageError(f"{name}: model.head: {unknown('head', recipe.model.head, HEADS)}")
-    kinds = head_kinds(recipe, name)
-    for stage_name, stage in recipe.stages.items():
-        where = f"{name}: {stage_name}"
+    for stage_name, kind in heads_in_turn(recipe, name):
+        stage, where = recipe.stages[stage_name], f"{name}: {stage_name}"
         try_part(f"{where}.sampler", stage.sampler, WEIGHTS)
         if stage.second:
             try_part(f"{where}.second", stage.second, WEIGHTS)
         loss = try_part(f"{where}.loss", stage.loss, LOSSES)
-        check_fit(f"{where}.loss", stage.loss.name, loss, cosine=HEADS[kinds[stage_name]].cosine)
+        check_fit(f"{where}.loss", stage.loss.name, loss, cosine=HEADS[kind].cosine)
         objective = try_part(f"{where}.objective", stage.objective, objectives_with(loss))
         check_streams(where, stage, objective)
-        check_model(where, stage, objective, kinds[stage_name], recipe.model.branches)
+        check_model(where, stage, objective, kind, recipe.model.branches)
 
 
 def check_backbone_of(recipe: Recipe, name: str) -> None:
@@ -60,14 +59,19 @@ def check_backbone_of(recipe: Recipe, name: str) -> None:
 
 def head_kinds(recipe: Recipe, name: str = "the recipe") -> dict[str, str]:
     """The name of the head that each stage trains: the model's own, as the stages change it one after the other."""
-    kinds, kind = {}, recipe.model.head
+    return dict(heads_in_turn(recipe, name))
+
+
+def heads_in_turn(recipe: Recipe, name: str) -> Iterator[tuple[str, str]]:
+    """Stage and head one by one, so that what is wrong in a stage is told before what follows from it in the next."""
+    kind = recipe.model.head
     for stage_name, stage in recipe.stages.items():
         change = try_part(f"{name}: {stage_name}.head", stage.head, CHANGES)
         try:
-            kind = kinds[stage_name] = change.kind(kind)
+            kind = change.kind(kind)
         except ValueError as error:
             raise UsageError(f"{name}: {stage_name}.head: {error}") from None
-    return kinds
+        yield stage_name, kind
 
 
 def objectives_with(loss: Loss) -> dict[str, Callable[..., Objective]]:
