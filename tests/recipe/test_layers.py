@@ -7,6 +7,7 @@ import pytest
 from tailcloud.backbones import branched
 from tailcloud.data import parse_spec
 from tailcloud.errors import UsageError
+from tailcloud.losses import LOSSES, Loss
 from tailcloud.recipe import data_sets, find_recipe, load_recipe, parse_setting, resolve, shipped
 from tailcloud.recipe.layers import merge
 
@@ -162,6 +163,32 @@ def test_a_plus_between_methods_that_do_not_fit_is_a_sentence(method, sentence):
 )
 def test_a_second_stage_on_cosines_stretches_them_as_the_first_did(method, scale):
     assert resolve({"method": method}).stage2.loss.options["scale"] == scale
+
+
+@pytest.mark.parametrize(
+    ("settings", "scale"),
+    [
+        (["stage1.loss.scale=16.0"], 16.0),
+        (["stage1.loss=ldam"], 30.0),
+        (["stage1.loss.scale=16.0", "stage2.loss.scale=20.0"], 20.0),
+        (["model.head=linear", "stage1.loss=ce"], 1.0),
+    ],
+)
+def test_it_follows_the_first_stage_as_it_is_trained_and_not_as_its_method_has_it(settings, scale):
+    recipe = load_recipe("digits-lt/gcl+logit-adjust-posthoc", [parse_setting(setting) for setting in settings])
+    assert recipe.stage2.loss.options["scale"] == scale
+
+
+def test_a_loss_of_ones_own_may_have_a_scale_that_is_no_option(monkeypatch):
+    class Fixed(Loss):
+        def __init__(self, counts):
+            super().__init__(25.0)
+
+    monkeypatch.setitem(LOSSES, "fixed", Fixed)
+    recipe = load_recipe("digits-lt/gcl+crt", [parse_setting("stage1.loss=fixed")])
+    assert recipe.stage2.loss.options["scale"] == 25.0
+    recipe = load_recipe("digits-lt/gcl+crt", [parse_setting("stage2.loss=fixed")])
+    assert recipe.stage2.loss.options == {}
 
 
 def test_a_composed_recipe_of_two_methods_has_the_settings_of_each_on_the_data():

@@ -16,11 +16,9 @@ from pydantic import ValidationError
 from tailcloud.data import OWN, parse_spec
 from tailcloud.errors import TailcloudError, UsageError, unknown
 from tailcloud.files import check_format
-from tailcloud.heads import HEADS
-from tailcloud.losses import LOSSES
-from tailcloud.rebalance import CHANGES
-from tailcloud.recipe.checks import check_parts, complete, complete_part, explain, try_part
-from tailcloud.recipe.schema import Model, Part, Recipe, named, specified
+from tailcloud.recipe.checks import check_parts, complete, explain
+from tailcloud.recipe.schema import Recipe, named, specified
+from tailcloud.recipe.stretching import stretched
 from tailcloud.recipe.written import WRITTEN
 
 Table = dict[str, Any]
@@ -220,26 +218,7 @@ def fragment_of(method: str) -> Table:
     other = read_toml(known[second])
     if "stage2" not in other:
         raise UsageError(f'method "{method}": {second} has no second stage; after the + stands a method that has one')
-    return {**fragment, "stage2": stretched(other["stage2"], fragment)}
-
-
-def stretched(stage: Table, first: Table) -> Table:
-    """A second stage behind a foreign first one: a loss that names no scale stretches cosines as that one did."""
-    loss, before = named(stage["loss"]), named(first["stage1"]["loss"])
-    if not isinstance(loss, dict) or "scale" in loss or not gives_cosines(stage, first):
-        return stage
-    then = complete_part("stage1.loss", Part.model_validate(before), LOSSES).options
-    return {**stage, "loss": {**loss, "scale": then["scale"]}}
-
-
-def gives_cosines(stage: Table, first: Table) -> bool:
-    """Whether the head of a second stage has cosines for outputs, given the first stage that was before it."""
-    change = try_part("stage2.head", Part.model_validate(named(stage.get("head", "keep"))), CHANGES)
-    try:
-        kind = change.kind(first.get("model", {}).get("head", Model().head))
-    except ValueError:  # no such change; the check of the whole recipe says so
-        return False
-    return kind in HEADS and HEADS[kind].cosine
+    return {**fragment, "stage2": other["stage2"]}
 
 
 def resolve(table: Table, name: str = "the recipe") -> Recipe:
@@ -252,9 +231,11 @@ def resolve(table: Table, name: str = "the recipe") -> Recipe:
     if extra:
         raise UsageError(f'{name} sets [{extra[0]}], which method "{method}" does not have; take that table out')
     try:
-        recipe = Recipe.model_validate(merge(fragment, {**table, "method": method}))
+        written = Recipe.model_validate(merge(fragment, {**table, "method": method}))
     except ValidationError as error:
         raise UsageError(f"{name}: {explain(error, Recipe)}") from None
-    recipe = complete(recipe, name)
+    recipe = complete(written, name)
+    if "+" in written.method and written.stage2:
+        recipe = stretched(recipe, written.stage2.loss, name)
     check_parts(recipe, name)
     return recipe
