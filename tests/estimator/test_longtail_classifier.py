@@ -331,6 +331,7 @@ ROWS, GOOD, TWO = np.zeros((4, 64), np.uint8), np.zeros((4, 8, 8), np.uint8), [0
         (GOOD, None, "y is None"),
         (GOOD, [0, 1], "X has 4 images, and y has 2 labels"),
         (GOOD, [1, 1, 1, 1], "y has one class only, 1;"),
+        (GOOD, np.array([0, "a", 0, "a"], object), "y holds objects that are not all text"),
         (GOOD, [0.5, 1.5, 2.5, 0.1], "Unknown label type"),
         ("photos/", TWO, "photos/ has its own labels"),
         ("digits-lt", None, "digits-lt is no folder"),

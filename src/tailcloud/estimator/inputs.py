@@ -58,13 +58,12 @@ def is_paths(images: Any) -> bool:
 def encoded(labels: ArrayLike, images: int) -> tuple[NDArray[Any], Labels]:
     """The classes in order, and for each image the position of its class among them."""
     values = column_or_1d(labels, warn=True)
-    check_classification_targets(values)
     if len(values) != images:
         raise UsageError(f"X has {images:,} images, and y has {len(values):,} labels")
-    try:
-        classes, positions = np.unique(values, return_inverse=True)
-    except TypeError:
-        raise UsageError("y mixes labels that have no order, such as numbers and text; make all of them text") from None
+    if values.dtype.kind == "O" and not all(isinstance(each, str) for each in values):
+        raise UsageError("y holds objects that are not all text; make all labels text, or all of them numbers")
+    check_classification_targets(values)
+    classes, positions = np.unique(values, return_inverse=True)
     if len(classes) < 2:
         raise UsageError(f"y has one class only, {classes[0]}; a classifier needs two")
     return classes, positions.astype(np.int64)
