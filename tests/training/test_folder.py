@@ -49,3 +49,20 @@ def test_a_log_line_that_was_cut_short_is_dropped(tmp_path):
     folder.cut_log(lambda line: line["epoch"] <= 1)
     folder.append_log({"stage": "stage1", "epoch": 2})
     assert [line["epoch"] for line in folder.log()] == [1, 2]
+
+
+@pytest.mark.parametrize("name", [".lock", "checkpoint", "log.jsonl", "tensorboard"])
+def test_nothing_is_written_through_a_link_that_leads_out_of_the_folder(name, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "letters").write_text("years of work")
+    (tmp_path / "run" / name).symlink_to(tmp_path / "letters")
+    with pytest.raises(TailcloudError, match="writes only inside of its folder"), RunFolder(tmp_path / "run").locked():
+        pass
+    assert (tmp_path / "letters").read_text() == "years of work"
+
+
+def test_a_folder_that_is_itself_behind_a_link_is_fine(tmp_path):
+    (tmp_path / "disk" / "run").mkdir(parents=True)
+    (tmp_path / "run").symlink_to(tmp_path / "disk" / "run")
+    with RunFolder(tmp_path / "run").locked():
+        pass

@@ -10,6 +10,7 @@ from tailcloud.errors import UsageError
 from tailcloud.files import named_in_errors
 from tailcloud.recipe import Recipe, Stage
 from tailcloud.recipe.schema import Watch
+from tailcloud.training.folder import EVENTS
 
 if TYPE_CHECKING:
     from tailcloud.training.loop import Observer
@@ -39,7 +40,7 @@ def check_watch(watch: Watch) -> None:
 def observed(recipe: Recipe, folder: Path, observer: "Observer") -> "Observer":
     """The observer itself, or one that also writes events where the recipe asks for them."""
     check_watch(recipe.watch)
-    return Events(recipe, folder / "tensorboard", observer) if recipe.watch.tensorboard else observer
+    return Events(recipe, folder / EVENTS, observer) if recipe.watch.tensorboard else observer
 
 
 class Events:

@@ -14,7 +14,7 @@ from tailcloud.files import FORMAT, TEMPORARY, named_in_errors, read_json, write
 from tailcloud.plugins import loaded_files
 from tailcloud.recipe import Recipe, differences, load_recipe
 
-LOCK = ".lock"
+LOCK, EVENTS = ".lock", "tensorboard"
 
 
 class RunFolder:
@@ -149,11 +149,22 @@ class RunFolder:
             return True
         return False
 
+    def check_links(self) -> None:
+        """Refuse a part of the folder that leads out of it: a folder may come from a stranger, and is written to."""
+        inside = self.path.resolve()
+        own = (path for path in vars(self).values() if path != self.path)
+        for path in (*own, self.path / LOCK, self.path / EVENTS):
+            if not path.resolve().is_relative_to(inside):
+                raise TailcloudError(
+                    f"{path} is a link to {path.resolve()}, and a run writes only inside of its folder; remove the link"
+                )
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder alone while training; the system lets go even when the process is killed."""
         self.path.mkdir(parents=True, exist_ok=True)
-        with (self.path / LOCK).open("wb") as file:
+        self.check_links()
+        with (self.path / LOCK).open("ab") as file:
             try:
                 _lock(file)
             except (BlockingIOError, PermissionError):
