@@ -1,6 +1,8 @@
 """Folders of images: layouts, what is ignored, what is refused, and what the images become."""
 
 import logging
+import os
+import sys
 
 import numpy as np
 import pytest
@@ -95,6 +97,18 @@ def test_clutter_is_ignored_and_other_files_are_told(tmp_path):
         "No image in bird.",
         "Not read, since their names do not end like those of images: 1\u00a0file (.txt).",
     )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only there a name may be any bytes")
+def test_remarks_can_be_stored_whatever_files_and_folders_are_called(tmp_path):
+    draw_classes(tmp_path / "train", {"cat": 2, "dog": 2})
+    draw_classes(tmp_path / "test", {"cat": 1, "dog": 1})
+    (tmp_path / os.fsdecode(b"old\xff\x1b[31m")).mkdir()
+    (tmp_path / "train" / "cat" / os.fsdecode(b"notes.t\xff\x1b[31m")).write_text("")
+    remarks = "".join(read_folder(tmp_path).remarks)
+    assert "old\ufffd\ufffd[31m" in remarks
+    assert ".t\ufffd\ufffd[31m" in remarks
+    remarks.encode()
 
 
 def test_links_that_lead_back_are_followed_once(tmp_path):

@@ -33,7 +33,7 @@ class _Finds:
         for place in _folders(folder):
             found = list(_below(place))
             images = [path for path in found if _is_image(path)]
-            self.others.update(path.suffix.lower() or "no ending" for path in found if not _is_image(path))
+            self.others.update(readable(path.suffix.lower()) or "no ending" for path in found if not _is_image(path))
             self.paths += images
             self.labels += [readable(place.name)] * len(images)
             self.parts += [part] * len(images)
@@ -68,7 +68,7 @@ def read_folder(root: Path) -> Listing:
         finds.add_classes(folder, part)
     if not finds.paths:
         raise UsageError(_nothing(root, finds))
-    beside = [place.name for place in _folders(root) if parts and place not in parts]
+    beside = [readable(place.name) for place in _folders(root) if parts and place not in parts]
     remarks = [
         *finds.remarks(),
         *([f"Not read, since beside the training folder: {some_of(beside)}."] if beside else []),
