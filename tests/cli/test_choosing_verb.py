@@ -38,6 +38,19 @@ def test_a_choice_is_shown_and_nothing_is_trained(images, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize("name", ["mine [old].npz", "mine[/bold].npz"])
+def test_brackets_in_a_path_are_no_markup(name, images, tmp_path):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / "mine.npz").rename(tmp_path / name)
+    short = ["--set", "model.width=0.25", "--set", "stage1.epochs=1", "--set", "stage2.epochs=0"]
+    words = ["train", "--data", name, "--out", "run", *short]
+    planned = CliRunner().invoke(app, [*words, "--dry-run"], catch_exceptions=False).output
+    assert f"Chosen for {name}" in planned
+    assert f"gcl on {name}" in planned
+    trained = CliRunner().invoke(app, words, catch_exceptions=False).output
+    assert f"{name} gcl seed 0 stage1 epoch 1/1" in trained
+
+
 def test_settings_win_over_the_choice(images):
     text = said("train --data mine.npz --dry-run --set stage1.epochs=3 --set model.backbone=resnet20")
     assert "model    resnet20" in text

@@ -37,7 +37,7 @@ def chosen_recipe(request: "Request", asked: Recipe) -> Recipe:
     recipe = load_recipe(None, [choice.settings, *request.overrides()])
     if (recipe.data.size, recipe.data.size) == dataset.shape[:2]:
         note_alike(recipe.data, asked.data)
-    out.print(f"[bold]Chosen for {dataset.spec}[/]")
+    out.print(f"Chosen for {dataset.spec}", markup=False, style="bold")
     for reason in choice.reasons:
         out.print(f"- {reason}", markup=False)
     return recipe

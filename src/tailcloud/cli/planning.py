@@ -176,7 +176,7 @@ def describe(recipe: Recipe, dataset: Dataset, device: torch.device) -> None:
     """Data, model, stages and memory of a recipe."""
     profile, figures = dataset.profile, estimate(recipe, dataset)
     groups = " / ".join(str(len(members)) for members in profile.groups.values())
-    out.print(f"[bold]{recipe.method}[/] on [bold]{dataset.spec}[/] (fingerprint {dataset.fingerprint})")
+    out.print(f"{recipe.method} on {dataset.spec} (fingerprint {dataset.fingerprint})", markup=False, style="bold")
     out.print(
         f"data     {profile.total:,} training, {len(dataset.val) if dataset.val else 0:,} validation and "
         f"{len(dataset.test):,} test images; {profile.classes} classes, many / medium / few {groups}"

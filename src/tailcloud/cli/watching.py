@@ -17,7 +17,7 @@ class Screen:
 
     def __init__(self) -> None:
         self.bars = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[figures]}"),
@@ -65,7 +65,7 @@ class Watcher:
         every = max(1, self.epochs // PLAIN_LINES)
         if self.bars.disable and (line["epoch"] % every == 0 or line["epoch"] == self.epochs):
             where = f"{line['stage']} epoch {line['epoch']}/{self.epochs}"
-            out.print(f"{self.title} {where}  {figures}  {line['seconds']:.2f} s/epoch")
+            out.print(f"{self.title} {where}  {figures}  {line['seconds']:.2f} s/epoch", markup=False)
 
     def note(self, text: str) -> None:
         """A sentence beside the bars."""
