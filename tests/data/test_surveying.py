@@ -9,7 +9,8 @@ from tailcloud.data import pictures as reading_pictures
 from tailcloud.data.duplicates import find_duplicates
 from tailcloud.data.findings import leaks, listed_pairs, size_facts, small_class_sentences
 from tailcloud.data.pictures import Header
-from tailcloud.data.surveying import Survey, survey
+from tailcloud.data.survey import Survey
+from tailcloud.data.surveying import survey
 from tailcloud.errors import TailcloudError
 
 
@@ -79,10 +80,13 @@ def test_files_that_break_while_they_are_decoded_are_counted_with_the_others(pho
     for number in range(5):
         whole = draw(photos / "lynx" / f"cut {number}.png", size=(90, 90)).read_bytes()
         (photos / "lynx" / f"cut {number}.png").write_bytes(whole[:60])
+    for number in range(3):
+        (photos / "lynx" / f"bad {number}.png").write_text("no image")
     seen = refusals(photos)
-    assert "5 of 41 images" in seen.refusals[0]
-    assert len(seen.labels) == len(seen.images[0]) == 36
-    assert sorted(seen.broken) == [f"lynx/cut {number}.png" for number in range(5)]
+    assert len(seen.refusals) == 1
+    assert "8 of 44 images" in seen.refusals[0]
+    assert len(seen.labels) == sum(map(len, seen.images)) == 36
+    assert [name for name in seen.broken if "cut" in name] == [f"lynx/cut {number}.png" for number in range(5)]
 
 
 def test_data_that_do_not_fit_are_looked_at_as_thumbnails(tmp_path, monkeypatch):
@@ -116,6 +120,11 @@ def test_arrays_that_training_refuses_are_counted(tmp_path):
     assert "floats from -1" in seen.refusals[0]
     assert (seen.class_names, seen.counts()["train"].tolist()) == (["0", "4"], [2, 1])
     assert find_duplicates(seen.images).sets(len(seen.labels)).tolist() == [0, 1, 2, 3]
+    np.savez(file, x=np.zeros((3, 8, 8), np.float32) - 1, y=["cat", "cat", "lynx"])
+    assert refusals(file).counts()["train"].tolist() == [2, 1]
+    np.savez(file, x=np.zeros((0, 8, 8), np.uint8), y=np.zeros(0, int))
+    with pytest.raises(TailcloudError, match="has the shape"):
+        survey(str(file))
     np.savez(file, x=np.zeros((4, 8, 8), np.uint8), y=np.eye(4, dtype=int))
     with pytest.raises(TailcloudError, match="one-hot"):
         survey(str(file))

@@ -12,7 +12,7 @@ from tailcloud.wording import counted
 
 if TYPE_CHECKING:
     from tailcloud.data.duplicates import Duplicates
-    from tailcloud.data.surveying import Survey
+    from tailcloud.data.survey import Survey
     from tailcloud.reporting.inspection import Plan
 
 BARS = 40  # rows of the plot at most

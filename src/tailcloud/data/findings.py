@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tailcloud.data.dataset import SMALLEST_TO_SHARE
 from tailcloud.data.duplicates import Duplicates
 from tailcloud.data.pictures import Header
-from tailcloud.data.surveying import Survey
+from tailcloud.data.survey import Survey
 from tailcloud.profile import classes_text
 from tailcloud.wording import counted, percent
 

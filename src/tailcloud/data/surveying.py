@@ -1,18 +1,15 @@
-"""What a data set holds, good or bad: what training would refuse is named, and the rest is looked at all the same."""
+"""Looking at data, good or bad: what training would refuse is named, and the rest is looked at all the same."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tailcloud.data import OWN, open_dataset, parse_spec
-from tailcloud.data.arranging import PART_NAMES, Arrangement, arrange, in_order
+from tailcloud.data.arranging import Arrangement, arrange, in_order
 from tailcloud.data.arrays import read_labels
 from tailcloud.data.assembling import assemble, order_of
-from tailcloud.data.dataset import Dataset, Images
+from tailcloud.data.dataset import Dataset
 from tailcloud.data.decoding import read_headers, read_pictures, unreadable_remark
 from tailcloud.data.duplicates import SIDE
 from tailcloud.data.listing import Listing, group_keys
@@ -21,65 +18,8 @@ from tailcloud.data.own import list_images
 from tailcloud.data.pictures import Header, Unreadable
 from tailcloud.data.reading import Reading
 from tailcloud.data.sizing import chosen_size
+from tailcloud.data.survey import Survey, Vector
 from tailcloud.errors import TailcloudError
-
-Vector = NDArray[np.int64]
-
-
-@dataclass
-class Survey:
-    """All images of a data set, numbered through.
-
-    Args:
-        spec: the data set.
-        class_names: the classes, in order.
-        labels: the class of each image.
-        parts: the part of each image; where the data say nothing and none could be set aside, all are for training.
-        names: the file of each image; None where images are no files.
-        images: their pixels, in the same order, in one array or more; none where they could not be read.
-        headers: size and mode of each file that is an image.
-        broken: names of files that cannot be read, and why.
-        refusals: why training would not start, a sentence each.
-        dataset: what training would get; None where it would refuse.
-        remarks: what a person should know.
-    """
-
-    spec: str
-    class_names: Sequence[str] = ()
-    labels: Vector = field(default_factory=lambda: np.empty(0, np.int64))
-    parts: Sequence[str] = ()
-    names: Sequence[str] | None = None
-    images: Sequence[Images] = ()
-    headers: Sequence[Header] = ()
-    broken: dict[str, str] = field(default_factory=dict)
-    refusals: list[str] = field(default_factory=list)
-    dataset: Dataset | None = None
-    remarks: Sequence[str] = ()
-
-    def name(self, image: int) -> str:
-        """An image as people can find it: its file, or its number within its part."""
-        if self.names is not None:
-            return self.names[image]
-        part = self.parts[image]
-        return f"{part} {image - self.parts.index(part)}"
-
-    def counts(self) -> dict[str, Vector]:
-        """Images of each class, by part; parts without images are left out."""
-        parts = np.array(self.parts)
-        return {
-            part: np.bincount(self.labels[parts == part], minlength=len(self.class_names))
-            for part in PART_NAMES
-            if (parts == part).any()
-        }
-
-    @contextmanager
-    def minding(self) -> Iterator[None]:
-        """What training would refuse in here is noted, and nothing stops."""
-        try:
-            yield
-        except TailcloudError as refusal:
-            if str(refusal) not in self.refusals:
-                self.refusals.append(str(refusal))
 
 
 def survey(spec: str, root: str | Path = "data", reading: Reading = Reading()) -> Survey:  # noqa: B008
@@ -98,19 +38,9 @@ def survey(spec: str, root: str | Path = "data", reading: Reading = Reading()) -
 
 def survey_dataset(dataset: Dataset) -> Survey:
     """A data set that is whole."""
-    parts = {"train": dataset.train, "val": dataset.val, "test": dataset.test}
-    there = {name: part for name, part in parts.items() if part}
-    names = [part.names for part in there.values() if part.names is not None]
-    return Survey(
-        spec=dataset.spec,
-        class_names=dataset.class_names,
-        labels=np.concatenate([part.labels for part in there.values()]),
-        parts=[name for name, part in there.items() for _ in range(len(part))],
-        names=np.concatenate(names).tolist() if names else None,
-        images=[part.images for part in there.values()],
-        dataset=dataset,
-        remarks=dataset.remarks,
-    )
+    found = Survey(dataset.spec)
+    found.hold(dataset)
+    return found
 
 
 def _survey_arrays(spec: str, path: Path, reading: Reading) -> Survey:
@@ -119,8 +49,11 @@ def _survey_arrays(spec: str, path: Path, reading: Reading) -> Survey:
         return survey_dataset(open_dataset(spec, reading=reading))
     except TailcloudError as refusal:
         labels, parts = read_labels(path)
+        if not labels:
+            raise
         class_names = in_order(set(labels))
-        return Survey(spec, class_names, _numbered(labels, class_names), parts, refusals=[str(refusal)])
+        numbers, parts = _numbered(labels, class_names), [part or "train" for part in parts]
+        return Survey(spec, class_names, numbers, parts, refusals=[str(refusal)])
 
 
 def survey_files(spec: str, listing: Listing, reading: Reading) -> Survey:
@@ -133,14 +66,12 @@ def survey_files(spec: str, listing: Listing, reading: Reading) -> Survey:
     broken = {at: header for at, header in enumerate(headers) if isinstance(header, Unreadable)}
     whole = [at for at in range(len(listing)) if at not in broken]
     found = Survey(spec, headers=[header for header in headers if isinstance(header, Header)], remarks=listing.remarks)
-    with found.minding():
-        unreadable_remark(spec, listing.names, broken)
     if whole:
         broken |= {whole[at]: error for at, error in _read(found, listing.take(whole), reading).items()}
     with found.minding():
         unreadable_remark(spec, listing.names, broken)
     if not len(found.labels):
-        raise TailcloudError(found.refusals[0])
+        raise TailcloudError(found.refusals[-1])
     found.broken = {listing.names[at]: error.why for at, error in sorted(broken.items())}
     if found.refusals:
         found.dataset = None
@@ -157,14 +88,15 @@ def _read(found: Survey, sound: Listing, reading: Reading) -> dict[int, Unreadab
         check_fits(found.spec, len(order), size, channels)
         side = size
     images, damaged = read_pictures([sound.paths[at] for at in order], channels, side, reading.fit)
-    kept = np.setdiff1d(np.arange(len(order)), list(damaged))
-    found.class_names, found.labels = arranged.class_names, arranged.labels[order][kept]
-    found.parts = arranged.parts[order][kept].tolist()
-    found.names, found.images = [sound.names[order[row]] for row in kept], [images[kept] if damaged else images]
     found.remarks = [*found.remarks, *arranged.remarks, *sizing]
     if not found.refusals:
         with found.minding():
-            found.dataset = assemble(arranged, images, sound.names, reading.fit, found.remarks, left_out=damaged)
+            found.hold(assemble(arranged, images, sound.names, reading.fit, found.remarks, left_out=damaged))
+    if not found.images:
+        kept = np.setdiff1d(np.arange(len(order)), list(damaged))
+        found.class_names, found.labels = arranged.class_names, arranged.labels[order][kept]
+        found.parts = arranged.parts[order][kept].tolist()
+        found.names, found.images = [sound.names[order[row]] for row in kept], [images[kept] if damaged else images]
     return {int(order[row]): error for row, error in damaged.items()}
 
 

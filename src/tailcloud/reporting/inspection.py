@@ -16,7 +16,7 @@ from tailcloud.data.findings import (
     size_facts,
     small_class_sentences,
 )
-from tailcloud.data.surveying import Survey
+from tailcloud.data.survey import Survey
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.profile import Profile
 from tailcloud.reporting import page_place, write_page
@@ -32,8 +32,8 @@ WIDEST = 64  # pixels of a picture on the page
 CANNOT_SEE = (
     f"Nearly the same: difference hashes of 64 bits that differ in at most {DISTANCE} bits, and thumbnails that "
     f"correlate by {ALIKE} or more. That finds copies that were saved again, scaled or made a little brighter. It does "
-    "not find mirrored, turned, squashed or cropped copies, nor other photographs of the same thing; and what differs in "
-    "details alone is paired."
+    "not find mirrored, turned, squashed, cropped or grey copies, nor other photographs of the same thing; and what "
+    "differs in details alone is paired."
 )
 
 
