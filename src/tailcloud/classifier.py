@@ -73,6 +73,12 @@ def hollow_classifier(architecture: Architecture) -> Classifier:
         return Classifier(architecture)
 
 
+def hollow_head(kind: str, features: int = 4, classes: int = 2) -> Head:
+    """A head without numbers, for the names of its parameters."""
+    with torch.device("meta"), _NothingDrawn():
+        return HEADS[kind](features, classes)
+
+
 class _NothingDrawn(TorchFunctionMode):
     """Leaves out first weights; to draw them on no device, PyTorch would import its compiler."""
 

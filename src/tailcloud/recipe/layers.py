@@ -17,6 +17,7 @@ from tailcloud.data import OWN, parse_spec
 from tailcloud.errors import TailcloudError, UsageError, unknown
 from tailcloud.files import check_format
 from tailcloud.recipe.checks import check_parts, complete, explain
+from tailcloud.recipe.names import check_names
 from tailcloud.recipe.schema import Recipe, named, specified
 from tailcloud.recipe.stretching import stretched
 from tailcloud.recipe.written import WRITTEN
@@ -238,4 +239,5 @@ def resolve(table: Table, name: str = "the recipe") -> Recipe:
     if "+" in written.method and written.stage2:
         recipe = stretched(recipe, written.stage2.loss, name)
     check_parts(recipe, name)
+    check_names(recipe, name)
     return recipe
