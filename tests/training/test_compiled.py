@@ -55,6 +55,7 @@ class SmallBackbone(nn.Module):
 
     def __init__(self, features):
         super().__init__()
+        self.features = features
         self.conv, self.norm = nn.Conv2d(1, features, 3, padding=1, bias=False), nn.BatchNorm2d(features)
 
     def forward(self, images):
