@@ -1,5 +1,6 @@
-"""Numbers as people read them. What was not measured is "n/a", never NaN."""
+"""Numbers and names as people read them. What was not measured is "n/a", never NaN."""
 
+import unicodedata
 from datetime import UTC, datetime
 
 NOT_MEASURED = "n/a"
@@ -63,3 +64,11 @@ def counted(count: int, one: str, several: str | None = None) -> str:
 def shortened(text: str, length: int = 12) -> str:
     """A name that fits beside a plot."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def readable(text: str) -> str:
+    """A name from outside as it can be shown and stored anywhere: control characters and broken bytes replaced."""
+    if text.isprintable():
+        return text
+    kept = (c if c.isprintable() or unicodedata.category(c) in {"Zs", "Cf"} else "\ufffd" for c in text)
+    return "".join(kept)

@@ -6,18 +6,25 @@ import sys
 from rich.console import Console
 from rich.markup import escape
 
+from tailcloud.wording import readable
+
 out = Console(soft_wrap=True, highlight=False)
 errors = Console(stderr=True, soft_wrap=True, highlight=False)
 
 
 def say_error(sentence: str) -> None:
     """The one sentence that a failed command ends with, on standard error."""
-    errors.print(f"[bold red]error:[/] {escape(sentence)}")
+    errors.print(f"[bold red]error:[/] {escape(_harmless(sentence))}")
 
 
 def say_note(sentence: str) -> None:
     """Something worth knowing that stops nothing, on standard error."""
-    errors.print(f"[yellow]note:[/] {escape(sentence)}")
+    errors.print(f"[yellow]note:[/] {escape(_harmless(sentence))}")
+
+
+def _harmless(sentence: str) -> str:
+    """Without what could steer a terminal: a sentence may quote names from a stranger's file."""
+    return "\n".join(map(readable, sentence.split("\n")))
 
 
 def on_terminal() -> bool:

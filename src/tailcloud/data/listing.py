@@ -1,12 +1,14 @@
 """What a folder or a list names: files, their classes, parts and groups, before any of them is opened."""
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tailcloud.errors import UsageError
+from tailcloud.wording import readable
+
+__all__ = ["PARTS", "Listing", "group_keys", "readable", "some_of"]
 
 PARTS = {
     "train": "train",
@@ -80,14 +82,6 @@ def _matched(names: Sequence[str], pattern: str) -> list[str]:
             'as in "(patient[0-9]+)_"'
         )
     return [(found.group(1) or "") if (found := expression.search(name)) else "" for name in names]
-
-
-def readable(text: str) -> str:
-    """A name from outside as it can be shown and stored anywhere: control characters and broken bytes replaced."""
-    if text.isprintable():
-        return text
-    kept = (c if c.isprintable() or unicodedata.category(c) in {"Zs", "Cf"} else "\ufffd" for c in text)
-    return "".join(kept)
 
 
 def some_of(names: Sequence[str], limit: int = 3) -> str:
