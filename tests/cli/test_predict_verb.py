@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from conftest import run, small_recipe
 from tailcloud.cli import answers, app
 from tailcloud.data import open_dataset
+from tailcloud.serving.predict import Answer
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +55,21 @@ def test_csv_where_nobody_watches_and_a_row_for_what_is_broken(call):
     assert rows[-1]["prediction"] == ""
     assert rows[-1]["error"]
     assert "1 of 6 files could not be read" in str(result.exception)
+
+
+def test_no_cell_of_a_csv_is_a_formula():
+    commands = ["=cmd|' /C calc'!A0", "+1+2", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "a\r=1"]
+    stream = io.StringIO(newline="")
+    write = answers.as_csv(stream, 1, 0.5)
+    for command in commands:
+        write(Answer(Path(f"{command}.jpg"), ((command, 0.9),)))
+        write(Answer(Path("a.jpg"), error=command))
+    write(Answer(Path("a.jpg"), (("-1", 0.9),)))
+    stream.seek(0)
+    *rows, last = list(csv.reader(stream))[1:]
+    assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for row in rows for cell in row)
+    assert [Path(row[0]) for row in rows[::2]] == [Path(f"{command}.jpg") for command in commands]
+    assert last[1:3] == ["-1", "-1"]
 
 
 def test_json_lines_and_an_honest_unsure(call):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
@@ -12,23 +13,42 @@ if TYPE_CHECKING:
 
 UNSURE = "unsure"
 WIDEST_NAME = 32
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet takes for a command
 
 Write = Callable[["Answer"], None]
 
 
 def as_csv(stream: TextIO, top: int, threshold: float) -> Write:
-    """A head, then per file: its path, the prediction (or "unsure"), the top classes with probabilities, the error."""
+    """A head, then per file: its path, the prediction (or "unsure"), the top classes with probabilities, the error.
+
+    No cell is a formula: a path that looks like one begins with "./", a class with an apostrophe.
+    """
     writer = csv.writer(stream, lineterminator="\n")
+    quoting = csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_ALL)  # a bare "\r" would begin another row
     ranks = [column for k in range(1, top + 1) for column in (f"class_{k}", f"probability_{k}")]
     writer.writerow(["file", "prediction", *ranks, "error"])
 
     def write(answer: "Answer") -> None:
-        cells = [cell for name, p in answer.top for cell in (name, f"{p:.6f}")]
-        prediction = "" if answer.error else answer.top[0][0] if answer.sure(threshold) else UNSURE
+        cells = [cell for name, p in answer.top for cell in (no_formula(name), f"{p:.6f}")]
+        prediction = "" if answer.error else cells[0] if answer.sure(threshold) else UNSURE
         padding = [""] * (2 * top - len(cells))
-        writer.writerow([str(answer.path), prediction, *cells, *padding, answer.error or ""])
+        path = str(answer.path)
+        place = f".{os.sep}{path}" if path.startswith(FORMULA) else path
+        row = [place, prediction, *cells, *padding, no_formula(answer.error or "")]
+        (quoting if any("\r" in cell for cell in row) else writer).writerow(row)
 
     return write
+
+
+def no_formula(text: str) -> str:
+    """A cell that a spreadsheet shows and does not compute: a name may come from a stranger. Numbers stay numbers."""
+    if not text.startswith(FORMULA):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
 
 
 def as_json_lines(stream: TextIO, threshold: float) -> Write:
