@@ -25,6 +25,13 @@ def names(folder):
     return [path.name for path in folder.iterdir()]
 
 
+@pytest.mark.parametrize("text", ["[" * 200_000, '{"format": 1, "x": ' + "1" * 5_000 + "}"])
+def test_nesting_and_numbers_beyond_all_bounds_are_damage(text, tmp_path):
+    (tmp_path / "model.json").write_text(text)
+    with pytest.raises(TailcloudError, match="damaged or was not written by tailcloud"):
+        read_json(tmp_path / "model.json")
+
+
 def test_text_and_bytes_arrive_whole_and_folders_are_made(tmp_path):
     path = tmp_path / "a" / "b" / "c.txt"
     write_atomically(path, "größer")

@@ -71,7 +71,7 @@ def read_json(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise TailcloudError(f"{path} is missing") from None
-    except (json.JSONDecodeError, UnicodeDecodeError):
+    except (ValueError, RecursionError):  # no text, no JSON, or a number or nesting beyond all bounds
         raise TailcloudError(f"{path} is not a JSON file: it is damaged or was not written by tailcloud") from None
     if not isinstance(content, dict):
         raise TailcloudError(f"{path} does not hold a tailcloud record")

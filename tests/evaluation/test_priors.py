@@ -52,7 +52,7 @@ def test_accuracy_under_a_mix_counts_every_image_as_often_as_its_class_comes(dat
     )
 
 
-@pytest.mark.parametrize("shares", [[0.0, 0.0], [-1.0, 2.0], [float("nan"), 1.0], [[0.5], [0.5]]])
+@pytest.mark.parametrize("shares", [[0.0, 0.0], [-1.0, 2.0], [float("nan"), 1.0], [1e308, 1e308], [[0.5], [0.5]]])
 def test_what_is_no_mix_is_refused(shares):
     with pytest.raises(UsageError, match="one share per class"):
         priors.normalised(shares)

@@ -15,6 +15,7 @@ from tailcloud.wording import number
 
 SMALLEST_TO_TEST = 2  # a class of one image gives none to the test part
 OTHER = "other"
+DIGITS = 100  # a longer name is no number that anybody counts with
 PART_NAMES = ("train", "val", "test")
 
 
@@ -64,7 +65,7 @@ def arrange(
 
 def in_order(names: set[str]) -> list[str]:
     """Class names sorted; by number if all of them are whole numbers."""
-    if all(name.removeprefix("-").isdecimal() for name in names):
+    if all(len(name) <= DIGITS and name.removeprefix("-").isdecimal() for name in names):
         return sorted(names, key=lambda name: (int(name), name))
     return sorted(names)
 

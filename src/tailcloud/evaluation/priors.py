@@ -19,9 +19,11 @@ MIXES = ("forward", "uniform", "backward")
 def normalised(shares: ArrayLike) -> Prior:
     """Shares that sum to 1; refused where there is no such mix."""
     values = np.asarray(shares, dtype=np.float64)
-    if values.ndim != 1 or not np.isfinite(values).all() or (values < 0).any() or not values.sum() > 0:
+    with np.errstate(over="ignore"):
+        total = values.sum()
+    if values.ndim != 1 or (values < 0).any() or not 0 < total < np.inf:
         raise UsageError("a prior is one share per class, none of them negative, and not all of them 0")
-    mix: Prior = values / values.sum()
+    mix: Prior = values / total
     return mix
 
 

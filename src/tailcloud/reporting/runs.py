@@ -105,7 +105,7 @@ def _epoch(path: Path, number: int, line: str, classes: int) -> Epoch:
         if len(epoch.gradients) not in {0, classes}:
             raise ValueError("a gradient for each class")
         return epoch
-    except (AttributeError, ValueError):  # no JSON, no table, no epoch
+    except (AttributeError, ValueError, RecursionError):  # no JSON, no table, no epoch
         raise TailcloudError(f"line {number} of {path} is damaged: it is no epoch of a run") from None
 
 

@@ -125,7 +125,7 @@ class RunFolder:
         for text in self.log_file.read_text(encoding="utf-8").splitlines():
             try:
                 lines.append(json.loads(text))
-            except json.JSONDecodeError:
+            except (ValueError, RecursionError):
                 break
         return lines
 
