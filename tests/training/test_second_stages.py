@@ -1,5 +1,7 @@
 """Every method that re-balances a classifier trains on digits: saved, loaded, resumed and branched alike."""
 
+import weakref
+
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -12,6 +14,7 @@ from tailcloud.serving.evaluate import evaluate_run
 from tailcloud.training.branching import branch
 from tailcloud.training.folder import RunFolder
 from tailcloud.training.loop import train
+from tailcloud.training.session import Session
 
 TRAINED = {"crt": "head.", "lws": "head.scale", "mislas": "head.", "disalign": "head.align."}
 POST_HOC = ["tau-norm", "ncm", "logit-adjust-posthoc", "tde"]
@@ -162,3 +165,23 @@ def test_a_graph_ends_where_eager_steps_do(tmp_path, method):
         folder.create(recipe, "tailcloud train")
         train(recipe, open_dataset(recipe.data.spec, recipe.root), folder, torch.device("cuda"), Watcher())
     assert_same_model(tmp_path / "eager", tmp_path / "graphed")
+
+
+def test_features_are_computed_without_all_images_as_floats_at_once(monkeypatch):
+    """At most the batch that is made and the one before it."""
+    session, alive = Session(short_recipe("ncm"), open_dataset("digits-lt"), torch.device("cpu")), []
+
+    def noted(transform):
+        for batch in batches(transform):
+            alive.append(weakref.ref(batch.images))
+            yield batch
+            assert sum(image() is not None for image in alive) <= 2
+
+    session.train.images, session.train.labels = (
+        values.repeat(20, *[1] * (values.ndim - 1)) for values in (session.train.images, session.train.labels)
+    )
+    batches = session.train.in_order
+    monkeypatch.setattr(session.train, "in_order", noted)
+    features, labels = session.features()
+    assert len(alive) > 2
+    assert len(features) == len(labels) == len(session.train.labels)

@@ -200,7 +200,7 @@ class Session:
     def features(self) -> tuple[Tensor, Tensor]:
         """What the model sees in every training image as it is stored, and the classes."""
         self.model.eval()
-        batches = list(self.train.in_order(self.transform))
+        batches = self.train.in_order(self.transform)
         return torch.cat([self.model.features(batch.images).float() for batch in batches]), self.train.labels
 
     def predict(self, images: ResidentImages, scale: float) -> Predictions:
