@@ -63,7 +63,7 @@ def test_settings_are_labelled_unless_they_only_say_how_to_compute():
     changed = Protocol(settings=["stage1.lr=0.2", "engine.threads=1"])
     assert changed.label == "changed: stage1.lr=0.2"
     assert changed.folder.startswith("changed-")
-    assert Protocol(settings=["engine.threads=1"]).label == ""
+    assert Protocol(settings=["engine.threads=1", "watch.gradients=true"]).label == ""
 
 
 def test_settings_of_a_second_stage_leave_rows_without_one_alone():

@@ -47,6 +47,13 @@ def test_a_shortened_run_is_labelled_and_never_marked():
     assert fill(numbers(90.0), HIGH).record()["shortened"] is False
 
 
+def test_a_changed_recipe_is_not_held_against_the_published_number():
+    filled = fill(numbers(90.0), HIGH, protocol=Protocol(settings=["stage1.epochs=1"]))
+    assert not only(filled).below
+    assert "within a point" not in bench_page([filled])
+    assert only(fill(numbers(90.0), HIGH, protocol=Protocol(settings=["engine.threads=1"]))).below
+
+
 def test_what_is_not_measured_is_a_dash_and_what_failed_says_so():
     filled = fill(table(), {}, {("gcl", "digits-lt"): ["the disk is full", "the disk is full"]})
     ce, gcl, _ = filled.column("digits-lt")

@@ -23,7 +23,7 @@ class Cell:
     results: tuple[Result, ...] = ()
     failures: tuple[str, ...] = ()
     note: str = ""
-    comparable: bool = True  # trained as long as its recipe says
+    comparable: bool = True  # trained as its recipe says
 
     def summary(self, metric: str) -> Summary:
         """Mean and deviation of a metric over the seeds."""
@@ -37,7 +37,7 @@ class Cell:
 
     @property
     def below(self) -> bool:
-        """Whether the cell is marked: trained in full, and more than a point under the published number."""
+        """Whether the cell is marked: trained as its recipe says, and more than a point under the published number."""
         return self.comparable and self.gap is not None and self.gap < -TOLERANCE
 
     def record(self) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def fill(
             tuple(sorted(results.get((row.key, spec), ()), key=lambda result: result.protocol.seed)),
             tuple((failures or {}).get((row.key, spec), ())),
             table.note(row, spec),
-            comparable=how.epochs is None,
+            comparable=not how.label,
         )
         for spec in table.columns
         for row in table.rows
