@@ -61,7 +61,9 @@ def encoded(labels: ArrayLike, images: int) -> tuple[NDArray[Any], Labels]:
     if len(values) != images:
         raise UsageError(f"X has {images:,} images, and y has {len(values):,} labels")
     if values.dtype.kind == "O" and not all(isinstance(each, str) for each in values):
-        raise UsageError("y holds objects that are not all text; make all labels text, or all of them numbers")
+        raise UsageError(
+            "Unknown label type: y holds objects that are not all text; make all labels text, or all numbers"
+        )
     check_classification_targets(values)
     classes, positions = np.unique(values, return_inverse=True)
     if len(classes) < 2:
