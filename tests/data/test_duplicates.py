@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from oracles.duplicates import close_pairs, difference_hash
-from tailcloud.data import duplicates
+from tailcloud.data import duplicates, open_dataset
 from tailcloud.data.duplicates import DISTANCE, candidates, difference_hashes, find_duplicates
 
 WORDS = st.integers(0, 2**64 - 1)
@@ -53,7 +53,7 @@ def test_copies_are_paired_with_the_first_of_them(scenes):
     assert found.near.tolist() == []
 
 
-@pytest.mark.parametrize("options", [{}, {"quality": 60}, {"side": 96}, {"side": 36}, {"brighter": 1.1}])
+@pytest.mark.parametrize("options", [{}, {"quality": 30}, {"side": 96}, {"side": 24}, {"brighter": 1.2}])
 def test_a_picture_saved_again_is_found(scenes, options):
     again = saved_again(scenes[3], **options)
     found = find_duplicates([scenes, again[None]])
@@ -97,3 +97,9 @@ def test_masses_of_look_alikes_are_not_all_compared(scenes, monkeypatch):
 def test_no_images_have_no_duplicates():
     found = find_duplicates([])
     assert (len(found.same), len(found.near), found.sets(0).tolist()) == (0, 0, [])
+
+
+def test_handwriting_is_not_taken_for_copies():
+    digits = open_dataset("digits-lt:1")
+    found = find_duplicates([digits.train.images, digits.test.images])
+    assert len(found.near) < 0.002 * (len(digits.train) + len(digits.test))

@@ -1,8 +1,9 @@
 """Images that are there twice: with the same pixels, or nearly the same.
 
 Nearly the same: difference hashes of 64 bits that differ in at most ``DISTANCE`` bits, and thumbnails that correlate by
-``ALIKE`` or more. That finds copies that were saved again, scaled, or made a little brighter. It does not find
-mirrored, turned, squashed or cropped copies, nor other photographs of the same thing.
+``ALIKE`` (grey images, which differ in less, by ``ALIKE_IN_GREY``) or more. That finds copies that were saved again,
+scaled, or made a little brighter. It does not find mirrored, turned, squashed or cropped copies, nor other photographs
+of the same thing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ Vector = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 
 DISTANCE = 7  # bits
-ALIKE = 0.98  # correlation
+ALIKE, ALIKE_IN_GREY = 0.96, 0.99  # correlation
 SIDE = 16  # pixels of a thumbnail
 FLAT = 4.0  # levels of 255: a thumbnail that deviates less has hardly anything to compare
 BLOCK = 1024  # images at once
@@ -66,7 +67,8 @@ def find_duplicates(parts: Sequence[Images]) -> Duplicates:
     representative = first[group]
     copies = np.flatnonzero(representative != np.arange(len(digests)))
     alone = np.setdiff1d(np.flatnonzero(~flat), copies)
-    near, curtailed = _near(hashes[alone], thumbnails[alone])
+    alike = ALIKE_IN_GREY if parts[0].shape[3] == 1 else ALIKE
+    near, curtailed = _near(hashes[alone], thumbnails[alone], alike)
     same = np.stack([representative[copies], copies], axis=1)
     return Duplicates(same, alone[near], int(flat.sum()), curtailed)
 
@@ -102,12 +104,12 @@ def _averaging(size: int, target: int) -> NDArray[np.float32]:
     return np.asarray(np.maximum(covered, 0) * target / size, np.float32)
 
 
-def _near(hashes: Hashes, thumbnails: NDArray[np.uint8]) -> tuple[Vector, bool]:
+def _near(hashes: Hashes, thumbnails: NDArray[np.uint8], alike: float) -> tuple[Vector, bool]:
     """Pairs of near hashes whose thumbnails agree, each once."""
     found, pairs, curtailed = [np.empty((0, 2), np.int64)], 0, False
     for close, whole in candidates(hashes):
         curtailed |= not whole
-        agreeing = close[_correlations(thumbnails, close) >= ALIKE]
+        agreeing = close[_correlations(thumbnails, close) >= alike]
         found.append(agreeing)
         pairs += len(agreeing)
         if pairs > MOST_PAIRS:

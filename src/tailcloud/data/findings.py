@@ -12,7 +12,7 @@ from tailcloud.data.duplicates import Duplicates
 from tailcloud.data.pictures import Header
 from tailcloud.data.survey import Survey
 from tailcloud.profile import classes_text
-from tailcloud.wording import counted, percent
+from tailcloud.wording import counted, number
 
 Vector = NDArray[np.int64]
 
@@ -52,14 +52,13 @@ def leaks(survey: Survey, found: Duplicates) -> dict[str, int]:
 
 def duplicate_sentences(survey: Survey, found: Duplicates) -> Iterator[str]:
     """What the pairs mean."""
-    leaked = leaks(survey, found)
-    for part, count in leaked.items():
+    way_out = " Take the copies out; where nobody named the parts, data.group can keep copies together."
+    for part, count in leaks(survey, found).items():
         total = survey.parts.count(part)
-        yield (
-            f"{count:,} of {counted(total, PART_WORDS[part] + ' image')} ({percent(100 * count / total)}) "
-            f"{'is' if count == 1 else 'are'} in training too, the same or nearly so: the accuracy will look better "
-            "than it is. Take the copies out, or keep copies together with data.group."
-        )
+        share = number(100 * count / total, 1 if 100 * count >= total else 2)
+        images = f"{count:,} of {counted(total, PART_WORDS[part] + ' image')} ({share} %)"
+        twice = f"{'is' if count == 1 else 'are'} in training too, the same or nearly so"
+        yield f"{images} {twice}: the accuracy will look better than it is.{way_out if survey.names else ''}"
     pairs = listed_pairs(survey, found)
     if disagreeing := sum(pair.disagreeing for pair in pairs):
         pairs_are = f"{counted(disagreeing, 'pair')} of like images {'is' if disagreeing == 1 else 'are'}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tailcloud.data.duplicates import ALIKE, DISTANCE, Duplicates
+from tailcloud.data.duplicates import ALIKE, ALIKE_IN_GREY, DISTANCE, Duplicates
 from tailcloud.data.findings import (
     PART_WORDS,
     Pair,
@@ -31,9 +31,9 @@ BROKEN_LISTED = 500
 WIDEST = 64  # pixels of a picture on the page
 CANNOT_SEE = (
     f"Nearly the same: difference hashes of 64 bits that differ in at most {DISTANCE} bits, and thumbnails that "
-    f"correlate by {ALIKE} or more. That finds copies that were saved again, scaled or made a little brighter. It does "
-    "not find mirrored, turned, squashed, cropped or grey copies, nor other photographs of the same thing; and what "
-    "differs in details alone is paired."
+    f"correlate by {ALIKE} ({ALIKE_IN_GREY} where all images are grey) or more. That finds copies that were saved "
+    "again, scaled or made a little brighter. It does not find mirrored, turned, squashed or cropped copies, nor other "
+    "photographs of the same thing; and what differs in details alone is paired."
 )
 
 
