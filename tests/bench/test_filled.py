@@ -67,11 +67,17 @@ def test_a_cell_can_have_some_seeds_and_some_failures():
     assert lines([only(filled)], ["seeds", "top1"])[0] == ["2, 1 failed", "71.0 ± 1.4"]
 
 
-def test_a_note_stands_under_its_data_set():
-    filled = fill(table(notes={"ce digits-lt": "longer training gave nothing."}), HIGH)
-    text = "\n".join(sections(filled))
-    assert text.count("- One: longer training gave nothing.") == 1
-    assert text.index("longer training") < text.index("### digits-lt:20")
+def test_a_note_stands_under_the_data_set_of_a_marked_cell_alone():
+    notes = {"ce digits-lt": "longer training gave nothing."}
+    marked = fill(numbers(90.0).model_copy(update={"notes": notes}), HIGH)
+    assert "- One: longer training gave nothing." in sections(marked)
+    assert "longer training gave nothing." in bench_page([marked])
+    for filled in (
+        fill(numbers(70.0).model_copy(update={"notes": notes}), HIGH),
+        fill(marked.table, {}),
+        fill(marked.table, HIGH, protocol=Protocol(epochs=2)),
+    ):
+        assert remarks(filled.cells) == []
 
 
 def test_the_record_has_everything():

@@ -253,3 +253,12 @@ def test_the_page_on_performance_has_the_tables_of_speed(root):
     assert "a processor, 2 cores, torch 2.13, commit `abcdef1`; 1 epochs of warm-up, 3 that count" in text
     assert "| a change | much | +25\u00a0% |" in text
     assert "| an idea | little | −1\u00a0% |" in text
+
+
+def test_every_cell_that_is_marked_has_a_sentence():
+    results = render.read_results(render.ROOT / "benchmarks" / "results" / "runs")
+    cells = [
+        cell for name in render.TABLES for cell in render.fill_from_records(render.read_table(name), results).cells
+    ]
+    assert any(cell.below for cell in cells)
+    assert [f"{cell.row.key} {cell.spec}" for cell in cells if cell.below and not cell.note] == []

@@ -78,7 +78,7 @@ def lines(cells: Sequence[Cell], columns: Sequence[str]) -> list[list[str]]:
 
 def remarks(cells: Sequence[Cell]) -> list[str]:
     """What there is to say under a column: what was tried for marked cells, and what failed."""
-    said = [f"{cell.row.label}: {cell.note}" for cell in cells if cell.note]
+    said = [f"{cell.row.label}: {cell.note}" for cell in cells if cell.note and cell.below]
     failed: dict[str, list[str]] = {}
     for cell in cells:
         for sentence in dict.fromkeys(cell.failures):
