@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tailcloud.data.augment import crop_and_flip
 from tailcloud.data.dataset import Split
 from tailcloud.data.mixing import draw_lambdas, draw_partners, mix
-from tailcloud.data.resident import ResidentImages, ResidentLoader, batch_ends
+from tailcloud.data.resident import ResidentImages, ResidentLoader, batch_ends, images_at_once
 from tailcloud.data.transform import Normalise
 from tailcloud.sampling import ShuffledSampler
 
@@ -128,3 +128,9 @@ def test_parts_draw_from_generators_of_their_own():
     plain, mixed = loader(crop_padding=2)[1], loader(crop_padding=2, mixup=1.0)[1]
     for a, b in zip(plain.epoch(1), mixed.epoch(1), strict=True):
         assert torch.equal(a.target, b.target)
+
+
+def test_fewer_images_are_shown_at_once_the_larger_they_are():
+    gpu, cpu = torch.device("cuda"), torch.device("cpu")
+    assert [images_at_once(gpu, side**2) for side in (8, 224, 448, 4096, 100_000)] == [1024, 1024, 256, 3, 1]
+    assert [images_at_once(cpu, side**2) for side in (32, 64, 1000)] == [128, 32, 16]

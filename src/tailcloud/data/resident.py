@@ -18,6 +18,17 @@ from tailcloud.randomness import host_generator
 from tailcloud.sampling import Sampler
 
 CACHED_PIXELS = 128 * 32 * 32  # beyond these a CPU waits for its memory
+AT_ONCE, PIXELS_AT_ONCE = 1024, 1024 * 224 * 224  # for a GPU: more images, or larger ones, would fill its memory
+
+
+def images_at_once(device: torch.device, pixels: int) -> int:
+    """How many images of so many pixels a model is shown at a time, when nothing is trained: as the device has it best.
+
+    Many for a GPU, as many as a cache holds for a CPU.
+    """
+    if device.type == "cuda":
+        return max(1, min(AT_ONCE, PIXELS_AT_ONCE // pixels))
+    return max(16, CACHED_PIXELS // pixels)
 
 
 class ResidentImages:
@@ -28,9 +39,8 @@ class ResidentImages:
         self.labels = torch.from_numpy(split.labels).to(device)
 
     def in_order(self, transform: Normalise) -> Iterator[Batch]:
-        """Every image once, as stored, for evaluation: many at a time for a GPU, as many as a cache holds for a CPU."""
-        pixels = self.images.shape[1] * self.images.shape[2]
-        batch = 1024 if self.images.device.type == "cuda" else max(16, CACHED_PIXELS // pixels)
+        """Every image once, as stored, for evaluation."""
+        batch = images_at_once(self.images.device, self.images.shape[1] * self.images.shape[2])
         for start in range(0, len(self.labels), batch):
             here = slice(start, start + batch)
             yield Batch(transform(self.images[here]), self.labels[here])

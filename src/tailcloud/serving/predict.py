@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tailcloud.data.pictures import Picture, Unreadable, picture_at
-from tailcloud.data.resident import CACHED_PIXELS
+from tailcloud.data.resident import images_at_once
 from tailcloud.data.transform import Normalise
 from tailcloud.evaluation.priors import Prior
 from tailcloud.serving.load import TrainedClassifier
@@ -47,8 +47,7 @@ def predict_files(
 ) -> Iterator[Answer]:
     """One answer per path, in their order. What cannot be read gets an answer with an error, and stops nothing."""
     speak = Speaker(model, torch.device(device), top, prior)
-    cached = max(16, CACHED_PIXELS // (model.size[0] * model.size[1]))
-    batch = BATCH if speak.device.type == "cuda" else min(BATCH, cached)
+    batch = min(BATCH, images_at_once(speak.device, model.size[0] * model.size[1]))
     decode = partial(_decoded, channels=len(model.transform.mean), model=model)
     waiting: list[tuple[Path, Decoded]] = []
     for pair in in_threads(decode, paths, BATCHES_AHEAD * batch):
