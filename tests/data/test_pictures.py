@@ -3,6 +3,7 @@
 import contextlib
 import os
 import struct
+import tracemalloc
 import zlib
 
 import numpy as np
@@ -69,6 +70,15 @@ def test_sixteen_bits_become_eight(tmp_path):
         saved(tmp_path / name, deep)
         assert np.array_equal(read_picture(tmp_path / name, 1)[..., 0], GREY)
         assert read_header(tmp_path / name).grey
+
+
+def test_a_large_sixteen_bit_picture_takes_a_few_bytes_a_pixel(tmp_path):
+    path = saved(tmp_path / "d.png", np.full((2000, 1000), 257 * 7, np.uint16))
+    tracemalloc.start()
+    assert (read_picture(path, 1) == 7).all()
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 14 * 2_000_000  # beside what Pillow holds
 
 
 def test_cmyk_is_converted(tmp_path):

@@ -164,10 +164,10 @@ def _pixels(path: Path, image: Image.Image, channels: int) -> Picture:
     if image.mode == "F":
         raise Unreadable(path, "it holds floating-point numbers; save it with 8 or 16 bits")
     if image.mode.startswith("I"):
-        values = np.asarray(image).astype(np.int64)
+        values = np.asarray(image)
         if values.min() < 0 or values.max() > 65_535:
             raise Unreadable(path, "its values take more than 16 bits; save it with 8 or 16")
-        flat = Image.fromarray(((values + 128) // 257).astype(np.uint8))
+        flat = Image.fromarray(((values.astype(np.int32) + 128) // 257).astype(np.uint8))
     elif image.mode in SEE_THROUGH or "transparency" in image.info:
         clear = image.convert("RGBA")
         flat = Image.alpha_composite(Image.new("RGBA", clear.size, "white"), clear)
