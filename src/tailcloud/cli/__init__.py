@@ -23,6 +23,7 @@ from tailcloud.cli.watch import watch
 from tailcloud.errors import TailcloudWarning, explained
 
 warnings.filterwarnings("ignore", category=TailcloudWarning)  # verbs print remarks of their own
+warnings.filterwarnings("ignore", message="Image size", module="PIL")  # of pictures that verbs name and do not decode
 pass_notes_on()
 
 app = typer.Typer(

@@ -51,8 +51,6 @@ def predict(
 
     A file that cannot be read gets a row that says why, stops nothing, and makes the exit code 1.
     """
-    import warnings
-
     from tailcloud.errors import TailcloudError, UsageError
     from tailcloud.serving import load
     from tailcloud.serving.finding import check_paths, find_pictures
@@ -60,7 +58,6 @@ def predict(
     from tailcloud.serving.prior import wanted_prior
     from tailcloud.training.devices import pick_device
 
-    warnings.filterwarnings("ignore", message="Image size", module="PIL")  # the row of such a file says it
     if as_csv and as_json:
         raise UsageError("--csv and --json cannot both be written; choose one")
     model = load(run)
