@@ -1,5 +1,6 @@
 """The other verbs, and the promises of the command line as a whole."""
 
+import shutil
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 import tailcloud
 from tailcloud.cli import app
 from tailcloud.cli.inspect import bars
+from tailcloud.errors import TailcloudError
 
 
 @pytest.fixture
@@ -75,6 +77,13 @@ def test_bars_of_many_classes_fit_a_screen():
 def test_evaluate_prints_a_table_or_json(call, finished_run):
     assert "500 test images of digits-lt" in call("evaluate", str(finished_run))
     assert '"per_class"' in call("evaluate", str(finished_run), "--json")
+
+
+def test_evaluate_has_a_sentence_for_a_result_of_somebody_else(finished_run, tmp_path):
+    shutil.copytree(finished_run, tmp_path / "run")
+    (tmp_path / "run" / "result.json").write_text('{"format": 1, "protocol": 7}')
+    with pytest.raises(TailcloudError, match=r"result\.json is damaged or was not written by tailcloud"):
+        CliRunner().invoke(app, ["evaluate", str(tmp_path / "run")], catch_exceptions=False)
 
 
 def test_recipes_are_listed_shown_and_copied(call, tmp_path):

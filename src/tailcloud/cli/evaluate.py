@@ -34,6 +34,7 @@ def evaluate(
     import json
 
     from tailcloud.data import open_dataset
+    from tailcloud.reporting.result import parse_result
     from tailcloud.serving.evaluate import evaluate_run
     from tailcloud.training.devices import pick_device
     from tailcloud.training.folder import RunFolder
@@ -47,7 +48,8 @@ def evaluate(
         return
     for remark in dataset.remarks:
         say_note(remark)
-    if folder.finished and (selection := folder.result()["protocol"]["selection"]) != "last":
+    result = parse_result(folder.result(), str(folder.result_file)) if folder.finished else None
+    if result and (selection := result.protocol.selection) != "last":
         say_note(f"These are the weights of the epoch that was {selection}, not of the last one.")
     expecting = f", expecting {prior}" if prior else ""
     out.print(f"{run} on {len(dataset.test):,} test images of {dataset.spec}{expecting} (percent)", markup=False)
