@@ -16,7 +16,7 @@ from tailcloud.errors import TailcloudError
 
 @pytest.fixture
 def photos(tmp_path):
-    return draw_classes(tmp_path / "photos", {"cat": 30, "lynx": 6})
+    return draw_classes(tmp_path / "photos", {"cat": 30, "lynx": 6}, size=(24, 20))
 
 
 def refusals(place, reading=Reading()):  # noqa: B008
