@@ -52,7 +52,7 @@ def test_a_thousand_classes_and_many_pairs_make_a_small_page():
 def test_data_without_readable_images_have_a_page_too():
     survey = Survey("data.npz", ["0", "4"], np.array([0, 0, 1]), ["train"] * 3, refusals=["data.npz is too large"])
     page = page_of(survey)
-    assert "Data.npz is too large." in page
+    assert "<li>data.npz is too large.</li>" in page
     assert "so nothing was compared" in page
 
 
