@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO := runs/demo
 
-.PHONY: demo test lint types tests results clean
+.PHONY: demo test lint types tests docs results clean
 
 demo: $(VENV)/.core
 	@rm -rf $(DEMO)
@@ -23,6 +23,11 @@ types: $(VENV)/.dev
 tests: $(VENV)/.dev
 	$(BIN)/pytest
 
+# The site, from docs/ and the docstrings: open site/index.html. The tests build it too, and look at it in a browser.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "site: site/index.html"
+
 # docs/results.md and the table in README.md, from the records under benchmarks/results/
 results: $(VENV)/.core
 	$(BIN)/python benchmarks/render.py
@@ -37,5 +42,9 @@ $(VENV)/.dev: $(VENV)/.core
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
+$(VENV)/.docs: $(VENV)/.core
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
+
 clean:
-	rm -rf $(VENV) $(DEMO) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(DEMO) site .mypy_cache .ruff_cache .pytest_cache .hypothesis

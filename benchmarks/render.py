@@ -16,6 +16,7 @@ from typing import Any
 import choice_table
 import choosing_table
 import executors_table
+import guide_table
 import speed_table
 
 from tailcloud.bench import TABLES, Filled, read_table
@@ -91,10 +92,12 @@ def render(root: Path) -> dict[Path, str]:
     paper = [fill_from_records(read_table(name), results) for name in TABLES]
     readme, recipes = root / "README.md", root / "src" / "tailcloud" / "recipes"
     performance, records = root / "docs" / "performance.md", performance_records(root / RESULTS)
+    guide = root / "docs" / "guide.md"
     return {
         root / "docs" / "results.md": results_page(tables, paper),
         root / "docs" / "tables.html": bench_page(paper),
         readme: readme_with(readme, tables),
+        **({guide: with_block(guide, page(guide), "guide", guide_table.parts(tables))} if guide.exists() else {}),
         **({performance: performance_with(performance, records)} if records else {}),
         **measured_page(root / "docs" / "choosing.md", "choosing", choosing_table.parts, root / RESULTS),
         **measured_page(root / "docs" / "executors.md", "executors", executors_table.parts, root / RESULTS),

@@ -16,12 +16,18 @@ from typer.testing import CliRunner
 from tailcloud.cli import app
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+RUN_ELSEWHERE = {
+    "errors.md": "cli/test_bad_inputs.py",
+    "extending.md": "test_plugins.py",
+    "tutorial.md": "test_tutorial.py",
+}
+MAKE = re.compile(r"^\$ make (\w+)", re.MULTILINE)
 COMMANDS = sorted(
     {
         line.strip().removeprefix("$ ")
         for page in PAGES
-        if page.name not in {"errors.md", "extending.md"}
+        if page.name not in RUN_ELSEWHERE
         for block in re.findall(r"```(?:bash|console)\n(.*?)```", page.read_text(), re.DOTALL)
         for line in block.splitlines()
         if line.strip().removeprefix("$ ").startswith("tailcloud ")
@@ -74,11 +80,25 @@ def test_every_command_in_the_docs_is_valid(command, finished_run, tmp_path, mon
     assert result.exit_code == 0, result.output
 
 
+@pytest.mark.parametrize("target", sorted({target for page in PAGES for target in MAKE.findall(page.read_text())}))
+def test_every_make_target_in_the_docs_exists(target):
+    done = subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_link_to_a_file_leads_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), target
+
+
+def test_troubleshooting_quotes_what_tailcloud_says():
+    """Every quoted sentence is in docs/errors.md, which the tests compare with the commands."""
+    said = (ROOT / "docs" / "errors.md").read_text()
+    quotes = re.findall(r"^> (.+)$", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE)
+    assert len(quotes) >= 8
+    assert [quote for quote in quotes if quote not in said] == []
 
 
 def test_the_rooms_of_the_architecture_exist():

@@ -27,7 +27,7 @@ from tailcloud.sampling import WEIGHTS, sample_weights
 from tailcloud.training.folder import RunFolder
 
 PAGE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text()
-LOSS, METHOD, PARTS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+LOSS, METHOD, PARTS, DATA = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 COMMANDS = [line.removeprefix("$ ") for line in PAGE.splitlines() if line.startswith("$ tailcloud ")]
 SHORT = ["--set", "stage1.epochs=1", "--set", "model.width=0.25"]
 STATE = [LOSSES, WEIGHTS, HEADS, BACKBONES, WRITTEN, loading._files, loading._packages]
@@ -88,6 +88,8 @@ def test_the_example_of_the_docs_is_a_whole_plugin_of_thirty_lines():
 def test_every_command_of_the_page_works_with_its_files(command):
     write("my_loss.py", LOSS + METHOD)
     write("my_parts.py", PARTS)
+    if "my_data.npz" in command:
+        exec(DATA, {})
     words = shlex.split(command)[1:]
     if words[0] == "train":
         words += ["--dry-run"] if "--seed" in words else SHORT

@@ -1,0 +1,50 @@
+"""The tables of docs/guide.md: every data set with several methods, and who is ahead in what."""
+
+import guide_table
+
+from tailcloud.reporting.tables import by_dataset
+
+
+def measured(method, seed, spec, **figures):
+    return {
+        "format": 1,
+        "method": method,
+        "top1": {"last": figures["top1"], "best": 99.0, "best_on": "test"},
+        "many": figures["many"],
+        "medium": 50.0,
+        "few": figures["few"],
+        "balanced_accuracy": figures["top1"],
+        "ece": figures["ece"],
+        "per_class": [figures["many"], 50.0],
+        "dataset": {"spec": spec, "fingerprint": "0123456789abcdef", "counts": [200, 50]},
+        "protocol": {"seed": seed, "selection": "last"},
+        "model": {"backbone": "resnet8", "parameters": 10, "flops": 10},
+        "seconds": 1.0,
+        "device": "cpu",
+        "version": "0.1.0",
+        "machine": {},
+        "commit": "abc",
+        "command": "tailcloud train",
+    }
+
+
+def test_the_guide_has_a_table_where_methods_can_be_compared_and_says_who_is_ahead():
+    results = [
+        measured("ce", 0, "two", top1=60.0, many=90.0, few=None, ece=20.0),
+        measured("gcl", 0, "two", top1=70.0, many=80.0, few=None, ece=5.0),
+        measured("gcl", 1, "two", top1=72.0, many=82.0, few=None, ece=7.0),
+        measured("ce", 0, "one", top1=50.0, many=50.0, few=10.0, ece=9.0),
+    ]
+    text = "\n".join(guide_table.parts(by_dataset(results)))
+    assert "### two" in text
+    assert "### one" not in text
+    assert text.index("| `gcl` | 2 | 71.0 ± 1.4 |") < text.index("| `ce` | 1 | 60.0 |")
+    assert "highest top-1: `gcl` (71.0), highest in many-shot classes: `ce` (90.0), lowest ECE: `gcl` (6.0)." in text
+
+
+def test_a_method_counts_by_its_first_row():
+    usual = measured("gcl", 0, "two", top1=70.0, many=80.0, few=1.0, ece=5.0)
+    other = measured("gcl", 0, "two", top1=90.0, many=95.0, few=2.0, ece=1.0) | {"device": "cuda"}
+    baseline = measured("ce", 0, "two", top1=60.0, many=70.0, few=0.5, ece=9.0)
+    rows = guide_table.first_rows(by_dataset([usual, other, baseline])[0])
+    assert [(row.method, row.summary("top1").mean) for row in rows] == [("gcl", 70.0), ("ce", 60.0)]

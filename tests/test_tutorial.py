@@ -1,0 +1,52 @@
+"""docs/tutorial.md, followed from an empty folder: its files are saved and its commands run as they stand, in order."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tailcloud.cli import app
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = (DOCS / "tutorial.md").read_text().split("## 1. ")[1]  # after what installs
+STEPS = re.findall(r"(?:`(\w+\.py)`:\n\n)?```(?:python|console)\n(.*?)```", PAGE, re.DOTALL)
+MINUTE, SECONDS = "--time-budget 1m", "--time-budget 5s"  # a budget too small is exceeded, by as little as makes sense
+
+
+def do(command):
+    """Run a line; what it printed."""
+    words = shlex.split(command.replace(MINUTE, SECONDS))
+    if words[0] == "tailcloud":
+        result = CliRunner().invoke(app, words[1:], catch_exceptions=False)
+        assert result.exit_code == 0, f"{command}: {result.output}"
+        return result.output
+    words[0] = sys.executable if words[0] == "python" else words[0]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.slow
+def test_the_tutorial_works_from_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = {}
+    for file, text in STEPS:
+        if file:
+            Path(file).write_text(text)
+        else:
+            said |= {line: do(line) for line in (line.removeprefix("$ ") for line in text.splitlines())}
+    assert len(said) >= 13
+    assert "150 to 8 images each" in said["tailcloud inspect photos"]
+    assert len(Path("answers.csv").read_text().splitlines()) == 1 + len(list(Path("new").iterdir())) == 21
+    assert Path("comparison.html").stat().st_size > 10_000
+    classified = list(said.values())[-1].splitlines()
+    assert [line.split()[0] for line in classified] == ["new/nine0.png", "new/zero0.png"]
+    assert all(0 < float(line.split()[1]) <= 1 for line in classified)
+
+
+def test_the_ten_lines_are_those_of_the_page_on_exports():
+    script = dict(STEPS)["classify.py"]
+    assert script in (DOCS / "export.md").read_text()
+    assert len(script.splitlines()) == 10
