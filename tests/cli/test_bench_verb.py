@@ -11,6 +11,7 @@ from small_table import measured, table
 from typer.testing import CliRunner
 
 import tailcloud.bench
+import tailcloud.plugins
 from tailcloud.bench import Protocol, plan
 from tailcloud.cli import app
 from tailcloud.cli.board import Board
@@ -89,6 +90,17 @@ def test_what_exists_is_not_repeated(bench, filled):
     assert "seed 0: " not in result.output
     assert file.stat().st_mtime_ns == before
     assert "3\u00a0runs, 3 finished, 0 to train" in bench(f"table1 {SHORT} --seed 0 --dry-run").output
+
+
+def test_a_plugin_that_was_changed_since_is_told(bench, filled, monkeypatch):
+    monkeypatch.setattr(tailcloud.plugins, "fingerprint", lambda: "mine.py 0123")
+    assert "mine.py" not in bench(f"table1 {SHORT} --seed 0").output  # no part of these is from it
+    monkeypatch.setattr(tailcloud.plugins.using, "BROUGHT", {("method", "ce")})
+    said = " ".join(bench(f"table1 {SHORT} --seed 0").output.split())
+    assert (
+        "trained with no plugin, not with mine.py 0123; delete the folders to train again: digits-lt-ce-seed0" in said
+    )
+    assert "digits-lt-gcl-seed0" not in said
 
 
 def test_an_interrupted_run_goes_on(bench, filled):

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tailcloud import plugins
 from tailcloud.bench import Planned
 from tailcloud.bench.page import bench_page
 from tailcloud.bench.sharing import Step, shared, waves
@@ -34,7 +35,21 @@ def take_finished(runs: Sequence[Planned], board: Board) -> list[Planned]:
             usable.append(run)
         except TailcloudError as error:
             board.fail((run.row.key, run.spec), str(error))
+    say_what_is_outdated(usable)
     return usable
+
+
+def say_what_is_outdated(runs: Sequence[Planned]) -> None:
+    """A finished run is not repeated, also where the plugin that its parts are from was changed: that must be said."""
+    now, outdated = plugins.fingerprint(), dict[str, list[Planned]]()
+    for run in (run for run in runs if run.folder.finished and plugins.uses_plugins(run.recipe)):
+        then = run.folder.result().get("machine", {}).get("plugins", "no plugin")
+        if then != now:
+            outdated.setdefault(then, []).append(run)
+    for then, members in outdated.items():
+        what = f"{counted(len(members), 'finished run')} of {members[0].folder.path.parent}"
+        names = ", ".join(run.folder.path.name for run in members)
+        say_note(f"{what} trained with {then}, not with {now}; delete the folders to train again: {names}")
 
 
 def print_steps(runs: Sequence[Planned], board: Board) -> None:

@@ -8,6 +8,7 @@ from tailcloud.plugins.registering import (
     register_method,
     register_sampler,
 )
+from tailcloud.plugins.using import uses_plugins
 
 __all__ = [
     "fingerprint",
@@ -19,5 +20,6 @@ __all__ = [
     "register_loss",
     "register_method",
     "register_sampler",
+    "uses_plugins",
     "words",
 ]

@@ -21,6 +21,8 @@ from tailcloud.sampling import WEIGHTS
 
 Weigh = Callable[..., NDArray[np.float64]]
 
+BROUGHT: set[tuple[str, str]] = set()  # kind and name of everything that was registered here
+
 
 def register_loss(name: str, loss: Callable[..., Loss]) -> None:
     """Give recipes a loss: ``loss(counts, *, option=…)`` makes a ``tailcloud.losses.Loss``.
@@ -92,6 +94,7 @@ def add(kind: str, known: dict[str, Any], name: str, part: object) -> None:
     if taken is not None and not _same(taken, part):
         raise UsageError(f'there is a {kind} "{name}" already; give yours another name')
     known[name] = part
+    BROUGHT.add((kind, name))
 
 
 def _same(old: object, new: object) -> bool:
