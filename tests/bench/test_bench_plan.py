@@ -15,6 +15,7 @@ from tailcloud.bench.sharing import shared, waves
 from tailcloud.cli import app
 from tailcloud.errors import UsageError
 from tailcloud.recipe import load_recipe
+from tailcloud.training.branching import first_stage_file
 
 OUT = Path("out")
 
@@ -130,11 +131,27 @@ def test_a_run_that_was_begun_goes_on_by_itself_and_lends_its_first_stage(tmp_pa
     begun = runs[1]
     begun.folder.create(begun.recipe)
     assert [step.parent for step in shared(runs)] == [begun, None]
-    for file in (begun.folder.result_file, begun.folder.weights_file, begun.folder.model_file):
-        file.write_text(json.dumps({}))
+    finish(begun)
     steps = shared(runs)
     assert [(step.run, step.parent) for step in steps] == [(runs[0], begun)]
     assert waves(steps) == [steps]
+
+
+def test_a_finished_run_without_its_checkpoints_lends_nothing(tmp_path):
+    rows = [*table_rows(), {"label": "Three", "method": "gcl", "variant": "ib", "set": ["stage2.sampler=ib"]}]
+    runs = plan(table(columns=["digits-lt"], rows=rows), Protocol(seeds=(0,)), tmp_path).runs
+    runs[0].folder.create(runs[0].recipe)
+    finish(runs[0])
+    first_stage_file(runs[0].folder, runs[0].recipe).unlink()
+    assert [(step.run, step.parent) for step in shared(runs)] == [(runs[1], None), (runs[2], runs[1])]
+
+
+def finish(run):
+    """As if the run had been trained."""
+    folder = run.folder
+    folder.checkpoints.mkdir()
+    for file in (folder.result_file, folder.weights_file, folder.model_file, first_stage_file(folder, run.recipe)):
+        file.write_text(json.dumps({}))
 
 
 def table_rows():

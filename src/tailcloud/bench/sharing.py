@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tailcloud.bench.plan import Planned
 from tailcloud.recipe import Recipe
+from tailcloud.training.branching import first_stage_file
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,14 @@ def shared(runs: Sequence[Planned]) -> list[Step]:
     return steps
 
 
-def fitness(run: Planned) -> tuple[bool, bool, bool]:
-    """Who should own a first stage: a run that has it, one that was begun, one that is nothing but that stage."""
-    second = run.recipe.stage2
-    return run.folder.finished, run.folder.exists, second is None or second.epochs == 0
+def fitness(run: Planned) -> tuple[bool, bool, bool, bool]:
+    """Who should own a first stage: a run that has it, one that was begun, one that is nothing but that stage.
+
+    A finished run whose checkpoints were deleted has none to lend, and will not train it again.
+    """
+    finished, second = run.folder.finished, run.recipe.stage2
+    lends = finished and first_stage_file(run.folder, run.recipe).is_file()
+    return lends, not finished and run.folder.exists, not finished, second is None or second.epochs == 0
 
 
 def waves(steps: Sequence[Step]) -> list[list[Step]]:

@@ -47,10 +47,15 @@ def check_same_start(parent: RunFolder, recipe: Recipe) -> None:
 
 def last_checkpoint(parent: RunFolder, recipe: Recipe) -> Path:
     """The checkpoint at the end of a run's first stage."""
-    path = parent.checkpoints / f"{FIRST}-{recipe.stage1.epochs:07d}.safetensors"
+    path = first_stage_file(parent, recipe)
     if not path.is_file():
         raise TailcloudError(
             f"{parent.path} cannot lend its first stage: there is no {path.name} in its checkpoints; "
             f'if it is not finished, "tailcloud train --resume --out {parent.path}" goes on'
         )
     return path
+
+
+def first_stage_file(folder: RunFolder, recipe: Recipe) -> Path:
+    """Where a run keeps its first stage once that is trained."""
+    return folder.checkpoints / f"{FIRST}-{recipe.stage1.epochs:07d}.safetensors"
