@@ -32,6 +32,11 @@ def test_nesting_and_numbers_beyond_all_bounds_are_damage(text, tmp_path):
         read_json(tmp_path / "model.json")
 
 
+def test_what_is_no_character_is_written_and_read_back(tmp_path):
+    write_json(tmp_path / "result.json", {"remarks": ["no image in \udcff"]})
+    assert read_json(tmp_path / "result.json")["remarks"] == ["no image in \udcff"]
+
+
 def test_text_and_bytes_arrive_whole_and_folders_are_made(tmp_path):
     path = tmp_path / "a" / "b" / "c.txt"
     write_atomically(path, "größer")

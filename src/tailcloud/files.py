@@ -15,12 +15,15 @@ TEMPORARY = ".tmp-"  # how the names of files begin that are not whole yet
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
-    """Write a neighbour, flush it to disk, and rename it into place; on any failure the neighbour is removed."""
+    """Write a neighbour, flush it to disk, and rename it into place; on any failure the neighbour is removed.
+
+    In text, what is no character (of the name of a file, say) is written as ``\\udcff``, which JSON reads back.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{TEMPORARY}{uuid4().hex}")
     try:
         with named_in_errors(path), temporary.open("xb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
+            file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

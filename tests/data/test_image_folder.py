@@ -111,6 +111,14 @@ def test_remarks_can_be_stored_whatever_files_and_folders_are_called(tmp_path):
     remarks.encode()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only there a name may be any bytes")
+def test_data_whose_own_name_is_no_text_are_refused_at_once(tmp_path):
+    place = tmp_path / os.fsdecode(b"photos\xff")
+    draw_classes(place, {"cat": 2, "dog": 2})
+    with pytest.raises(UsageError, match="photos\ufffd is no text"):
+        opened(place)
+
+
 def test_links_that_lead_back_are_followed_once(tmp_path):
     draw_classes(tmp_path / "photos", {"cat": 3})
     (tmp_path / "photos" / "cat" / "again").symlink_to(tmp_path / "photos" / "cat")

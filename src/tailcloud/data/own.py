@@ -15,6 +15,7 @@ from tailcloud.data.pictures import Header, Unreadable
 from tailcloud.data.reading import Reading
 from tailcloud.data.sizing import chosen_size
 from tailcloud.errors import TailcloudError, UsageError
+from tailcloud.wording import readable
 
 LISTS = {".csv", ".tsv", ".txt"}
 
@@ -22,6 +23,8 @@ LISTS = {".csv", ".tsv", ".txt"}
 def open_own(spec: str, reading: Reading) -> Dataset:
     """The data set at a path, its images in memory."""
     path = Path(spec).expanduser()
+    if spec.encode(errors="replace").decode() != spec:
+        raise UsageError(f"the name of {readable(spec)} is no text, and a recipe could not name it; rename it")
     if path.suffix.lower() == ".npz" and path.is_file():
         return open_arrays(spec, path, reading)
     return open_files(spec, list_images(path, reading.group), reading)
