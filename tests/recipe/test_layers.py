@@ -221,3 +221,10 @@ def test_a_path_is_data_of_ones_own(tmp_path):
         assert load_recipe(None, [{"data": spec}]).data.spec == spec
     with pytest.raises(UsageError, match='did you mean "digits-lt"'):
         load_recipe(None, [{"data": "digit-lt"}])
+
+
+@pytest.mark.parametrize("text", ["x = " + "[" * 50_000, "x = " + "1" * 5_000])
+def test_nesting_and_numbers_beyond_all_bounds_are_no_recipe(text, tmp_path):
+    (tmp_path / "recipe.toml").write_text(text)
+    with pytest.raises(UsageError, match=r"recipe\.toml is no recipe"):
+        load_recipe(str(tmp_path / "recipe.toml"))

@@ -45,6 +45,8 @@ def test_an_older_model_without_temperature_and_prior_loads(folder):
         {"transform__fit": "__import__('os').system('touch hacked')"},
         {"class_names": ["only one"]},
         {"counts": [-1] * 10},
+        {"counts": [10**400] * 10},
+        {"prior": [1e308] * 10},
         {"calibration__scale": float("nan")},
         {"calibration__temperature": 0},
         {"prior": [0.0] * 10},

@@ -39,6 +39,15 @@ def test_a_resolved_recipe_survives_the_round_trip(tmp_path):
     assert folder.command() == "tailcloud train digits-lt/gcl"
 
 
+@pytest.mark.parametrize("text", ["[1, 2]", '"epoch"', "[" * 200_000, "1" * 5_000])
+def test_a_log_line_that_is_no_epoch_is_dropped(text, tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.append_log({"stage": "stage1", "epoch": 1})
+    with folder.log_file.open("a") as file:
+        file.write(text + "\n")
+    assert [line["epoch"] for line in folder.log()] == [1]
+
+
 def test_a_log_line_that_was_cut_short_is_dropped(tmp_path):
     folder = RunFolder(tmp_path)
     folder.append_log({"stage": "stage1", "epoch": 1})

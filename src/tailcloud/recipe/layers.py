@@ -124,6 +124,8 @@ def read_toml(file: Readable) -> Table:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} is not valid TOML: {error}") from None
+    except (ValueError, RecursionError):
+        raise UsageError(f"{file} is no recipe: a number or nesting in it is beyond all bounds") from None
     except OSError as error:
         raise TailcloudError(f"{file} cannot be read: {error.strerror}") from None
 

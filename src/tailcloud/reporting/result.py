@@ -14,6 +14,7 @@ from tailcloud.reporting.use import Calibrated, Priors
 SHOWN = 10_000  # classes that a page lists one by one
 
 Row = tuple[int, int, int]
+Count = Annotated[int, Field(ge=0, lt=2**53)]  # of images
 
 
 class BestEpoch(Part):
@@ -69,8 +70,8 @@ class Data(Part):
 
     spec: str
     fingerprint: str
-    counts: list[Annotated[int, Field(ge=0)]] = Field(min_length=1)
-    test_counts: list[Annotated[int, Field(ge=0)]] = Field(default_factory=list)
+    counts: list[Count] = Field(min_length=1)
+    test_counts: list[Count] = Field(default_factory=list)
     class_names: list[str] = Field(default_factory=list)
     images: dict[str, int] = Field(default_factory=dict)
     shape: list[int] = Field(default_factory=list)

@@ -13,6 +13,8 @@ from tailcloud.files import read_json
 LARGEST_FILE = 1 << 28  # bytes
 Side = Annotated[int, Field(ge=1, le=4096)]
 Positive = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(gt=0, le=1)]
+Count = Annotated[int, Field(ge=0, lt=2**53)]  # of images
 
 
 class Record(BaseModel):
@@ -43,10 +45,10 @@ class About(Record):
 
     architecture: Architecture
     class_names: Annotated[list[str], Field(min_length=1)]
-    counts: list[Annotated[int, Field(ge=0)]]
+    counts: list[Count]
     transform: Transform
     calibration: Calibration
-    prior: list[Positive] | None = None
+    prior: list[Share] | None = None
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:

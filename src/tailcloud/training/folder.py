@@ -124,9 +124,12 @@ class RunFolder:
         lines = []
         for text in self.log_file.read_text(encoding="utf-8").splitlines():
             try:
-                lines.append(json.loads(text))
+                line = json.loads(text)
             except (ValueError, RecursionError):
                 break
+            if not isinstance(line, dict):
+                break
+            lines.append(line)
         return lines
 
     def write_result(self, result: dict[str, Any]) -> None:
