@@ -40,6 +40,11 @@ def try_loss(factory: Callable[..., Loss]) -> None:
         raise UsageError(f"{_called(factory)} must be a tailcloud.losses.Loss: class {_called(factory)}(Loss)")
     if not isinstance(getattr(loss, "scale", None), float | int):
         raise UsageError(f"{_called(factory)} has no scale; call super().__init__(scale) in its __init__")
+    if trained := [name for name, _ in loss.named_parameters()]:
+        raise UsageError(
+            f"{_called(factory)} has the parameter {trained[0]}, which no stage would train or save; keep it in a "
+            "head of your own, or as a buffer if it is fixed"
+        )
     if "epsilon" not in inspect.signature(loss.forward).parameters:
         raise UsageError(
             f"{_called(factory)}.forward must take epsilon: forward(self, output, target, *, epsilon=None)"
