@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -158,3 +159,31 @@ def test_a_truncated_file_is_damaged(tmp_path):
         (tmp_path / "cut.npz").write_bytes(content[:cut])
         with pytest.raises(TailcloudError, match="is damaged"):
             opened(tmp_path / "cut.npz")
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_header_that_unpacks_to_gigabytes_is_not_read(version, tmp_path):
+    start = b"\x93NUMPY" + bytes([version, 0]) + (2**26).to_bytes(4, "little")
+    with zipfile.ZipFile(tmp_path / "bomb.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("x.npy", "y.npy"):
+            archive.writestr(name, start + b" " * 2**26)
+    tracemalloc.start()
+    with pytest.raises(TailcloudError, match="the header of x has 67,108,864 bytes"):
+        opened(tmp_path / "bomb.npz")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2**20
+
+
+@pytest.mark.parametrize("packing", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_an_archive_packed_as_numpy_never_does_is_not_opened(packing, tmp_path):
+    """Of these Python unpacks some kilobytes at once, whatever they become: the first bytes can be gigabytes."""
+    with zipfile.ZipFile(tmp_path / "bomb.npz", "w", packing) as archive:
+        for name in ("x.npy", "y.npy"):
+            archive.writestr(name, bytes(2**26))
+    tracemalloc.start()
+    with pytest.raises(TailcloudError, match="packed in a way that NumPy does not use"):
+        opened(tmp_path / "bomb.npz")
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2**20

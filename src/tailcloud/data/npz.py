@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
-from zipfile import ZipFile
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
 import numpy as np
 from numpy.lib import format as npy
@@ -15,6 +15,7 @@ from tailcloud.errors import TailcloudError
 from tailcloud.wording import magnitude
 
 ENDING = ".npy"
+LONGEST_HEADER = 10_000  # bytes; NumPy has the same bound, but looks only when all of a header is in memory
 
 
 class Kind(NamedTuple):
@@ -30,9 +31,14 @@ class Kind(NamedTuple):
 
 
 def names(path: Path) -> list[str]:
-    """The arrays of a file, by name."""
+    """The arrays of a file, by name.
+
+    Other kinds of packing than NumPy's are refused: of those, Python unpacks more at once than it is asked for.
+    """
     try:
         with ZipFile(path) as archive:
+            if any(entry.compress_type not in {ZIP_STORED, ZIP_DEFLATED} for entry in archive.infolist()):
+                raise ValueError("it is packed in a way that NumPy does not use")
             return [name.removesuffix(ENDING) for name in archive.namelist() if name.endswith(ENDING)]
     except Exception as error:
         raise _damaged(path, error) from None
@@ -43,6 +49,7 @@ def kind(path: Path, name: str) -> Kind:
     try:
         with ZipFile(path) as archive, archive.open(name + ENDING) as file:
             version = npy.read_magic(file)
+            _check_header(archive, name, 2 if version == (1, 0) else 4)
             header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
             shape, _, dtype = header(file)
     except Exception as error:  # damaged archives, headers and streams raise anything
@@ -50,6 +57,14 @@ def kind(path: Path, name: str) -> Kind:
     if dtype.hasobject:
         raise TailcloudError(f"{path}: {name} holds Python objects, which are never unpickled; save plain numbers")
     return Kind(shape, dtype)
+
+
+def _check_header(archive: ZipFile, name: str, digits: int) -> None:
+    """A few bytes of an archive can stand for gigabytes of header."""
+    with archive.open(name + ENDING) as file:
+        length = int.from_bytes(file.read(npy.MAGIC_LEN + digits)[npy.MAGIC_LEN :], "little")
+    if length > LONGEST_HEADER:
+        raise ValueError(f"the header of {name} has {length:,} bytes")
 
 
 def check_memory(path: Path, kinds: Iterable[Kind], copies: int) -> None:
