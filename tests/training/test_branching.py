@@ -69,7 +69,14 @@ def test_a_branch_ends_as_the_whole_run_does(parent, tmp_path, change):
 
 @pytest.mark.parametrize(
     ("setting", "field"),
-    [({"seed": 1}, "seed"), ({"stage1": {"lr": 0.2}}, "stage1.lr"), ({"data": "digits-lt:20"}, "data")],
+    [
+        ({"seed": 1}, "seed"),
+        ({"stage1": {"lr": 0.2}}, "stage1.lr"),
+        ({"data": "digits-lt:20"}, "data"),
+        ({"augment": {"flip": True}}, "augment.flip"),
+        ({"model": {"width": 0.5}}, "model.width"),
+        ({"selection": {"pick": "best"}}, "selection.pick"),
+    ],
 )
 def test_another_first_stage_is_refused(parent, tmp_path, setting, field):
     with pytest.raises(TailcloudError, match=f"cannot lend its first stage: its {field} is"):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tailcloud.bench.plan import Planned
 from tailcloud.recipe import Recipe
-from tailcloud.training.branching import first_stage_file
+from tailcloud.training.branching import MAY_DIFFER, first_stage_file
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Step:
 def first_stage(recipe: Recipe) -> str:
     """Everything that decides a first stage: two recipes with the same text share it."""
     substance = recipe.substance()
-    return json.dumps({key: substance[key] for key in substance if key not in {"method", "stage2"}}, sort_keys=True)
+    return json.dumps({key: substance[key] for key in substance if key not in MAY_DIFFER}, sort_keys=True)
 
 
 def shared(runs: Sequence[Planned]) -> list[Step]:
