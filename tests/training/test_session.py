@@ -109,3 +109,32 @@ def test_validation_decides_where_there_is_any():
     assert made.best_on == "test"
     held = replace(made.dataset, val=made.dataset.test)
     assert Session(made.recipe, held, torch.device("cpu")).best_on == "val"
+
+
+def contrasts(second):
+    """The batches of an epoch as a contrastive objective gets them."""
+    contrast = {
+        "model": {"head": "contrastive"},
+        "augment": {"crop_padding": 1, "flip": True},
+        "stage1": {"loss": "ce", "objective": "contrastive", "second": second},
+        "stage2": {"loss": "ce", "head": {"name": "fresh", "kind": "linear"}},
+    }
+    return list(parts(contrast).loader.epoch(0))
+
+
+def test_an_image_that_is_seen_twice_is_varied_twice():
+    for batch in contrasts("cb"):
+        varied = (batch.images != batch.view).flatten(1).any(dim=1)
+        assert 0.5 < varied.float().mean() < 1.0 or len(varied) < 16
+
+
+def test_a_second_stream_is_drawn_by_itself():
+    """Also by the same sampler, it has other images in other views."""
+    batches = contrasts("ib")
+    first, second = (
+        torch.cat([one.images.flatten(1) for one in ones]) for ones in (batches, [batch.second for batch in batches])
+    )
+    assert not torch.equal(first, second)
+    targets = [torch.cat(ones) for ones in zip(*((b.target, b.second.target) for b in batches), strict=True)]
+    assert not torch.equal(*targets)
+    assert torch.equal(*(target.bincount() for target in targets))
