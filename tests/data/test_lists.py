@@ -109,7 +109,8 @@ def test_a_line_given_twice_counts_once(photos):
     ("name", "content", "sentence"),
     [
         ("a.csv", "path,label\n", "lists no image"),
-        ("a.csv", "", "it needs one named path"),
+        ("a.csv", "", "a.csv is empty; its first line"),
+        ("a.tsv", " \n\n", "a.tsv is empty; its first line"),
         ("a.csv", "name,kind\na,b\n", "has the columns name, kind; it needs one named path"),
         ("a.csv", "path,label\na.png\n", "line 2 of .* has 1.column, and the first line has 2"),
         ("a.csv", "path,label\n\na.png,\n", "line 3 of .* has no label"),

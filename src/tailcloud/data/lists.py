@@ -103,6 +103,8 @@ def _spaced(file: Path) -> Iterator[tuple[int, tuple[str, str, str, str]]]:
 
 def _columns(file: Path, group: str | None) -> Iterator[tuple[int, tuple[str, str, str, str]]]:
     header = _header(file)
+    if not any(header):
+        raise UsageError(f"{file} is empty; its first line should name the columns, such as path,label")
     where = [_column(header, names) for names in (PATH_COLUMNS, LABEL_COLUMNS, SPLIT_COLUMNS)]
     where.append(header.index(group) if group in header else None)
     bare = where[0] is None and len(header) == 2 and Path(header[0]).suffix.lower() in SUFFIXES
