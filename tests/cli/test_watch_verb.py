@@ -234,6 +234,17 @@ def test_the_table_shows_every_run(started, finished_run):
     assert [str(cell) for cell in row_of(spectator.runs[0])][-1] == "starting"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no such names there")
+def test_the_name_of_a_folder_steers_no_terminal(finished_run, tmp_path):
+    shutil.copytree(finished_run, tmp_path / "runs" / "\x1b]0;title\x07 a")
+    assert "\x1b" not in watch(tmp_path / "runs").output
+    table, spectator = Console(width=200), Spectator([tmp_path / "runs"])
+    spectator.look()
+    with table.capture() as shown:
+        table.print(spectator.picture())
+    assert "\x1b" not in shown.get()
+
+
 def test_a_terminal_has_a_table_that_moves(finished_run, monkeypatch, capsys):
     monkeypatch.setattr(spectating, "on_terminal", lambda: True)
     monkeypatch.setattr(spectating, "out", Console(force_terminal=True, width=150, file=sys.stdout))

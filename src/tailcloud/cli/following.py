@@ -10,7 +10,7 @@ from tailcloud.cli.logtail import LogTail
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import check_format
 from tailcloud.reporting.runs import Epoch
-from tailcloud.wording import duration
+from tailcloud.wording import duration, readable
 
 STAGES = {"stage1", "stage2"}
 DEPTH = 3  # how far below a folder its runs may be
@@ -27,6 +27,11 @@ class Followed:
         self.path, self.log = path, LogTail(path / "log.jsonl")
         self.stages: dict[str, int] = {}
         self.finished, self.trouble = False, ""
+
+    @property
+    def name(self) -> str:
+        """Its path as it can be shown."""
+        return readable(str(self.path))
 
     @property
     def ended(self) -> bool:

@@ -94,11 +94,11 @@ def row_of(run: Followed) -> list[Text | ProgressBar]:
     done = total if run.finished else len(run.log.lines)
     bar = ProgressBar(total=max(total, 1), completed=done, width=12)
     if last is None:
-        return [Text(str(run.path)), bar, Text(condition(run))]
+        return [Text(run.name), bar, Text(condition(run))]
     figures = [number(last.loss, 3), *accuracies(run)]
     where = Text(f"{last.stage} {last.epoch}/{run.stages.get(last.stage, 0)}")
     ending = condition(run) if run.ended else duration(run.left)
-    return [Text(str(run.path)), bar, where, *map(Text, figures), Text(sparkline(run.log.lines)), Text(ending)]
+    return [Text(run.name), bar, where, *map(Text, figures), Text(sparkline(run.log.lines)), Text(ending)]
 
 
 def accuracies(run: Followed) -> list[str]:
@@ -125,7 +125,7 @@ def sparkline(lines: Sequence[Epoch]) -> str:
 
 def line_of(run: Followed, last: Epoch) -> str:
     """An epoch as a line of text."""
-    where = f"{run.path} {last.stage} epoch {last.epoch}/{run.stages.get(last.stage, 0)}"
+    where = f"{run.name} {last.stage} epoch {last.epoch}/{run.stages.get(last.stage, 0)}"
     top1, *groups = accuracies(run)
     shots = "  ".join(f"{group} {value}" for group, value in zip(GROUPS, groups, strict=True))
     left = "" if run.ended else f"  {duration(run.left)} left"
@@ -134,6 +134,6 @@ def line_of(run: Followed, last: Epoch) -> str:
 
 def closing(run: Followed) -> str:
     """What there is to say about a finished run."""
-    report = run.path / "report.html"
-    page = f"; its page is {report}" if report.is_file() else ""
-    return f"{run.path} is finished: top-1 {accuracies(run)[0]}{page}"
+    there = (run.path / "report.html").is_file()
+    page = f"; its page is {Path(run.name) / 'report.html'}" if there else ""
+    return f"{run.name} is finished: top-1 {accuracies(run)[0]}{page}"
