@@ -19,7 +19,7 @@ from tailcloud.cli.logtail import LogTail
 from tailcloud.cli.spectating import Spectator, line_of, row_of, sparkline
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import write_atomically
-from tailcloud.reporting.runs import Epoch
+from tailcloud.reporting.runs import Epoch, read_run
 from tailcloud.training.folder import RunFolder
 
 RECIPE = 'format = 1\nmethod = "a plugin\'s own"\n\n[stage1]\nepochs = 4\n\n[stage2]\nepochs = 2\n'
@@ -88,6 +88,16 @@ def test_a_line_without_end_does_not_fill_the_memory(tmp_path, monkeypatch):
     (tmp_path / "log.jsonl").write_bytes(b" " * 5000)
     with pytest.raises(TailcloudError, match="damaged"):
         LogTail(tmp_path / "log.jsonl").look()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pipes there")
+def test_a_pipe_in_place_of_a_log_keeps_nobody_waiting(finished_run, tmp_path):
+    shutil.copytree(finished_run, tmp_path / "run")
+    (tmp_path / "run" / "log.jsonl").unlink()
+    os.mkfifo(tmp_path / "run" / "log.jsonl")
+    assert "is finished" in watch(tmp_path / "run").output
+    with pytest.raises(TailcloudError, match=r"log\.jsonl is missing"):
+        read_run(tmp_path / "run")
 
 
 def test_a_long_log_is_read_a_piece_at_a_time(tmp_path, monkeypatch):

@@ -23,12 +23,11 @@ class LogTail:
 
     def look(self) -> None:
         """Take in the whole lines that were written since the last look."""
-        try:
-            with self.path.open("rb") as log:
-                log.seek(self._start(log.fileno()))
-                content = log.read(LONGEST)
-        except FileNotFoundError:
+        if not self.path.is_file():  # not there yet; a pipe could keep a reader waiting for ever
             return
+        with self.path.open("rb") as log:
+            log.seek(self._start(log.fileno()))
+            content = log.read(LONGEST)
         whole = content.rfind(b"\n") + 1
         if not whole and len(content) == LONGEST:
             raise self._damaged()

@@ -85,10 +85,10 @@ def _why_no_result(folder: Path) -> str:
 
 
 def _text(path: Path) -> str:
+    if not path.is_file():  # a pipe could keep a reader waiting for ever
+        raise TailcloudError(f"{path} is missing: the run folder is not complete")
     try:
         return path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise TailcloudError(f"{path} is missing: the run folder is not complete") from None
     except UnicodeDecodeError:
         raise TailcloudError(f"{path} is not a text file: it is damaged") from None
 
