@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any
 from uuid import uuid4
 
 from tailcloud.errors import TailcloudError, UsageError
@@ -19,31 +19,26 @@ def write_atomically(path: Path, content: bytes | str) -> None:
 
     In text, what is no character (of the name of a file, say) is written as ``\\udcff``, which JSON reads back.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{TEMPORARY}{uuid4().hex}")
-    try:
-        with named_in_errors(path), temporary.open("xb") as file:
-            file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with _appearing(path, mode="xb") as file:
+        file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
 
 
 @contextmanager
-def new_text_file(path: Path) -> Iterator[TextIO]:
+def new_text_file(path: Path) -> Iterator[IO[str]]:
     """A file that is written bit by bit and appears under its name when it is whole; an existing one is refused."""
     if path.exists():
         raise UsageError(f"{path} exists already and is not overwritten; choose another name with --out")
+    with _appearing(path, mode="x", encoding="utf-8", errors="backslashreplace", newline="") as file:
+        yield file
+
+
+@contextmanager
+def _appearing(path: Path, **opening: Any) -> Iterator[IO[Any]]:
+    """A file under another name, which takes its own once it is whole and on the disk; else nothing is left of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{TEMPORARY}{uuid4().hex}")
     try:
-        with (
-            named_in_errors(path),
-            temporary.open("x", encoding="utf-8", errors="backslashreplace", newline="") as file,
-        ):
+        with named_in_errors(path), temporary.open(**opening) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

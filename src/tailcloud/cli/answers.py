@@ -4,7 +4,7 @@ import csv
 import json
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TextIO
+from typing import IO, TYPE_CHECKING
 
 from tailcloud.wording import shortened
 
@@ -18,7 +18,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadshe
 Write = Callable[["Answer"], None]
 
 
-def as_csv(stream: TextIO, top: int, threshold: float) -> Write:
+def as_csv(stream: IO[str], top: int, threshold: float) -> Write:
     """A head, then per file: its path, the prediction (or "unsure"), the top classes with probabilities, the error.
 
     No cell is a formula: a path that looks like one begins with "./", a class with an apostrophe.
@@ -51,7 +51,7 @@ def no_formula(text: str) -> str:
     return text
 
 
-def as_json_lines(stream: TextIO, threshold: float) -> Write:
+def as_json_lines(stream: IO[str], threshold: float) -> Write:
     """An object a line: file, prediction (null where unsure), unsure, top, error."""
 
     def write(answer: "Answer") -> None:
@@ -68,7 +68,7 @@ def as_json_lines(stream: TextIO, threshold: float) -> Write:
     return write
 
 
-def as_table(stream: TextIO, class_names: Sequence[str], threshold: float) -> Write:
+def as_table(stream: IO[str], class_names: Sequence[str], threshold: float) -> Write:
     """Probability, class and file; further classes below. The file comes last: nobody knows how long names will be."""
     longest = max(map(len, class_names)) + (len(f"{UNSURE}: ") if threshold else 0)
     width = min(WIDEST_NAME, max(len("class"), longest))

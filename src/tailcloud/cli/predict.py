@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
@@ -90,7 +90,7 @@ def _kind(out: Path | None, *, as_csv: bool, as_json: bool) -> str:
     return "table" if on_terminal() else "csv"
 
 
-def _writer(kind: str, stream: TextIO, model: "TrainedClassifier", top: int, threshold: float) -> answers.Write:
+def _writer(kind: str, stream: IO[str], model: "TrainedClassifier", top: int, threshold: float) -> answers.Write:
     if kind == "csv":
         return answers.as_csv(stream, top, threshold)
     if kind == "json":
@@ -99,7 +99,7 @@ def _writer(kind: str, stream: TextIO, model: "TrainedClassifier", top: int, thr
 
 
 @contextmanager
-def _stream(out: Path | None) -> Iterator[TextIO]:
+def _stream(out: Path | None) -> Iterator[IO[str]]:
     """Standard output, or a new file that is whole or absent."""
     from tailcloud.files import new_text_file
 
