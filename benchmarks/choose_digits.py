@@ -40,8 +40,8 @@ class Nobody:
 def unused_digits() -> Dataset:
     """digits-lt with the digits that it leaves out in the place of its test part."""
     dataset, everything = open_dataset("digits-lt"), all_digits()
-    used = {image.tobytes() for part in (dataset.train, dataset.test) for image in part.images}
-    rest = np.flatnonzero([image.tobytes() not in used for image in everything.images])
+    used = {image.tobytes() for part in (dataset.train, dataset.test) for image in part.pixels}
+    rest = np.flatnonzero([image.tobytes() not in used for image in everything.pixels])
     return replace(dataset, test=everything.take(rest))
 
 

@@ -40,7 +40,7 @@ def write_digits(place: Path) -> None:
     """The images of digits-lt as PNG files: place/train/3/17.png."""
     digits = open_dataset("digits-lt")
     for name, part in {"train": digits.train, "test": digits.test}.items():
-        for number, (image, label) in enumerate(zip(part.images, part.labels, strict=True)):
+        for number, (image, label) in enumerate(zip(part.pixels, part.labels, strict=True)):
             file = place / name / str(label) / f"{number}.png"
             file.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(image[..., 0]).save(file)

@@ -85,7 +85,7 @@ class Images(TorchDataset[tuple[Tensor, int]]):
     """One image at a time."""
 
     def __init__(self, split: Split, view: View) -> None:
-        self.images, self.labels, self.view = split.images, split.labels, view
+        self.images, self.labels, self.view = split.pixels, split.labels, view
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -12,8 +12,8 @@ from tailcloud.data import open_dataset
 
 digits = open_dataset("digits-lt")  # grey images of 8×8 pixels: 120 of the zero, 2 of the nine
 names = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"])
-images, labels = digits.train.images, names[digits.train.labels]
-new_images, new_labels = digits.test.images, names[digits.test.labels]
+images, labels = digits.train.pixels, names[digits.train.labels]
+new_images, new_labels = digits.test.pixels, names[digits.test.labels]
 
 classifier = LongTailClassifier(epochs=30, device="cpu")  # without epochs, as many as the data want
 classifier.fit(images, labels)

@@ -76,4 +76,4 @@ def _images(run: Path, root: str | None) -> "tuple[NDArray[np.uint8] | None, str
     except (TailcloudError, OSError) as error:
         say_note(f"The run's own images cannot be used for the check: {error}")
         return None, "random images"
-    return dataset.test.images, f"test images of {dataset.spec}"
+    return dataset.test.pixels, f"test images of {dataset.spec}"

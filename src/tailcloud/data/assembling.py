@@ -36,7 +36,7 @@ def assemble(
         None if names is None else np.array(names, object)[order],
     )
     train, val, test = (_part(whole, arranged.parts[order] == part, kept) for part in PART_NAMES)
-    mean, std = channel_statistics(train.images if len(train) else images)
+    mean, std = channel_statistics(train.pixels if len(train) else images)
     return Dataset(
         spec=arranged.spec,
         train=train,
@@ -57,7 +57,7 @@ def _part(whole: Split, belongs: Mask, kept: Mask) -> Split:
         return whole.take(rows[kept[rows]])
     piece = slice(rows[0], rows[-1] + 1)
     return Split(
-        whole.images[piece],
+        whole.pixels[piece],
         whole.labels[piece],
         None if whole.groups is None else whole.groups[piece],
         None if whole.names is None else whole.names[piece],

@@ -10,7 +10,8 @@ class Batch:
     """Normalised images [batch, C, H, W] and their classes; when mixed, also the partners' classes and λ.
 
     ``view`` has the same images varied in another way, ``second`` is a batch of another sampler: for objectives that
-    ask for them.
+    ask for them. A batch that is a piece of a larger one has ``whole`` images in that one, and its own begin there at
+    ``place``.
     """
 
     images: Tensor
@@ -19,3 +20,5 @@ class Batch:
     lam: Tensor | None = None
     view: Tensor | None = None
     second: "Batch | None" = None
+    place: int = 0
+    whole: int | None = None

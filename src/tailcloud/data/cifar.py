@@ -195,7 +195,7 @@ def _remarks(dataset: Dataset, copy: Copy) -> Iterator[str]:
     if changed := copy.changed():
         published = f"the published {copy.edition.title}"
         yield f"{copy.folder} differs from {published} in {', '.join(changed)}; {copy.remedy}."
-        black = int((~dataset.train.images.reshape(len(dataset.train), -1).any(axis=1)).sum())
+        black = int((~dataset.train.pixels.reshape(len(dataset.train), -1).any(axis=1)).sum())
         if black:
             yield f"{black:,} of {len(dataset.train):,} training images are black: {copy.folder} is a partial copy."
 

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from tailcloud.data.file_images import FileImages
 from tailcloud.data.parting import set_aside
 from tailcloud.data.reading import Fit
 from tailcloud.errors import TailcloudError
@@ -20,18 +21,25 @@ SMALLEST_TO_SHARE = 4  # a class with fewer images gives none to validation
 
 @dataclass(frozen=True)
 class Split:
-    """One part of a data set: ``images`` [N, H, W, C] as uint8, and ``labels`` [N].
+    """One part of a data set: ``images`` [N, H, W, C] as uint8, or as files that are read when shown; ``labels`` [N].
 
     Where images are of one's own, ``groups`` [N] numbers what keeps them together, and ``names`` [N] are their files.
     """
 
-    images: Images
+    images: Images | FileImages
     labels: Labels
     groups: Labels | None = None
     names: NDArray[np.object_] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def pixels(self) -> Images:
+        """The images in memory, for what cannot do without."""
+        if isinstance(self.images, FileImages):
+            raise TailcloudError(f"{len(self):,} images stay in their files, and this needs all of them in memory")
+        return self.images
 
     def take(self, positions: NDArray[np.int64]) -> "Split":
         """The images at these positions."""
@@ -63,8 +71,8 @@ class Dataset:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Height, width and channels of an image."""
-        height, width, channels = self.train.images.shape[1:]
+        """Height, width and channels of an image as a model sees it."""
+        height, width, channels = self.test.images.shape[1:]
         return height, width, channels
 
     @property
@@ -79,9 +87,18 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of every image and label: two runs with the same one saw the same data."""
+        """A digest of every image and label: two runs with the same one saw the same data.
+
+        Of images that stay in their files it is their names that count: none is opened for it.
+        """
         parts = [self.train, self.test, *([self.val] if self.val else [])]
-        return fingerprint(*(array for part in parts for array in (part.images, part.labels)))
+        return fingerprint(*(array for part in parts for array in (_substance(part.images), part.labels)))
+
+
+def _substance(images: Images | FileImages) -> NDArray[np.uint8]:
+    if not isinstance(images, FileImages):
+        return images
+    return np.frombuffer(f"{images.names.digest()} {images.shape} {images.fit} {images.keep}".encode(), np.uint8)
 
 
 def _check(spec: str, name: str, part: Split, classes: int) -> None:

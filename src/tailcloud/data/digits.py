@@ -21,7 +21,7 @@ def open_digits(ratio: float | None) -> Dataset:
         test.append(members[:TEST_PER_CLASS])
         train.append(members[TEST_PER_CLASS : TEST_PER_CLASS + count])
     training = everything.take(np.concatenate(train))
-    mean, std = channel_statistics(training.images)
+    mean, std = channel_statistics(training.pixels)
     return Dataset(
         spec="digits-lt" if ratio == DEFAULT_RATIO else f"digits-lt:{ratio:g}",
         train=training,

@@ -35,7 +35,7 @@ class ResidentImages:
     """A part of a data set on the device."""
 
     def __init__(self, split: Split, device: torch.device) -> None:
-        self.images = torch.from_numpy(split.images).to(device)
+        self.images = torch.from_numpy(split.pixels).to(device)
         self.labels = torch.from_numpy(split.labels).to(device)
 
     def in_order(self, transform: Normalise) -> Iterator[Batch]:

@@ -79,5 +79,5 @@ class Survey:
         self.labels = np.concatenate([part.labels for part in there.values()])
         self.parts = [name for name, part in there.items() for _ in range(len(part))]
         self.names = np.concatenate(names).tolist() if names else None
-        self.images = [part.images for part in there.values()]
+        self.images = [part.pixels for part in there.values()]
         self.dataset, self.remarks = dataset, dataset.remarks

@@ -32,7 +32,7 @@ def write_examples(session: Session, folder: RunFolder, per_class: Sequence[floa
     predictions = session.predict(session.test, session.loss(last).scale)
     chosen = np.concatenate([surest_errors(predictions, label) for label in worst])
     content = {
-        "images": thumbnails(torch.from_numpy(session.dataset.test.images[chosen])).numpy(),
+        "images": thumbnails(torch.from_numpy(session.dataset.test.pixels[chosen])).numpy(),
         "true": predictions.target[chosen],
         "predicted": predictions.predicted[chosen],
     }

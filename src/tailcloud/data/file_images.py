@@ -1,0 +1,69 @@
+"""Images that stay in their files until they are shown: what a part of a data set has where memory is too small."""
+
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from tailcloud.data.names import Names, Positions
+from tailcloud.data.pictures import Picture, fitted, read_picture
+from tailcloud.data.reading import Fit
+
+
+@dataclass(frozen=True)
+class FileImages:
+    """Files under ``root``, and how one of them becomes pixels: [side, side, channels], brought there as ``fit`` says.
+
+    ``keep`` is the share of the middle that is kept before: 0.875 with ``fit="crop"`` is the usual "resize to 256,
+    cut 224 out of the middle" at a side of 224. Training images are stored squashed, the whole picture in a square, and
+    their aspect is kept beside them, so that a random crop can be taken from the picture as it was.
+    """
+
+    root: Path
+    names: Names
+    side: int
+    fit: Fit = "crop"
+    keep: float = 1.0
+    channels: int = 3
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """As an array of these images would have it."""
+        return len(self), self.side, self.side, self.channels
+
+    @property
+    def nbytes(self) -> int:
+        """What they would take in memory."""
+        return len(self) * self.side**2 * self.channels
+
+    def __getitem__(self, positions: Positions) -> "FileImages":
+        """The images at these positions."""
+        return replace(self, names=self.names.take(np.asarray(positions, np.int64)))
+
+    def path(self, row: int) -> Path:
+        """The file of an image."""
+        return self.root / os.fsdecode(self.names.raw(row))
+
+    def read(self, row: int) -> tuple[Picture, float]:
+        """The pixels of an image, and the aspect (width / height) of the picture that they were made from.
+
+        Raises:
+            Unreadable: as ``read_picture`` does.
+        """
+        enough = int(np.ceil(2 * self.side / self.keep))
+        picture = read_picture(self.path(row), self.channels, enough=enough)
+        height, width = picture.shape[:2]
+        return fitted(_middle(picture, self.keep), (self.side, self.side), self.fit), width / height
+
+
+def _middle(picture: Picture, keep: float) -> Picture:
+    """The middle of a picture: ``keep`` of its shorter side is cut away in equal parts, of both sides as much."""
+    if keep == 1.0:
+        return picture
+    height, width = picture.shape[:2]
+    border = round((1 - keep) * min(height, width) / 2)
+    return picture[border : height - border, border : width - border]

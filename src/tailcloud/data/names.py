@@ -1,0 +1,56 @@
+"""The names of very many files in little memory: one string of bytes, and where each name ends in it."""
+
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+
+import numpy as np
+from numpy.typing import NDArray
+
+BLOCK = 1 << 16  # names that are joined at a time
+
+Positions = NDArray[np.int64]
+
+
+class Names:
+    """An immutable sequence of file names, kept as the file system has them: bytes, so that any name is possible.
+
+    Ten million names of sixty letters take 0.7 GB; as Python's strings they would take three times that.
+    """
+
+    def __init__(self, text: bytes, ends: Positions) -> None:
+        self.text, self.ends = text, ends
+
+    @classmethod
+    def of(cls, names: Iterable[str]) -> "Names":
+        """Names from strings, as ``os.fsencode`` would have them."""
+        encoded = [name.encode("utf-8", "surrogateescape") for name in names]
+        return cls(b"".join(encoded), np.cumsum([len(name) for name in encoded], dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __iter__(self) -> Iterator[str]:
+        return (self[position] for position in range(len(self)))
+
+    def __getitem__(self, position: int) -> str:
+        """One name."""
+        return self.raw(position).decode("utf-8", "surrogateescape")
+
+    def raw(self, position: int) -> bytes:
+        """One name as bytes."""
+        start = int(self.ends[position - 1]) if position else 0
+        return self.text[start : int(self.ends[position])]
+
+    def take(self, positions: Positions) -> "Names":
+        """The names at these positions, none of them negative."""
+        starts = np.where(positions > 0, self.ends[positions - 1], 0)
+        lengths = self.ends[positions] - starts
+        view = memoryview(self.text)
+        pieces = zip(starts.tolist(), lengths.tolist(), strict=True)
+        return Names(b"".join(view[start : start + length] for start, length in pieces), np.cumsum(lengths))
+
+    def digest(self) -> str:
+        """A digest of every name and its place."""
+        digest = sha256(self.text)
+        digest.update(np.ascontiguousarray(self.ends, np.int64).data)
+        return digest.hexdigest()
