@@ -1,16 +1,18 @@
 """The recipe that tailcloud chooses, against cross-entropy in the same time and against a recipe made by hand.
 
     python benchmarks/choosing.py digits --seeds 3 --budget 30s
+    python benchmarks/choosing.py cifar10-lt --spec cifar10-lt:100 --root data --budget 60s --device cuda
     python benchmarks/choosing.py tiny-imagenet-lt --folder DIR --classes 20 --budget 3m
 
-Every run is a command of its own; its seconds are those of the whole command. digits are the images of digits-lt as
-PNG files. A folder gives some of its classes, evenly from the largest to the smallest. What was measured is
+Every run is a command of its own; its seconds are those of the whole command. The images of a SPEC are written as PNG
+files before. A folder gives some of its classes, evenly from the largest to the smallest. What was measured is
 written to benchmarks/results/choosing-NAME.json, which docs/choosing.md shows.
 """
 
 import argparse
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -26,24 +28,20 @@ from PIL import Image
 from tailcloud.data import open_dataset
 
 FIGURES = ("many", "medium", "few", "ece")
-BY_HAND = {
-    "digits": ["digits-lt/gcl"],
-    "folder": [
-        "own/gcl",
-        *("--set", "data.size=32", "--set", "model.backbone=resnet20", "--set", "stage1.epochs=40"),
-        *("--set", "stage1.mixup=0.4", "--set", "stage2.epochs=6"),
-    ],
-}
+SMALL = (
+    *("own/gcl", "--set", "data.size=32", "--set", "model.backbone=resnet20", "--set", "stage1.epochs=40"),
+    *("--set", "stage1.mixup=0.4", "--set", "stage2.epochs=6"),
+)
 
 
-def write_digits(place: Path) -> None:
-    """The images of digits-lt as PNG files: place/train/3/17.png."""
-    digits = open_dataset("digits-lt")
-    for name, part in {"train": digits.train, "test": digits.test}.items():
+def write_images(place: Path, spec: str, root: str) -> None:
+    """The images of a data set as PNG files: place/train/03/17.png."""
+    dataset = open_dataset(spec, root)
+    for name, part in {"train": dataset.train, "test": dataset.test}.items():
         for number, (image, label) in enumerate(zip(part.pixels, part.labels, strict=True)):
-            file = place / name / str(label) / f"{number}.png"
+            file = place / name / f"{label:02}" / f"{number}.png"
             file.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(image[..., 0]).save(file)
+            Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(file)
 
 
 def write_slice(place: Path, folder: Path, classes: int) -> None:
@@ -80,25 +78,33 @@ def measure(place: Path, words: list[str], seed: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("name")
+    parser.add_argument("--spec", default="digits-lt")
+    parser.add_argument("--root", default="data")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--classes", type=int, default=20)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--budget", default="30s")
+    parser.add_argument("--by-hand", help="a recipe and its settings; by default that of the data, or a small one")
+    parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     timed = ["--time-budget", options.budget]
-    by_hand = BY_HAND["folder" if options.folder else "digits"]
+    default = SMALL if options.folder else (f"{options.spec.partition(':')[0]}/gcl",)
+    by_hand = shlex.split(options.by_hand) if options.by_hand else list(default)
     cases = {"chosen": timed, "chosen, with CE": [*timed, "--set", "method=ce"], "made by hand": by_hand}
     with tempfile.TemporaryDirectory() as home:
         place = Path(home) / options.name
         if options.folder:
             write_slice(place, options.folder, options.classes)
         else:
-            write_digits(place)
-        runs = {name: [measure(place, words, seed) for seed in range(options.seeds)] for name, words in cases.items()}
+            write_images(place, options.spec, options.root)
+        runs = {
+            name: [measure(place, [*words, "--device", options.device], seed) for seed in range(options.seeds)]
+            for name, words in cases.items()
+        }
     about = {"data": options.name, "budget": options.budget, "busy": os.getloadavg()[1]}
     commands = {name: " ".join(words) for name, words in cases.items()}
     record = {**about, "commands": commands, "runs": runs}
-    write_record(RESULTS / f"choosing-{options.name}.json", record, torch.device("cpu"))
+    write_record(RESULTS / f"choosing-{options.name}.json", record, torch.device(options.device))
 
 
 if __name__ == "__main__":

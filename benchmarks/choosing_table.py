@@ -21,14 +21,21 @@ def parts(records: Sequence[dict[str, Any]]) -> list[str]:
 
 def origin(record: dict[str, Any]) -> str:
     """What was trained on, where, and with what budget."""
-    (first, *_), about = record["runs"]["chosen"], record["machine"]
+    first = record["runs"]["chosen"][0]
     counts = first["counts"]
     return (
         f"**{record['data']}**: {sum(counts):,} training images of {len(counts)} classes, {max(counts)} to "
         f"{min(counts)} each, and {first['images']['test']:,} test images; budget {record['budget']}; "
-        f"{about['processor']}, {about['threads']} thread, load {record['busy']:.1f} on {about['cores']} cores, "
-        f"commit `{record['commit']}`."
+        f"{place(record)}, commit `{record['commit']}`."
     )
+
+
+def place(record: dict[str, Any]) -> str:
+    """The machine: its GPU, or its cores and how busy they were."""
+    about = record["machine"]
+    if about.get("gpu"):
+        return f"one {about['gpu']}"
+    return f"{about['processor']}, {about['threads']} thread, load {record['busy']:.1f} on {about['cores']} cores"
 
 
 def row(name: str, runs: Sequence[dict[str, Any]]) -> list[str]:
