@@ -216,6 +216,19 @@ def test_data_are_a_name_or_a_table_and_settings_reach_into_both():
     assert load_recipe("own/gcl", [{"data": {"size": 64}}, {"data": "./photos"}]).data == own.data
 
 
+def test_how_images_reach_the_model_is_written_down_and_no_substance():
+    plain, streamed = (
+        load_recipe("own/gcl", [{"data": "./photos"}, {"data": data}]) for data in ({}, {"plane": "stream"})
+    )
+    assert streamed.data.reading.plane == "stream"
+    assert streamed.substance() == plain.substance()
+    assert plain.substance()["data"] == "./photos"
+    assert 'plane = "stream"' in streamed.to_toml()
+    sized = load_recipe("own/gcl", [{"data": "./photos"}, {"data": {"plane": "stream", "size": 64}}])
+    assert sized.substance()["data"]["size"] == 64
+    assert "plane" not in sized.substance()["data"]
+
+
 def test_a_path_is_data_of_ones_own(tmp_path):
     for spec in (str(tmp_path), "photos/", "list.csv", "arrays.npz"):
         assert load_recipe(None, [{"data": spec}]).data.spec == spec

@@ -5,6 +5,7 @@ from typing import Literal
 
 Fit = Literal["crop", "pad", "squash"]
 Small = Literal["drop", "merge"]
+Plane = Literal["auto", "resident", "stream"]
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,8 @@ class Reading:
             whose first group is the key (patient, camera, burst).
         min_count: classes with fewer training images are dropped or merged into one, as ``small`` says; 0 keeps all.
         small: "drop" or "merge".
+        plane: "resident" has all images in memory, "stream" reads each from its file when it is shown; "auto" streams
+            what would not fit into memory, and the large benchmarks.
     """
 
     size: int | None = None
@@ -27,3 +30,4 @@ class Reading:
     group: str | None = None
     min_count: int = 0
     small: Small = "drop"
+    plane: Plane = "auto"

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import tomli_w
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from tailcloud.data.reading import Fit, Reading, Small
+from tailcloud.data.reading import Fit, Plane, Reading, Small
 
 
 class Record(BaseModel):
@@ -43,8 +43,11 @@ NamedPart = Annotated[Part, BeforeValidator(named)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
+HOW_DATA_ARE_READ = {"plane"}  # without a change to any result
+
+
 class Data(Record):
-    """What is trained on. All but ``spec`` is for images of one's own; see ``tailcloud.data.Reading``."""
+    """What is trained on. Most but ``spec`` is for images of one's own; see ``tailcloud.data.Reading``."""
 
     spec: str
     size: Annotated[int, Field(ge=4, le=1024)] | None = None
@@ -53,6 +56,7 @@ class Data(Record):
     group: str | None = None
     min_count: Annotated[int, Field(ge=0)] = 0
     small: Small = "drop"
+    plane: Plane = "auto"
 
     @property
     def reading(self) -> Reading:
@@ -154,14 +158,15 @@ class Recipe(Record):
 
     def substance(self) -> dict[str, Any]:
         """What decides the result: everything but where the data are, how the run is computed and what is watched."""
-        return self._written(exclude={"root", "engine", "watch"})
+        return self._written(exclude={"root": True, "engine": True, "watch": True, "data": HOW_DATA_ARE_READ})
 
     def to_toml(self) -> str:
         """The resolved recipe as a file."""
         return tomli_w.dumps(self._written())
 
-    def _written(self, exclude: set[str] | None = None) -> dict[str, Any]:
+    def _written(self, exclude: dict[str, Any] | None = None) -> dict[str, Any]:
         """Everything, the data as their SPEC alone where nothing else was said about them."""
         table = self.model_dump(exclude=exclude, exclude_none=True)
-        plain = self.data == Data(spec=self.data.spec)
+        said = {name: value for name, value in table["data"].items() if name != "spec"}
+        plain = all(value == Data.model_fields[name].default for name, value in said.items())
         return table | ({"data": self.data.spec} if plain else {})
