@@ -81,7 +81,7 @@ def test_lambdas_are_beta_distributed():
 
 def test_mixing_is_a_weighted_mean():
     images = torch.randn(4, 1, 2, 2)
-    mixed = mix(images, torch.tensor([1, 0, 3, 2]), torch.tensor(0.3))
+    mixed = mix(images, images[[1, 0, 3, 2]], torch.tensor(0.3))
     torch.testing.assert_close(mixed[0], 0.3 * images[0] + 0.7 * images[1])
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from tailcloud.data.batch import Batch
@@ -20,7 +21,12 @@ class JoinedLoader:
     ) -> None:
         self.first, self.view, self.second = first, view, second
         self.others = [loader for loader in (view, second) if loader]
-        self.data, self.seed, self.stage = first.data, first.seed, first.stage
+        self.seed, self.stage = first.seed, first.stage
+
+    @property
+    def device(self) -> torch.device:
+        """Where the batches are."""
+        return self.first.device
 
     @property
     def steps(self) -> int:
@@ -41,6 +47,12 @@ class JoinedLoader:
         plan = self.plan(number)
         for step in range(self.steps):
             yield self.at(plan, step)
+
+    def rounds(self, number: int, first: int = 0) -> Iterator[tuple[Batch, ...]]:
+        """The steps of an epoch from step ``first`` on: of each, the pieces that are computed here, or the batch."""
+        streams = [loader.rounds(number, first) for loader in (self.first, *self.others)]
+        for pieces in zip(*streams, strict=True):
+            yield tuple(self._joined(iter(batches)) for batches in zip(*pieces, strict=True))
 
     def plan(self, number: int) -> EpochPlan:
         """Every draw of an epoch, on the device."""

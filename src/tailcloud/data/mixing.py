@@ -29,5 +29,5 @@ def draw_partners(generator: np.random.Generator, batch_of: NDArray[np.int64]) -
 
 
 def mix(images: Tensor, partners: Tensor, lam: Tensor) -> Tensor:
-    """The mixed batch; ``partners`` are positions in the batch."""
-    return lam * images + (1 - lam) * images[partners]
+    """Images mixed with those of their partners."""
+    return lam * images + (1 - lam) * partners

@@ -24,3 +24,6 @@ class Share:
         """
         cuts = [start + (end - start) * number // self.of for number in range(self.of + 1)]
         return [(cuts[number], cuts[number + 1]) for number in range(self.first, self.first + self.count)]
+
+
+WHOLE = Share()

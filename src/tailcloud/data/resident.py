@@ -1,7 +1,7 @@
 """The resident plane: the whole training set is one uint8 tensor on the device, and a batch is an index into it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +13,7 @@ from tailcloud.data.augment import crop_and_flip
 from tailcloud.data.batch import Batch
 from tailcloud.data.dataset import Split
 from tailcloud.data.mixing import draw_lambdas, draw_partners, mix
+from tailcloud.data.pieces import WHOLE, Share
 from tailcloud.data.transform import Normalise
 from tailcloud.randomness import host_generator
 from tailcloud.sampling import Sampler
@@ -74,9 +75,12 @@ class EpochPlan:
 class Loader(Protocol):
     """Where the batches of a stage come from."""
 
-    data: ResidentImages
     seed: int
     stage: str
+
+    @property
+    def device(self) -> torch.device:
+        """Where the batches are."""
 
     @property
     def steps(self) -> int:
@@ -91,6 +95,9 @@ class Loader(Protocol):
 
     def epoch(self, number: int) -> Iterator[Batch]:
         """The batches of one epoch; the same ones whenever that epoch is asked for."""
+
+    def rounds(self, number: int, first: int = 0) -> Iterator[tuple[Batch, ...]]:
+        """The steps of an epoch from step ``first`` on: of each, the pieces that are computed here, or the batch."""
 
     def plan(self, number: int) -> EpochPlan:
         """Every draw of an epoch, on the device."""
@@ -124,12 +131,19 @@ class ResidentLoader:
         stage: str = "stage1",
         epochs: int = 0,
         views: str = "views",
+        share: Share = WHOLE,
     ) -> None:
         self.data, self.sampler, self.transform = data, sampler, transform
         self.crop_padding, self.flip, self.mixup = crop_padding, flip, mixup
         self.seed, self.stage, self.epochs, self.views = seed, stage, epochs, views
+        self.own = share
         self.size = len(data.labels)
         self.ends = batch_ends(self.size, batch)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the batches are."""
+        return self.data.images.device
 
     @property
     def steps(self) -> int:
@@ -152,6 +166,12 @@ class ResidentLoader:
         for step in range(self.steps):
             yield self.at(plan, step)
 
+    def rounds(self, number: int, first: int = 0) -> Iterator[tuple[Batch, ...]]:
+        """The steps of an epoch from step ``first`` on: of each, the pieces that are computed here, or the batch."""
+        plan = self.plan(number)
+        for step in range(first, self.steps):
+            yield (self.at(plan, step),) if self.own == WHOLE else self.pieces(plan, step)
+
     def plan(self, number: int) -> EpochPlan:
         """Every draw of an epoch, on the device."""
         order = self.sampler.draw(self._generator("order", number), self.share(number))
@@ -169,20 +189,46 @@ class ResidentLoader:
 
     def at(self, plan: EpochPlan, step: int) -> Batch:
         """One batch of a planned epoch."""
-        start, end = int(self.ends[step - 1]) if step else 0, int(self.ends[step])
-        return self.assemble(plan, torch.arange(start, end, device=self.data.images.device), plan.lambdas[step])
+        start, end = self._bounds(step)
+        return self.assemble(plan, torch.arange(start, end, device=self.device), plan.lambdas[step])
+
+    def pieces(self, plan: EpochPlan, step: int) -> tuple[Batch, ...]:
+        """The pieces of a batch that are computed here; the partners of their images may lie in others."""
+        start, end = self._bounds(step)
+        made = []
+        for first, last in self.own.pieces(start, end):
+            rows = torch.arange(first, last, device=self.device)
+            piece = self.assemble_piece(plan, rows, plan.lambdas[step])
+            made.append(replace(piece, place=first - start, whole=end - start))
+        return tuple(made)
 
     def assemble(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
         """The batch at some rows of an epoch: whole-batch device code, nothing drawn and nothing read."""
+        floats, target = self._varied(plan, rows)
+        if not self.mixup:
+            return Batch(floats, target)
+        partners = plan.partners[rows] - rows[0]
+        return Batch(mix(floats, floats[partners], lam), target, target[partners], lam)
+
+    def assemble_piece(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
+        """The same for rows that need not hold their own partners, which are made for themselves."""
+        floats, target = self._varied(plan, rows)
+        if not self.mixup:
+            return Batch(floats, target)
+        others, other = self._varied(plan, plan.partners[rows])
+        return Batch(mix(floats, others, lam), target, other, lam)
+
+    def _varied(self, plan: EpochPlan, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Normalised images at some rows, cropped and flipped as planned, and their classes."""
         chosen = plan.order[rows]
         images, target = self.data.images[chosen], self.data.labels[chosen]
         if self.crop_padding or self.flip:
             images = crop_and_flip(images, plan.corners[rows], plan.flips[rows], self.crop_padding)
-        floats = self.transform(images)
-        if not self.mixup:
-            return Batch(floats, target)
-        partners = plan.partners[rows] - rows[0]
-        return Batch(mix(floats, partners, lam), target, target[partners], lam)
+        return self.transform(images), target
+
+    def _bounds(self, step: int) -> tuple[int, int]:
+        """Where a batch starts and ends among the rows of an epoch."""
+        return int(self.ends[step - 1]) if step else 0, int(self.ends[step])
 
     def _draw_mixing(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         if not self.mixup:
@@ -195,4 +241,4 @@ class ResidentLoader:
         return host_generator(self.seed, self.stage, part, number)
 
     def _to_device(self, array: NDArray[np.generic]) -> Tensor:
-        return torch.from_numpy(array).to(self.data.images.device)
+        return torch.from_numpy(array).to(self.device)

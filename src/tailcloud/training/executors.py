@@ -32,7 +32,7 @@ class EagerExecutor:
 
     def __init__(self, step: Step, loader: Loader) -> None:
         self.step, self.loader = step, loader
-        self.device = loader.data.images.device
+        self.device = loader.device
         self.generator = torch.Generator(self.device)
 
     def prepare(self) -> None:
