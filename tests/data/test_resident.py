@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tailcloud.data.augment import crop_and_flip
 from tailcloud.data.dataset import Split
 from tailcloud.data.mixing import draw_lambdas, draw_partners, mix
-from tailcloud.data.resident import ResidentImages, ResidentLoader, batch_ends, images_at_once
+from tailcloud.data.plan import batch_ends
+from tailcloud.data.resident import ResidentImages, ResidentLoader, images_at_once
 from tailcloud.data.transform import Normalise
 from tailcloud.sampling import ShuffledSampler
 

@@ -2,12 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from tailcloud.data.batch import Batch
-from tailcloud.data.resident import EpochPlan, ResidentLoader
+from tailcloud.data.plan import EpochPlan
+from tailcloud.data.planned import PlannedLoader
+
+AnyLoader = PlannedLoader[Any]
 
 
 class JoinedLoader:
@@ -16,11 +20,10 @@ class JoinedLoader:
     All streams have equally many images an epoch, so that their batches go together.
     """
 
-    def __init__(
-        self, first: ResidentLoader, *, view: ResidentLoader | None = None, second: ResidentLoader | None = None
-    ) -> None:
+    def __init__(self, first: AnyLoader, *, view: AnyLoader | None = None, second: AnyLoader | None = None) -> None:
         self.first, self.view, self.second = first, view, second
         self.others = [loader for loader in (view, second) if loader]
+        self.streams = [first, *self.others]
         self.seed, self.stage = first.seed, first.stage
 
     @property
@@ -44,18 +47,16 @@ class JoinedLoader:
 
     def epoch(self, number: int) -> Iterator[Batch]:
         """The batches of one epoch; the same ones whenever that epoch is asked for."""
-        plan = self.plan(number)
-        for step in range(self.steps):
-            yield self.at(plan, step)
+        for batches in zip(*(loader.epoch(number) for loader in self.streams), strict=True):
+            yield self._joined(iter(batches))
 
     def rounds(self, number: int, first: int = 0) -> Iterator[tuple[Batch, ...]]:
-        """The steps of an epoch from step ``first`` on: of each, the pieces that are computed here, or the batch."""
-        streams = [loader.rounds(number, first) for loader in (self.first, *self.others)]
-        for pieces in zip(*streams, strict=True):
-            yield tuple(self._joined(iter(batches)) for batches in zip(*pieces, strict=True))
+        """The steps of an epoch from step ``first`` on; of each, the pieces of its batch that are computed here."""
+        for pieces in zip(*(loader.rounds(number, first) for loader in self.streams), strict=True):
+            yield tuple(self._joined(iter(piece)) for piece in zip(*pieces, strict=True))
 
     def plan(self, number: int) -> EpochPlan:
-        """Every draw of an epoch, on the device."""
+        """Every draw of an epoch."""
         return replace(self.first.plan(number), others=tuple(loader.plan(number) for loader in self.others))
 
     def at(self, plan: EpochPlan, step: int) -> Batch:
@@ -66,8 +67,8 @@ class JoinedLoader:
         """The batch at some rows of an epoch."""
         return self._joined(loader.assemble(own, rows, lam) for loader, own in self._streams(plan))
 
-    def _streams(self, plan: EpochPlan) -> Iterator[tuple[ResidentLoader, EpochPlan]]:
-        return zip([self.first, *self.others], [plan, *plan.others], strict=True)
+    def _streams(self, plan: EpochPlan) -> Iterator[tuple[AnyLoader, EpochPlan]]:
+        return zip(self.streams, [plan, *plan.others], strict=True)
 
     def _joined(self, batches: Iterator[Batch]) -> Batch:
         first = next(batches)

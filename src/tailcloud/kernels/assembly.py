@@ -6,7 +6,8 @@ import triton.language as tl
 from torch import Tensor
 
 from tailcloud.data.batch import Batch
-from tailcloud.data.resident import EpochPlan, ResidentLoader
+from tailcloud.data.plan import EpochPlan
+from tailcloud.data.resident import ResidentLoader
 from tailcloud.kernels.launching import launch
 
 BLOCK = 1024
@@ -61,8 +62,9 @@ class FusedLoader(ResidentLoader):
         mixed = self.mixup > 0
         launch(
             assemble, (len(rows), triton.cdiv(height * width * channels, BLOCK)),
-            images, labels, plan.order, plan.corners, plan.flips.view(torch.uint8), plan.partners if mixed else rows,
-            lam, rows, self.transform.factor, self.transform.offset, result, target, other,
+            images, labels, plan.order, plan.draws.corners, plan.draws.flips.view(torch.uint8),
+            plan.partners if mixed else rows, lam, rows, self.transform.factor, self.transform.offset,
+            result, target, other,
             H=height, W=width, C=channels, PADDING=self.crop_padding, MIXED=mixed, BLOCK=BLOCK,
         )  # fmt: skip
         batch = result.permute(0, 3, 1, 2)

@@ -16,7 +16,7 @@ from tailcloud.heads import HEADS
 from tailcloud.losses import LOSSES, Loss
 from tailcloud.objectives import OBJECTIVES, Objective
 from tailcloud.rebalance import CHANGES
-from tailcloud.recipe.schema import Part, Recipe, Stage
+from tailcloud.recipe.schema import Augment, Part, Recipe, Stage
 from tailcloud.sampling import WEIGHTS
 
 TRIAL_COUNTS = [10, 1]
@@ -35,6 +35,7 @@ def check_parts(recipe: Recipe, name: str) -> None:
     """Every part that the recipe names exists, takes its options, and fits the others."""
     parse_spec(recipe.data.spec)
     check_backbone_of(recipe, name)
+    check_augment(recipe.augment, name)
     if recipe.model.head not in HEADS:
         raise UsageError(f"{name}: model.head: {unknown('head', recipe.model.head, HEADS)}")
     for stage_name, kind in heads_in_turn(recipe, name):
@@ -47,6 +48,17 @@ def check_parts(recipe: Recipe, name: str) -> None:
         objective = try_part(f"{where}.objective", stage.objective, objectives_with(loss))
         check_streams(where, stage, objective)
         check_model(where, stage, objective, kind, recipe.model.branches)
+
+
+def check_augment(augment: Augment, name: str) -> None:
+    """Crops are cut out in one of both ways."""
+    if augment.area and augment.crop_padding:
+        raise UsageError(
+            f"{name}: augment.area and augment.crop_padding = {augment.crop_padding} are two ways to crop; set "
+            "augment.crop_padding = 0, or leave out augment.area"
+        )
+    if augment.ratio and not augment.area:
+        raise UsageError(f"{name}: augment.ratio is of random resized crops; set augment.area, for example [0.08, 1.0]")
 
 
 def check_backbone_of(recipe: Recipe, name: str) -> None:

@@ -39,11 +39,22 @@ def trainable(value: str) -> str:
     return value
 
 
+def ascending(value: list[float]) -> list[float]:
+    """The bounds of a range."""
+    if value != sorted(value):
+        raise ValueError("should be the lower bound, then the upper one")
+    return value
+
+
 NamedPart = Annotated[Part, BeforeValidator(named)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
+Share = Annotated[float, Field(gt=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+Strength = Annotated[float, Field(ge=0, le=4)]
+PAIR, TRIPLE = Field(min_length=2, max_length=2), Field(min_length=3, max_length=3)
 
 
-HOW_DATA_ARE_READ = {"plane"}  # without a change to any result
+HOW_DATA_ARE_READ = {"plane", "cache"}  # without a change to any result
 
 
 class Data(Record):
@@ -57,11 +68,12 @@ class Data(Record):
     min_count: Annotated[int, Field(ge=0)] = 0
     small: Small = "drop"
     plane: Plane = "auto"
+    cache: Annotated[str, Field(min_length=1)] = "none"  # of images that stay in their files: "none", "ram" or a folder
 
     @property
     def reading(self) -> Reading:
         """How the images are read."""
-        return Reading(**self.model_dump(exclude={"spec"}))
+        return Reading(**self.model_dump(exclude={"spec", "cache"}))
 
 
 def specified(value: object) -> object:
@@ -84,6 +96,9 @@ class Augment(Record):
 
     crop_padding: Annotated[int, Field(ge=0, le=64)] = 0
     flip: bool = False
+    area: Annotated[list[Share], PAIR, AfterValidator(ascending)] | None = None  # shares: random resized crops
+    ratio: Annotated[list[Positive], PAIR, AfterValidator(ascending)] | None = None  # their width / height: 3/4 to 4/3
+    jitter: Annotated[list[Strength], TRIPLE] | None = None  # how much brightness, contrast and saturation change
 
 
 class Stage(Record):
@@ -124,6 +139,7 @@ class Engine(Record):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     kernels: Literal["auto", "plain", "fused"] = "auto"
     threads: Annotated[int, Field(ge=0, le=4096)] = 0  # 0: one a core, or one if steps are small
+    workers: Annotated[int, Field(ge=0, le=1024)] = 0  # processes that read image files; 0: by the cores
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 1.0
 
 

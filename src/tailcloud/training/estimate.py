@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from tailcloud.classifier import cost
 from tailcloud.data import Dataset
-from tailcloud.data.resident import batch_ends
+from tailcloud.data.plan import batch_ends
 from tailcloud.recipe import Recipe
 from tailcloud.training.session import architecture
 

@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from tailcloud.data.resident import EpochPlan, Loader
+from tailcloud.data.plan import EpochPlan, Loader
 from tailcloud.randomness import derive_seed
 from tailcloud.training.graphs import captured
 from tailcloud.training.step import Step

@@ -12,7 +12,8 @@ from tailcloud.backbones.pretrained import Pretrained, load_pretrained
 from tailcloud.classifier import Architecture, Cost, build_classifier, cost_of, fresh_head
 from tailcloud.data import Dataset
 from tailcloud.data.joined import JoinedLoader
-from tailcloud.data.resident import Loader, ResidentImages, ResidentLoader
+from tailcloud.data.plan import Loader
+from tailcloud.data.resident import ResidentImages, ResidentLoader
 from tailcloud.data.transform import Normalise
 from tailcloud.errors import UsageError
 from tailcloud.evaluation import Judged, Predictions, gathered, judge
@@ -123,6 +124,8 @@ class Session:
             return f'they compute in bfloat16, not in engine.precision = "{self.precision}"'
         if self.executor == "compiled":
             return 'engine.executor = "compiled" makes kernels of its own'
+        if self.recipe.augment.area or self.recipe.augment.jitter:
+            return "they know no augment.area and no augment.jitter"
         return obstacle(self.model, *self.dataset.shape[:2])
 
     def unfuse(self) -> None:
@@ -163,13 +166,18 @@ class Session:
 
     def stream(self, name: str, stage: Stage, sampler: Part, views: str = "views") -> ResidentLoader:
         """Batches of one sampler; the draws follow from the names."""
+        augment = self.recipe.augment
         return (self.fused.loader if self.fused else ResidentLoader)(
             self.train,
             make_sampler(sampler.name, self.dataset.train.labels, self.dataset.classes, **sampler.options),
             self.transform,
             batch=stage.batch,
-            crop_padding=self.recipe.augment.crop_padding,
-            flip=self.recipe.augment.flip,
+            crop_padding=augment.crop_padding,
+            flip=augment.flip,
+            area=augment.area,
+            ratio=augment.ratio,
+            jitter=augment.jitter,
+            shape=self.dataset.shape[:2],
             mixup=stage.mixup,
             seed=self.recipe.seed,
             stage=name,
