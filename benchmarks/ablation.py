@@ -93,7 +93,7 @@ def update_by(**how: bool) -> Callable[[Session, StageParts], None]:
         theirs = torch.optim.SGD(
             ours.parameters.values(),
             lr=parts.stage.lr,
-            momentum=ours.inertia,
+            momentum=parts.stage.momentum,
             weight_decay=ours.weight_decay,
             **{"fused": False, "foreach": False} | how,
         )

@@ -16,11 +16,11 @@ from tailcloud.kernels import FusedNetwork
 from tailcloud.kernels.residual import FusedResNet
 from tailcloud.losses import GCLLoss
 from tailcloud.objectives import Classify
+from tailcloud.optimizers import SGD
 from tailcloud.recipe import Stage
 from tailcloud.sampling import make_sampler
 from tailcloud.stages.scope import set_modes, set_trainable
 from tailcloud.training.executors import EagerExecutor
-from tailcloud.training.optim import SGD
 from tailcloud.training.step import Step
 
 pytestmark = needs_somewhere

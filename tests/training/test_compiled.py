@@ -113,8 +113,7 @@ def stage_of(executor, *settings, name="stage1", dtype=torch.float64, backbone=N
 
 def state_of(parts):
     model = parts.executor.step.model
-    momentum = parts.optimizer.momentum
-    return {**model.state_dict(), **{f"momentum of {name}": value for name, value in momentum.items()}}
+    return {**model.state_dict(), **parts.optimizer.state}
 
 
 def trained(parts, lrs):
@@ -145,7 +144,7 @@ def test_twenty_steps_are_the_eager_ones(light, name):
     compare(eager, other, rtol=1e-9, atol=1e-12)
     moved = {key for key in before if not torch.equal(before[key], eager[key])}
     assert ("backbone.conv1.weight" in moved) == (name == "stage1")
-    assert {"head.weight", "momentum of head.weight", "backbone.bn1.running_var"} <= moved
+    assert {"head.weight", "momentum.head.weight", "backbone.bn1.running_var"} <= moved
 
 
 @needs_compiler

@@ -16,10 +16,10 @@ from tailcloud.data.resident import ResidentImages, ResidentLoader
 from tailcloud.data.transform import Normalise
 from tailcloud.losses import GCLLoss
 from tailcloud.objectives import Classify
+from tailcloud.optimizers import SGD
 from tailcloud.recipe import Stage
 from tailcloud.sampling import ShuffledSampler
 from tailcloud.training.executors import EagerExecutor, GraphedExecutor
-from tailcloud.training.optim import SGD
 from tailcloud.training.step import Step
 
 CPU = torch.device("cpu")
@@ -72,88 +72,6 @@ def test_an_epoch_trains_with_its_own_learning_rate():
     for lr in (0.5, 0.25):
         made.epoch(0, lr)
         assert made.step.optimizer.groups[0].rate == lr
-
-
-@pytest.fixture
-def model():
-    return build_classifier(Architecture("resnet8", "linear", 0.25, 1, 3), 0).double()
-
-
-def naive_steps(weights, gradients, *, lrs, momentum, decay):
-    """v = μ·v + g + wd·w, then w −= lr·v, from v = 0; the weights after each step."""
-    velocity, after = torch.zeros_like(weights), []
-    for gradient, lr in zip(gradients, lrs, strict=True):
-        velocity = momentum * velocity + gradient + decay * weights
-        weights = weights - lr * velocity
-        after.append(weights)
-    return after, velocity
-
-
-@pytest.mark.parametrize("steps", [1, 2, 3])
-def test_sgd_moves_every_parameter_by_the_formula(model, steps):
-    parameters = dict(model.named_parameters())
-    assert {"backbone.bn1.weight", "backbone.bn1.bias", "head.weight", "head.bias"} <= parameters.keys()
-    start = {name: p.detach().clone() for name, p in parameters.items()}
-    generator = torch.Generator().manual_seed(0)
-    gradients = {
-        name: [torch.randn(p.shape, generator=generator, dtype=p.dtype) for _ in range(steps)]
-        for name, p in parameters.items()
-    }
-    lrs = [0.3, 0.2, 0.1][:steps]
-    optimizer = SGD(STAGE, parameters, CPU)
-    for number, lr in enumerate(lrs):
-        optimizer.set_rate(lr)
-        for name, parameter in parameters.items():
-            parameter.grad = gradients[name][number].clone()
-        optimizer.step()
-    momentum = optimizer.momentum
-    for name, parameter in parameters.items():
-        expected, velocity = naive_steps(start[name], gradients[name], lrs=lrs, momentum=0.8, decay=0.05)
-        torch.testing.assert_close(parameter.detach(), expected[-1], msg=name)
-        torch.testing.assert_close(momentum[name], velocity, msg=name)
-
-
-def test_momentum_is_there_before_the_first_step_and_zero(model):
-    parameters = dict(model.named_parameters())
-    momentum = SGD(STAGE, parameters, CPU).momentum
-    assert momentum.keys() == parameters.keys()
-    assert all((momentum[name] == 0).all() and momentum[name].shape == p.shape for name, p in parameters.items())
-
-
-def test_the_first_learning_rate_is_that_of_the_stage(model):
-    (group,) = SGD(STAGE, dict(model.named_parameters()), CPU).groups
-    assert group.rate == 0.3
-
-
-def test_parts_with_a_factor_learn_by_so_much_more(model):
-    stage = STAGE.model_copy(update={"lr_factors": {"head": 0.1, "head.bias": 3.0}})
-    optimizer = SGD(stage, dict(model.named_parameters()), CPU)
-    optimizer.set_rate(0.5)
-    rates = {name: group.rate for group in optimizer.groups for name in group.names}
-    assert rates.keys() == dict(model.named_parameters()).keys()
-    assert (rates["head.weight"], rates["head.bias"], rates["backbone.bn1.bias"]) == (0.05, 1.5, 0.5)
-
-
-def test_one_by_one_is_the_same_update_as_one_kernel(model, monkeypatch):
-    twin = copy.deepcopy(model)
-    for one, name in ((model, "cpu"), (twin, "nothing")):
-        monkeypatch.setattr("tailcloud.training.optim.IN_ONE_KERNEL", {name})
-        optimizer = SGD(STAGE, dict(one.named_parameters()), CPU)
-        for _ in range(3):
-            for parameter in one.parameters():
-                parameter.grad = torch.full_like(parameter, 0.1)
-            optimizer.step()
-    for first, second in zip(model.parameters(), twin.parameters(), strict=True):
-        torch.testing.assert_close(first, second)
-
-
-def test_a_parameter_without_a_gradient_stays(model):
-    parameters = dict(model.named_parameters())
-    optimizer, before = SGD(STAGE, parameters, CPU), parameters["head.weight"].detach().clone()
-    optimizer.step()
-    parameters["head.bias"].grad = torch.ones_like(parameters["head.bias"])
-    optimizer.step()
-    assert torch.equal(parameters["head.weight"], before)
 
 
 def test_a_rehearsal_leaves_no_gradient_for_the_next_size_of_batch():

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
+import torch
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from tailcloud.backbones import branched, check_backbone
@@ -15,6 +16,7 @@ from tailcloud.errors import UsageError, unknown
 from tailcloud.heads import HEADS
 from tailcloud.losses import LOSSES, Loss
 from tailcloud.objectives import OBJECTIVES, Objective
+from tailcloud.optimizers import OPTIMIZERS
 from tailcloud.rebalance import CHANGES
 from tailcloud.recipe.schema import Augment, Part, Recipe, Stage
 from tailcloud.sampling import WEIGHTS
@@ -28,6 +30,7 @@ PARTS: dict[str, Mapping[str, Callable[..., object]]] = {
     "loss": LOSSES,
     "objective": OBJECTIVES,
     "head": CHANGES,
+    "optimizer": OPTIMIZERS,
 }
 
 
@@ -44,6 +47,7 @@ def check_parts(recipe: Recipe, name: str) -> None:
         if stage.second:
             try_part(f"{where}.second", stage.second, WEIGHTS)
         loss = try_part(f"{where}.loss", stage.loss, LOSSES)
+        check_optimizer(where, stage)
         check_fit(f"{where}.loss", stage.loss.name, loss, cosine=HEADS[kind].cosine)
         objective = try_part(f"{where}.objective", stage.objective, objectives_with(loss))
         check_streams(where, stage, objective)
@@ -59,6 +63,12 @@ def check_augment(augment: Augment, name: str) -> None:
         )
     if augment.ratio and not augment.area:
         raise UsageError(f"{name}: augment.ratio is of random resized crops; set augment.area, for example [0.08, 1.0]")
+
+
+def check_optimizer(where: str, stage: Stage) -> None:
+    """The optimiser takes its options."""
+    make = partial(OPTIMIZERS[stage.optimizer.name], stage, {}, torch.device("cpu"))
+    heard(f"{where}.optimizer", partial(make, **stage.optimizer.options))
 
 
 def check_backbone_of(recipe: Recipe, name: str) -> None:
@@ -119,8 +129,13 @@ def is_a(factory: object, kind: type) -> bool:
 
 def try_part(where: str, part: Part, known: Mapping[str, Callable[..., Built]]) -> Built:
     """Build a part once on made-up counts, to hear its own complaints before anything is loaded."""
+    return heard(where, partial(known[part.name], np.array(TRIAL_COUNTS), **part.options))
+
+
+def heard(where: str, make: Callable[[], Built]) -> Built:
+    """What ``make`` makes, or its complaint as ours."""
     try:
-        return known[part.name](np.array(TRIAL_COUNTS), **part.options)
+        return make()
     except ValueError as error:
         raise UsageError(f"{where}: {error}") from None
 

@@ -122,6 +122,9 @@ class Stage(Record):
     decay: Annotated[float, Field(gt=0, le=1)] = 0.1
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     weight_decay: Annotated[float, Field(ge=0)] = 2e-4
+    optimizer: NamedPart = Part(name="sgd")  # "adamw" has no use for momentum
+    clip: Annotated[float, Field(ge=0)] = 0.0  # the largest norm of the whole gradient; 0: any
+    ema: Annotated[float, Field(ge=0, lt=1)] = 0.0  # decay of an average of weights, which is what counts; 0: none
 
 
 class Selection(Record):

@@ -22,7 +22,7 @@ KEPT = 2  # of each stage: the last one, and the one before it in case the last 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The tensors of a run (``model.…``, ``momentum.…``, ``best.…``) and its state, as of the end of an epoch."""
+    """The tensors of a run (``model.…``, ``best.…``, the optimiser's) and its state, as of the end of an epoch."""
 
     tensors: Mapping[str, Tensor]
     state: dict[str, Any]

@@ -82,10 +82,10 @@ class GraphedExecutor(EagerExecutor):
         self.graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
 
     def prepare(self) -> None:
-        """Capture every graph that an epoch needs; model, momentum and statistics are put back as they were."""
+        """Capture every graph that an epoch needs; model, optimiser and statistics are put back as they were."""
         self.plan = self.loader.plan(0)
         model, optimizer = self.step.model, self.step.optimizer
-        state = {**model.state_dict(), **{f"momentum.{k}": v for k, v in optimizer.momentum.items()}}
+        state = {**model.state_dict(), **optimizer.state}
         before = {name: value.clone() for name, value in state.items()}
         try:
             for steps, size in dict.fromkeys(self.launches()):

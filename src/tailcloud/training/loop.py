@@ -83,8 +83,7 @@ def train_stage(
     started = time.perf_counter()
     parts = ready(session, name, observer)
     if checkpoint:
-        for kept, momentum in checkpoint.group("momentum").items():
-            parts.optimizer.momentum[kept].copy_(momentum)
+        parts.optimizer.restore(checkpoint.tensors)
     progress.seconds += time.perf_counter() - started
     saved = time.perf_counter()
     for epoch in range(progress.epoch, stage.epochs):
@@ -93,12 +92,15 @@ def train_stage(
         loss = train_epoch(session, parts, epoch, lr)
         line: dict[str, Any] = {"stage": name, "epoch": epoch + 1, "lr": lr, "loss": loss}
         if (epoch + 1) % session.recipe.selection.every == 0 or epoch + 1 == stage.epochs:
-            line |= evaluate_epoch(session, parts, progress, epoch + 1)
-            line |= watch(session, parts, epoch + 1)
+            with parts.optimizer.averaged():
+                line |= evaluate_epoch(session, parts, progress, epoch + 1)
+                line |= watch(session, parts, epoch + 1)
         line["seconds"] = time.perf_counter() - started
         progress.epoch = epoch + 1
         progress.seconds += line["seconds"]
         folder.append_log(line)
+        if progress.epoch == stage.epochs:
+            parts.optimizer.settle()
         if progress.epoch == stage.epochs or time.perf_counter() - saved >= session.recipe.engine.checkpoint_seconds:
             save_checkpoint(folder.checkpoints, name, progress.epoch, snapshot(session, parts, progress))
             saved = time.perf_counter()
@@ -183,12 +185,9 @@ def conclude(session: Session, progress: Progress, stage: Stage) -> dict[str, An
 
 def snapshot(session: Session, parts: StageParts, progress: Progress) -> Checkpoint:
     """Everything that the rest of the run depends on."""
-    groups = {
-        "model": session.model.state_dict(),
-        "momentum": parts.optimizer.momentum,
-        "best": progress.best_weights,
-    }
+    groups = {"model": session.model.state_dict(), "best": progress.best_weights}
     tensors = {f"{group}.{name}": value for group, values in groups.items() for name, value in values.items()}
+    tensors |= parts.optimizer.state
     about = {
         "environment": session.environment,
         "fingerprint": session.dataset.fingerprint,

@@ -21,6 +21,7 @@ from tailcloud.heads import Head
 from tailcloud.kernels import CannotFuse, FusedNetwork, obstacle
 from tailcloud.losses import LOSSES, Loss
 from tailcloud.objectives import OBJECTIVES, Network, Objective
+from tailcloud.optimizers import OPTIMIZERS, Optimizer
 from tailcloud.rebalance import CHANGES, Trained
 from tailcloud.recipe import Part, Recipe, Stage, head_kinds
 from tailcloud.sampling import make_sampler
@@ -29,7 +30,6 @@ from tailcloud.training.compiled import CompiledExecutor
 from tailcloud.training.devices import environment
 from tailcloud.training.executors import EagerExecutor, Executor, GraphedExecutor
 from tailcloud.training.graphs import GraphedJudge
-from tailcloud.training.optim import SGD
 from tailcloud.training.step import Step
 
 
@@ -65,7 +65,7 @@ class StageParts:
     stage: Stage
     loader: Loader
     parameters: dict[str, nn.Parameter]
-    optimizer: SGD
+    optimizer: Optimizer
     executor: Executor
     objective: Objective
 
@@ -143,7 +143,8 @@ class Session:
         objective = self.objective(stage)
         loader = self.loader(name, stage, objective)
         parameters = set_trainable(self.model, stage)
-        optimizer = SGD(stage, parameters, self.device)
+        make = OPTIMIZERS[stage.optimizer.name]
+        optimizer = make(stage, parameters, self.device, **stage.optimizer.options)
         step = Step(self.model, objective, optimizer, self.precision == "bfloat16", self.network)
         executor = EXECUTORS[self.executor](step, loader)
         return StageParts(name, stage, loader, parameters, optimizer, executor, objective)

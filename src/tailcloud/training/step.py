@@ -8,7 +8,7 @@ from torch import Tensor
 from tailcloud.classifier import Classifier
 from tailcloud.data.batch import Batch
 from tailcloud.objectives import Network, Objective
-from tailcloud.training.optim import SGD
+from tailcloud.optimizers import Optimizer
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Step:
 
     model: Classifier
     objective: Objective
-    optimizer: SGD
+    optimizer: Optimizer
     half: bool = False
     network: Network | None = None
 

@@ -1,0 +1,66 @@
+"""Adam with decoupled weight decay (Loshchilov & Hutter, ICLR 2019).
+
+w ← w − η·λ·w
+m ← β₁·m + (1 − β₁)·g,   v ← β₂·v + (1 − β₂)·g²
+w ← w − η · m / (1 − β₁^t) / (√(v / (1 − β₂^t)) + ε)
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from tailcloud.optimizers.averaging import faded
+from tailcloud.optimizers.base import Optimizer, Pace
+
+
+class AdamW(Optimizer):
+    """Weight decay λ is the stage's, and so is the learning rate η, which Adam wants small: about 0.001.
+
+    Args:
+        beta1: how much of the mean gradient m is kept.
+        beta2: how much of the mean squared gradient v is kept.
+        epsilon: keeps the divisor from zero.
+    """
+
+    memories: ClassVar[tuple[str, ...]] = ("mean", "square")
+    counts: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        pace: Pace,
+        parameters: Mapping[str, nn.Parameter],
+        device: torch.device,
+        *,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+    ) -> None:
+        for name, value in {"beta1": beta1, "beta2": beta2}.items():
+            if not 0 <= value < 1:
+                raise ValueError(f"{name} = {value:g} must be at least 0 and less than 1")
+        if epsilon <= 0:
+            raise ValueError(f"epsilon = {epsilon:g} must be greater than 0")
+        super().__init__(pace, parameters, device)
+        self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
+
+    def update_in_one_kernel(self, names: list[str], rate: float | Tensor) -> None:
+        """The update of these parameters, which all have gradients."""
+        weights, gradients = self.weights_and_gradients(names)
+        torch._fused_adamw_(
+            weights, gradients, self.of("mean", names), self.of("square", names), [], [self.count] * len(names),
+            lr=rate, beta1=self.beta1, beta2=self.beta2, weight_decay=self.weight_decay, eps=self.epsilon,
+            amsgrad=False, maximize=False,
+        )  # fmt: skip
+
+    def update_one_by_one(self, names: list[str], rate: float | Tensor) -> None:
+        """The same where there is no such kernel."""
+        first, second = faded(self.beta1, self.count), faded(self.beta2, self.count)
+        for name in names:
+            weight, mean, square = self.parameters[name], self.memory["mean"][name], self.memory["square"][name]
+            assert weight.grad is not None
+            weight.sub_(rate * self.weight_decay * weight)
+            mean.mul_(self.beta1).add_(weight.grad, alpha=1 - self.beta1)
+            square.mul_(self.beta2).addcmul_(weight.grad, weight.grad, value=1 - self.beta2)
+            weight.sub_(rate * (mean / first) / ((square / second).sqrt() + self.epsilon))

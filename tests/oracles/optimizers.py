@@ -1,0 +1,41 @@
+"""Updates in float64, one number after the other. ``gradients`` has a list of arrays for each parameter."""
+
+import math
+
+import numpy as np
+
+
+def sgd(weights, gradients, *, lrs, momentum, decay):
+    """v = μ·v + g + wd·w, then w −= lr·v, from v = 0; the weights after each step, and v."""
+    velocity, after = np.zeros_like(weights), []
+    for gradient, lr in zip(gradients, lrs, strict=True):
+        velocity = momentum * velocity + gradient + decay * weights
+        weights = weights - lr * velocity
+        after.append(weights)
+    return after, velocity
+
+
+def adamw(weight, gradients, *, lrs, beta1, beta2, epsilon, decay):
+    """One weight and its gradients as plain numbers; the weight after each step."""
+    mean = square = 0.0
+    after = []
+    for step, (gradient, lr) in enumerate(zip(gradients, lrs, strict=True), start=1):
+        weight -= lr * decay * weight
+        mean = beta1 * mean + (1 - beta1) * gradient
+        square = beta2 * square + (1 - beta2) * gradient * gradient
+        unbiased, size = mean / (1 - beta1**step), square / (1 - beta2**step)
+        weight -= lr * unbiased / (math.sqrt(size) + epsilon)
+        after.append(weight)
+    return after
+
+
+def clipped(gradients, largest):
+    """All gradients of a step times min(1, c / their norm together)."""
+    norm = math.sqrt(sum(float(number) ** 2 for gradient in gradients for number in np.ravel(gradient)))
+    return [gradient * (largest / norm if norm > largest else 1.0) for gradient in gradients]
+
+
+def average(history, decay):
+    """The weights after each step, the last one weighing most, then d times as much, and so on."""
+    weighed = [decay ** (len(history) - 1 - place) for place in range(len(history))]
+    return sum(share * weights for share, weights in zip(weighed, history, strict=True)) / sum(weighed)
