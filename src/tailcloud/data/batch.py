@@ -22,3 +22,8 @@ class Batch:
     second: "Batch | None" = None
     place: int = 0
     whole: int | None = None
+
+    @property
+    def rows(self) -> int:
+        """Images of the batch that this is, or is a piece of."""
+        return len(self.target) if self.whole is None else self.whole

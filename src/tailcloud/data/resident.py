@@ -8,6 +8,7 @@ from torch import Tensor
 from tailcloud.data.batch import Batch
 from tailcloud.data.dataset import Split
 from tailcloud.data.mixing import mix
+from tailcloud.data.pieces import WHOLE, Share
 from tailcloud.data.plan import EpochPlan
 from tailcloud.data.planned import PlannedLoader
 from tailcloud.data.transform import Normalise
@@ -38,10 +39,11 @@ class ResidentImages:
         """Where they are."""
         return self.images.device
 
-    def in_order(self, transform: Normalise) -> Iterator[Batch]:
-        """Every image once, as stored, for evaluation."""
+    def in_order(self, transform: Normalise, share: Share = WHOLE) -> Iterator[Batch]:
+        """Every image once, as stored, for evaluation; or those of the batches that are a share of all."""
         batch = images_at_once(self.device, self.images.shape[1] * self.images.shape[2])
-        for start in range(0, len(self.labels), batch):
+        starts = range(0, len(self.labels), batch)
+        for start in (starts[number] for some in share.pieces(0, len(starts)) for number in range(*some)):
             here = slice(start, start + batch)
             yield Batch(transform(self.images[here]), self.labels[here])
 

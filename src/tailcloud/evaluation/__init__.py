@@ -53,6 +53,9 @@ def _judge_in_ways(outputs: Tensor, target: Tensor, ways: Sequence[tuple[float, 
 
 
 def _joined(judged: list[Judged]) -> Judged:
+    if not judged:  # a share of nothing
+        whole = torch.zeros(0, dtype=torch.int64)
+        return whole, whole, torch.zeros(0), whole.int()
     target, predicted, confidence, rank = (torch.cat(column) for column in zip(*judged, strict=True))
     return target, predicted, confidence, rank
 

@@ -3,6 +3,7 @@
 Everything is computed from a few vectors with one entry per image, so memory is linear in images, not images × classes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,19 @@ class Predictions:
     confidence: NDArray[np.float64]
     in_top_k: NDArray[np.bool_]
     top_k: int
+
+    @classmethod
+    def joined(cls, parts: Sequence["Predictions"]) -> "Predictions":
+        """What was said about the images of several parts, in their order."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(
+            np.concatenate([part.target for part in parts]),
+            np.concatenate([part.predicted for part in parts]),
+            np.concatenate([part.confidence for part in parts]),
+            np.concatenate([part.in_top_k for part in parts]),
+            parts[0].top_k,
+        )
 
 
 def summarise(predictions: Predictions, counts: ArrayLike) -> dict[str, Any]:

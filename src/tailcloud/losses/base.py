@@ -18,6 +18,7 @@ class Loss(nn.Module):
 
     needs_cosine: ClassVar[bool] = False
     balances: ClassVar[bool] = False  # the clean logits are meant for classes that are all alike
+    per_image: bool = False  # the mean of what each image adds alone, so that a batch may be computed in pieces
 
     def __init__(self, scale: float) -> None:
         super().__init__()
@@ -42,7 +43,10 @@ class Loss(nn.Module):
         """
 
     def draw(self, rows: int, device: torch.device, generator: torch.Generator | None = None) -> Tensor | None:  # noqa: ARG002
-        """The random numbers that one call on ``rows`` samples needs; None when the loss is deterministic."""
+        """The random numbers that one call on ``rows`` samples needs; None when the loss is deterministic.
+
+        Their first dimension is ``rows``, or 1 where all samples share them.
+        """
         return None
 
     def forward(self, output: Tensor, target: Tensor, *, epsilon: Tensor | None = None) -> Tensor:

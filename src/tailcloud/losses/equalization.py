@@ -26,6 +26,7 @@ class EqualizationLoss(Loss):
     """
 
     balances: ClassVar[bool] = True
+    per_image = True
     rare: Tensor
 
     def __init__(

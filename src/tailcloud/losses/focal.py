@@ -51,6 +51,7 @@ class FocalLoss(WeightedLoss):
         if form not in get_args(Form):
             raise ValueError(f'form = "{form}" must be one of {", ".join(get_args(Form))}')
         self.focal, self.form = not_negative("focal", focal), form
+        self.per_image = True  # weighed or not
 
     def forward(self, output: Tensor, target: Tensor, *, epsilon: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """The mean loss of a batch."""

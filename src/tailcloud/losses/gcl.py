@@ -43,6 +43,7 @@ class GCLLoss(Loss):
 
     needs_cosine: ClassVar[bool] = True
     balances: ClassVar[bool] = True
+    per_image = True
     reach: Tensor
 
     def __init__(

@@ -37,6 +37,7 @@ class GCLAngularLoss(Loss):
 
     needs_cosine: ClassVar[bool] = True
     balances: ClassVar[bool] = True
+    per_image = True
     reach: Tensor
 
     def __init__(

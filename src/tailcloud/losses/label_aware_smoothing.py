@@ -47,6 +47,7 @@ class LabelAwareSmoothingLoss(Loss):
         form: how ε goes from one to the other as the count grows: "concave", "linear" or "convex".
     """
 
+    per_image = True
     smooth: Tensor
 
     def __init__(

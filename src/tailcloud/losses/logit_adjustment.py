@@ -31,6 +31,7 @@ class LogitAdjustmentLoss(Loss):
         tau: τ, how far logits are adjusted; with 1 the clean logits are those of balanced classes.
     """
 
+    per_image = True
     shift: Tensor
 
     def __init__(self, counts: Sequence[int], *, scale: float = 1.0, tau: float = 1.0) -> None:

@@ -80,6 +80,7 @@ class WeightedLoss(Loss):
         self, counts: Sequence[int] | None, scale: float, weights: Weighting, beta: float, defer: float, power: float
     ) -> None:
         super().__init__(scale)
+        self.per_image = weights == "none"  # Σ w_y is a matter of the whole batch
         self.weights: ClassWeights | None = None
         if weights != "none":
             if counts is None:

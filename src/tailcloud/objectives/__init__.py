@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 
-from tailcloud.objectives.base import Network, Objective
+from tailcloud.objectives.base import Network, Objective, cut
 from tailcloud.objectives.bbn import BBN
 from tailcloud.objectives.classify import Classify
 from tailcloud.objectives.contrastive import Contrastive
 from tailcloud.objectives.feature_noise import FeatureNoise
 from tailcloud.objectives.memory import Memory
 
-__all__ = ["BBN", "OBJECTIVES", "Classify", "Contrastive", "FeatureNoise", "Memory", "Network", "Objective"]
+__all__ = ["BBN", "OBJECTIVES", "Classify", "Contrastive", "FeatureNoise", "Memory", "Network", "Objective", "cut"]
 
 OBJECTIVES: dict[str, Callable[..., Objective]] = {
     "classify": Classify,

@@ -40,6 +40,7 @@ class Objective(nn.Module):
     mixes: ClassVar[bool] = True  # knows what to do with a mixed batch
     branches: ClassVar[int] = 1  # of the backbone
     needs: ClassVar[type[Head] | None] = None  # the kind of head it works with, where not all will do
+    per_image: bool = False  # with a loss that is so, the mean of what each image adds alone
 
     def __init__(self, loss: Loss, counts: Sequence[int] = (), features: int = 1) -> None:  # noqa: ARG002
         super().__init__()
@@ -54,9 +55,25 @@ class Objective(nn.Module):
         self.loss.advance(share)
 
     def draw(self, batch: Batch, generator: torch.Generator) -> Any:
-        """The random numbers that one call needs, drawn outside of anything compiled."""
+        """The random numbers that one call needs, drawn outside of anything compiled.
+
+        For a piece, those of the whole batch, from which ``cut`` takes its own.
+        """
         raise NotImplementedError
 
     def forward(self, network: Network, batch: Batch, noise: Any) -> Tensor:
         """The scalar to minimise."""
         raise NotImplementedError
+
+
+def cut(noise: Any, piece: Batch) -> Any:
+    """A piece's own numbers among those that were drawn for its whole batch.
+
+    ``noise`` is what ``draw`` gave: tensors whose first dimension is the images of the batch, or 1 where they share
+    them, in lists and tuples.
+    """
+    if isinstance(noise, Tensor):
+        return noise if len(noise) == 1 else noise[piece.place : piece.place + len(piece.target)]
+    if isinstance(noise, list | tuple):
+        return type(noise)(cut(part, piece) for part in noise)
+    return noise

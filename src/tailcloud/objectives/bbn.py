@@ -25,6 +25,7 @@ class BBN(CumulativeObjective):
     """
 
     branches: ClassVar[int] = 2
+    per_image = True
 
     def prior(self, first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: ARG002
         """Branches of opposite mixes, weighed equally, are meant for classes that are all alike."""
@@ -32,14 +33,14 @@ class BBN(CumulativeObjective):
 
     def draw(self, batch: Batch, generator: torch.Generator) -> Noise:
         """The random numbers of both terms."""
-        rows, device = len(batch.target), batch.target.device
+        rows, device = batch.rows, batch.target.device
         return self.loss.draw(rows, device, generator), self.loss.draw(rows, device, generator)
 
     def forward(self, network: Network, batch: Batch, noise: Noise) -> Tensor:
         """The scalar to minimise."""
         assert batch.second is not None
         images = torch.cat([batch.images, batch.second.images])
-        pairs = images.view(2, -1, *images.shape[1:])
+        pairs = images.view(2, len(batch.target), *images.shape[1:])
         output = network.head(self.weighed(network.features(pairs)))
         usual: Tensor = self.loss(output, batch.target, epsilon=noise[0])
         other: Tensor = self.loss(output, batch.second.target, epsilon=noise[1])

@@ -12,9 +12,11 @@ Noise = tuple[Tensor | None, Tensor | None]
 class Classify(Objective):
     """A loss on the model's outputs; on a mixed batch λ·L(z, y_a) + (1 − λ)·L(z, y_b), each with clouds of its own."""
 
+    per_image = True
+
     def draw(self, batch: Batch, generator: torch.Generator) -> Noise:
         """The random numbers of both terms."""
-        rows, device = len(batch.target), batch.target.device
+        rows, device = batch.rows, batch.target.device
         first = self.loss.draw(rows, device, generator)
         return first, self.loss.draw(rows, device, generator) if batch.other is not None else None
 

@@ -50,6 +50,7 @@ class Contrastive(CumulativeObjective):
         if kind not in get_args(Kind):
             raise ValueError(f'kind = "{kind}" must be one of {", ".join(get_args(Kind))}')
         self.kind, self.temperature = kind, positive("temperature", temperature)
+        self.per_image = kind == "prototypical"
 
     def prior(self, first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: ARG002
         """The classifier learns from the second stream alone."""
@@ -58,7 +59,7 @@ class Contrastive(CumulativeObjective):
     def draw(self, batch: Batch, generator: torch.Generator) -> Tensor | None:
         """The random numbers of the classifier's loss."""
         assert batch.second is not None
-        return self.loss.draw(len(batch.second.target), batch.target.device, generator)
+        return self.loss.draw(batch.second.rows, batch.target.device, generator)
 
     def forward(self, network: Network, batch: Batch, noise: Tensor | None) -> Tensor:
         """The scalar to minimise; all images go through the backbone at once."""

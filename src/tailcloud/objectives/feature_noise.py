@@ -37,6 +37,7 @@ class FeatureNoise(Objective):
     """
 
     needs: ClassVar[type[Head] | None] = LinearHead
+    per_image = True
     sizes: Tensor
 
     def __init__(self, loss: Loss, counts: Sequence[int], features: int = 1, *, strength: float = 0.5) -> None:
@@ -51,7 +52,7 @@ class FeatureNoise(Objective):
 
     def draw(self, batch: Batch, generator: torch.Generator) -> Noise:
         """E [batch, features] and the loss's own numbers, for each term."""
-        rows, device = len(batch.target), batch.target.device
+        rows, device = batch.rows, batch.target.device
         return [
             (
                 torch.randn(rows, self.features, device=device, generator=generator),

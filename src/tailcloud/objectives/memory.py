@@ -50,7 +50,7 @@ class Memory(Objective):
 
     def draw(self, batch: Batch, generator: torch.Generator) -> Tensor | None:
         """The random numbers of the loss."""
-        return self.loss.draw(len(batch.target), batch.target.device, generator)
+        return self.loss.draw(batch.rows, batch.target.device, generator)
 
     def forward(self, network: Network, batch: Batch, noise: Tensor | None) -> Tensor:
         """The scalar to minimise."""

@@ -136,13 +136,15 @@ class Selection(Record):
 
 
 class Engine(Record):
-    """How a run is computed. None of this changes what is computed, beyond rounding."""
+    """How a run is computed. None of this changes what is computed, beyond rounding and what batch norm sees."""
 
     executor: Literal["auto", "eager", "compiled", "graphed"] = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     kernels: Literal["auto", "plain", "fused"] = "auto"
     threads: Annotated[int, Field(ge=0, le=4096)] = 0  # 0: one a core, or one if steps are small
     workers: Annotated[int, Field(ge=0, le=1024)] = 0  # processes that read image files; 0: by the cores
+    accumulate: Annotated[int, Field(ge=1, le=1_000_000)] = 1  # pieces that a process computes of a batch, in turn
+    sync_batch_norm: bool = False  # over the processes that share a run
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 1.0
 
 

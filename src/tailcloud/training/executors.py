@@ -3,12 +3,15 @@
 All executors, the one in ``compiled.py`` too, compute the same: the same draws, the same batches, the same formulas.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from tailcloud.data.batch import Batch
 from tailcloud.data.plan import EpochPlan, Loader
 from tailcloud.randomness import derive_seed
 from tailcloud.training.graphs import captured
@@ -17,14 +20,30 @@ from tailcloud.training.step import Step
 STEPS_PER_LAUNCH = 4
 
 
+@dataclass(frozen=True)
+class Standing:
+    """Where an epoch was left: the losses of the steps that are done, and the state of the clouds' generator."""
+
+    losses: Tensor
+    clouds: Tensor
+
+
 class Executor(Protocol):
     """Runs whole epochs of one stage."""
 
     def prepare(self) -> None:
         """Make ready before the first epoch; the model, in the modes of its stage, is left as it was."""
 
-    def epoch(self, number: int, lr: float) -> Tensor:
-        """Train one epoch; the loss of each step, still on the device."""
+    def epoch(
+        self, number: int, lr: float, *, left: Standing | None = None, between: Callable[[], None] | None = None
+    ) -> Tensor:
+        """Train one epoch, or the rest of one that was left; the loss of each step, still on the device.
+
+        ``between`` is called between two steps where there is such a moment. It may ask for ``standing``, or raise.
+        """
+
+    def standing(self) -> Standing:
+        """Where the epoch stands, between two steps."""
 
 
 class EagerExecutor:
@@ -34,6 +53,7 @@ class EagerExecutor:
         self.step, self.loader = step, loader
         self.device = loader.device
         self.generator = torch.Generator(self.device)
+        self.losses: list[Tensor] = []
 
     def prepare(self) -> None:
         """Kernels of our own are compiled here, where one that fails can still be replaced."""
@@ -55,10 +75,38 @@ class EagerExecutor:
             for buffer, value in zip(buffers, before, strict=True):
                 buffer.copy_(value)
 
-    def epoch(self, number: int, lr: float) -> Tensor:
-        """Train one epoch; the loss of each step, still on the device."""
+    def epoch(
+        self, number: int, lr: float, *, left: Standing | None = None, between: Callable[[], None] | None = None
+    ) -> Tensor:
+        """Train one epoch, or the rest of one that was left; the loss of each step, still on the device."""
         self.begin(number, lr)
-        return torch.stack([self.step(batch, self.generator) for batch in self.loader.epoch(number)])
+        self.losses = []
+        if left:
+            self.go_on(left, number)
+        first = len(self.losses)
+        for pieces in self.loader.rounds(number, first):
+            if between and len(self.losses) > first:
+                between()
+            self.losses.append(self.take(pieces))
+        return self.standing().losses
+
+    def take(self, pieces: tuple[Batch, ...]) -> Tensor:
+        """One step; its loss."""
+        (batch,) = pieces
+        return self.step(batch, self.generator)
+
+    def standing(self) -> Standing:
+        """Where the epoch stands, between two steps."""
+        return Standing(torch.stack(self.losses), self.generator.get_state())
+
+    def go_on(self, left: Standing, number: int) -> None:
+        """Stand where an epoch was left; on another kind of device its clouds cannot go on, and start anew."""
+        self.losses = list(left.losses.to(self.device).unbind())
+        try:
+            self.generator.set_state(left.clouds)
+        except RuntimeError:
+            seed = derive_seed(self.loader.seed, self.loader.stage, "cloud", number, len(self.losses))
+            self.generator.manual_seed(seed)
 
     def begin(self, number: int, lr: float) -> None:
         """Set the learning rate, and start the clouds' random numbers of this epoch."""
@@ -77,7 +125,7 @@ class GraphedExecutor(EagerExecutor):
         self.plan: EpochPlan | None = None
         self.start, self.number = (torch.zeros(1, dtype=torch.int64, device=self.device) for _ in range(2))
         dtype = next(step.model.parameters()).dtype
-        self.losses = torch.zeros(loader.steps, dtype=dtype, device=self.device)
+        self.each = torch.zeros(loader.steps, dtype=dtype, device=self.device)
         self.rows = {size: torch.arange(size, device=self.device) for size in set(loader.sizes)}
         self.graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
 
@@ -96,8 +144,12 @@ class GraphedExecutor(EagerExecutor):
             for name, value in state.items():
                 value.copy_(before[name])
 
-    def epoch(self, number: int, lr: float) -> Tensor:
-        """Train one epoch; the loss of each step, still on the device."""
+    def epoch(
+        self, number: int, lr: float, *, left: Standing | None = None, between: Callable[[], None] | None = None
+    ) -> Tensor:
+        """Train one epoch; the loss of each step, still on the device. The rest of one that was left runs eagerly."""
+        if left:
+            return super().epoch(number, lr, left=left, between=between)
         if self.plan is None:
             self.prepare()
         assert self.plan is not None
@@ -107,7 +159,7 @@ class GraphedExecutor(EagerExecutor):
         self.go_to(0)
         for launch in self.launches():
             self.graphs[launch].replay()
-        return self.losses.clone()
+        return self.each.clone()
 
     def launches(self) -> list[tuple[int, int]]:
         """The graphs of an epoch in order, each as (steps, images a step)."""
@@ -140,6 +192,6 @@ class GraphedExecutor(EagerExecutor):
         lam = self.plan.lambdas.index_select(0, self.number).squeeze(0)
         batch = self.loader.assemble(self.plan, self.start + self.rows[size], lam)
         loss = self.step(batch, self.generator)
-        self.losses.index_copy_(0, self.number, loss.reshape(1))
+        self.each.index_copy_(0, self.number, loss.reshape(1))
         self.start += size
         self.number += 1

@@ -247,7 +247,7 @@ def check_same_world(then: dict[str, Any], fingerprint: str, session: Session, o
         session.executor = "eager"
         observer.note("This run goes on eagerly, as it was started, though its recipe would have it compiled.")
     now = session.environment
-    then = {"kernels": "plain", **then}  # before there were others
+    then = {"kernels": "plain", "ranks": 1, "accumulate": 1, "sync_batch_norm": False, **then}  # before others were
     for key in sorted(now):
         if now[key] != then.get(key):
             observer.note(

@@ -12,6 +12,7 @@ from tailcloud.backbones.pretrained import Pretrained, load_pretrained
 from tailcloud.classifier import Architecture, Cost, build_classifier, cost_of, fresh_head
 from tailcloud.data import Dataset
 from tailcloud.data.joined import JoinedLoader
+from tailcloud.data.pieces import WHOLE
 from tailcloud.data.plan import Loader
 from tailcloud.data.resident import ResidentImages, ResidentLoader
 from tailcloud.data.transform import Normalise
@@ -26,10 +27,13 @@ from tailcloud.rebalance import CHANGES, Trained
 from tailcloud.recipe import Part, Recipe, Stage, head_kinds
 from tailcloud.sampling import make_sampler
 from tailcloud.stages.scope import set_trainable
+from tailcloud.training.batch_norm import synchronise
 from tailcloud.training.compiled import CompiledExecutor
 from tailcloud.training.devices import environment
+from tailcloud.training.distributed import ALONE, World
 from tailcloud.training.executors import EagerExecutor, Executor, GraphedExecutor
 from tailcloud.training.graphs import GraphedJudge
+from tailcloud.training.pieced import PieceExecutor, check_pieces
 from tailcloud.training.step import Step
 
 
@@ -78,8 +82,9 @@ class StageParts:
 class Session:
     """Everything a run has on the device."""
 
-    def __init__(self, recipe: Recipe, dataset: Dataset, device: torch.device) -> None:
-        self.recipe, self.dataset, self.device = recipe, dataset, device
+    def __init__(self, recipe: Recipe, dataset: Dataset, device: torch.device, world: World = ALONE) -> None:
+        self.recipe, self.dataset, self.device, self.world = recipe, dataset, device, world
+        self.share = world.share(recipe.engine.accumulate)
         self.architecture = architecture(recipe, dataset)
         self.model = build_classifier(architecture(recipe, dataset, recipe.model.head), recipe.seed)
         self.pretrained = self.load_weights()
@@ -90,6 +95,8 @@ class Session:
         self.val = ResidentImages(dataset.val, device) if dataset.val else None
         self.executor = _chosen(recipe.engine.executor, self.automatic_executor)
         self.remarks: list[str] = []
+        if self.in_pieces:
+            self.prepare_pieces()
         self.fused = self.fused_network()
         self.judges: dict[tuple[int, float], GraphedJudge] = {}
 
@@ -100,6 +107,22 @@ class Session:
         start = load_pretrained(self.model.backbone, self.recipe.model.weights, self.dataset.shape[2])
         self.dataset = replace(self.dataset, mean=start.mean, std=start.std)
         return start
+
+    @property
+    def in_pieces(self) -> bool:
+        """Whether batches are computed in pieces, by several processes or one after the other."""
+        return self.share != WHOLE
+
+    def prepare_pieces(self) -> None:
+        """Refuse what cannot be cut; steps are eager, since graphs, compiled steps and fused kernels take batches."""
+        for name, stage in self.recipe.stages.items():
+            if stage.epochs:
+                check_pieces(self.plain_objective(stage), name)
+        if self.executor != "eager":
+            self.remarks.append(f"Batches are computed in pieces here, so steps run eagerly and not {self.executor}.")
+        self.executor = "eager"
+        if self.recipe.engine.sync_batch_norm:
+            synchronise(self.model, self.world)
 
     def fused_network(self) -> FusedNetwork | None:
         """The model in fused kernels, where these can compute it; if they should and cannot, a remark or an error."""
@@ -122,6 +145,8 @@ class Session:
             return "they need --device cuda"
         if self.precision != "bfloat16":
             return f'they compute in bfloat16, not in engine.precision = "{self.precision}"'
+        if self.in_pieces:
+            return "they compute whole batches, and engine.accumulate or several processes cut them"
         if self.executor == "compiled":
             return 'engine.executor = "compiled" makes kernels of its own'
         if self.recipe.augment.area or self.recipe.augment.jitter:
@@ -146,17 +171,19 @@ class Session:
         make = OPTIMIZERS[stage.optimizer.name]
         optimizer = make(stage, parameters, self.device, **stage.optimizer.options)
         step = Step(self.model, objective, optimizer, self.precision == "bfloat16", self.network)
-        executor = EXECUTORS[self.executor](step, loader)
+        executor = PieceExecutor(step, loader, self.world) if self.in_pieces else EXECUTORS[self.executor](step, loader)
         return StageParts(name, stage, loader, parameters, optimizer, executor, objective)
 
     def objective(self, stage: Stage) -> Objective:
         """What a stage minimises, in fused kernels where these can compute it."""
-        counts = self.dataset.profile.counts.tolist()
-        features = self.model.backbone.features
-        plain = OBJECTIVES[stage.objective.name](self.loss(stage), counts, features, **stage.objective.options).to(
-            self.device
-        )
+        plain = self.plain_objective(stage)
         return self.fused.objective(plain) if self.fused else plain
+
+    def plain_objective(self, stage: Stage) -> Objective:
+        """What a stage minimises, in PyTorch's kernels."""
+        counts, features = self.dataset.profile.counts.tolist(), self.model.backbone.features
+        make = OBJECTIVES[stage.objective.name]
+        return make(self.loss(stage), counts, features, **stage.objective.options).to(self.device)
 
     def loader(self, name: str, stage: Stage, objective: Objective) -> Loader:
         """The batches of a stage: one stream, or as many as its objective asks for."""
@@ -184,6 +211,7 @@ class Session:
             stage=name,
             epochs=stage.epochs,
             views=views,
+            share=self.share,
         )
 
     def open_stage(self, name: str) -> None:
@@ -215,12 +243,13 @@ class Session:
     def predict(self, images: ResidentImages, scale: float) -> Predictions:
         """What the model says about a part of the data, now."""
         self.model.eval()
-        return gathered(self.judged(images, scale), self.dataset.classes)
+        own = gathered(self.judged(images, scale), self.dataset.classes)
+        return Predictions.joined(self.world.gather(own))
 
     def judged(self, images: ResidentImages, scale: float) -> Judged:
-        """The same, still on the device: from a graph where steps are graphs too."""
+        """The same, still on the device: from a graph where steps are graphs too; by several processes in turn."""
         if self.executor != "graphed":
-            return judge(self.network, images.in_order(self.transform), scale)
+            return judge(self.network, images.in_order(self.transform, self.world.share()), scale)
         key = id(images), scale
         if key not in self.judges:
             self.judges[key] = GraphedJudge(self.network, images, self.transform, scale)
@@ -254,7 +283,17 @@ class Session:
     def environment(self) -> dict[str, Any]:
         """What a bit-for-bit repetition depends on."""
         start = {"weights": self.pretrained.sha256} if self.pretrained else {}
-        return {**environment(self.device), "executor": self.executor, **self.arithmetic, **start}
+        return {**environment(self.device), "executor": self.executor, **self.arithmetic, **self.sharing, **start}
+
+    @property
+    def sharing(self) -> dict[str, int | bool]:
+        """Into how many pieces batches are cut, and whether batch norm sees all of them."""
+        engine, ranks = self.recipe.engine, self.world.size
+        return {
+            "ranks": ranks,
+            "accumulate": engine.accumulate,
+            "sync_batch_norm": engine.sync_batch_norm and ranks > 1,
+        }
 
     @property
     def arithmetic(self) -> dict[str, str]:
