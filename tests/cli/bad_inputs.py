@@ -294,7 +294,7 @@ SECTIONS = {
             images("photos/train/cat/1.png", "photos/test/cat/2.png", "photos/test/yak/3.png"),
         ),
         Case("too few images to part", f"train own/ce {PHOTOS}", images("photos/cat/1.png", "photos/dog/1.png")),
-        Case("images that do not fit into memory", f"train own/ce {PHOTOS}", no_memory),
+        Case("images that do not fit into memory", f"train own/ce {PHOTOS} --set data.plane=resident", no_memory),
         Case("a page in place of another file", "inspect --html mine.html", text("mine.html", "<p>mine</p>")),
         Case("a page that is no page", "inspect --html mine.txt"),
         Case("a misspelt setting of data", "inspect --set data.sise=96"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tailcloud.data import Reading
-from tailcloud.data.arranging import arrange, in_order
+from tailcloud.data.arranging import NO_PART, arrange, in_order
 from tailcloud.errors import UsageError
 
 
@@ -30,7 +30,7 @@ def test_tiny_classes_are_dropped_on_request():
     assert result.class_names == ["b", "d"]
     assert result.counts("train").tolist() == [50, 20]
     assert result.counts("test").tolist() == [1, 1]
-    assert (result.parts == "").sum() == 9
+    assert (result.parts == NO_PART).sum() == 9
     assert "classes a, c: fewer than 5 training images, and left out (data.min_count)." in result.remarks
 
 

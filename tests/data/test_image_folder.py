@@ -252,7 +252,7 @@ def test_images_beyond_memory_are_refused_before_they_are_read(tmp_path, monkeyp
     with pytest.raises(
         TailcloudError, match=r"has 10 images, which take 3.84.kB at data.size = 8.*set data.size to 6 or"
     ):
-        opened(tmp_path)
+        opened(tmp_path, plane="resident")
 
 
 def test_long_readings_say_how_far_they_are(tmp_path, monkeypatch, caplog):

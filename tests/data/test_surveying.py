@@ -9,7 +9,7 @@ from tailcloud.data import pictures as reading_pictures
 from tailcloud.data.duplicates import find_duplicates
 from tailcloud.data.findings import leaks, listed_pairs, size_facts, small_class_sentences
 from tailcloud.data.pictures import Header
-from tailcloud.data.survey import Survey
+from tailcloud.data.survey import UNREAD, Survey
 from tailcloud.data.surveying import survey
 from tailcloud.errors import TailcloudError
 
@@ -92,14 +92,25 @@ def test_files_that_break_while_they_are_decoded_are_counted_with_the_others(pho
 def test_data_that_do_not_fit_are_looked_at_as_thumbnails(tmp_path, monkeypatch):
     draw_classes(tmp_path, {"cat": 9, "lynx": 6}, size=(40, 40))
     monkeypatch.setattr("tailcloud.data.memory.available_memory", lambda: 1000)
-    seen = refusals(tmp_path)
-    assert "of memory are free" in seen.refusals[0]
+    seen = survey(str(tmp_path))
+    assert any("of memory are free: they stay in their files" in remark for remark in seen.remarks)
+    assert not seen.refusals
     assert seen.images[0].shape == (15, 16, 16, 3)
+    assert seen.dataset.shape == (40, 40, 3)
+    assert "of memory are free; take" in refusals(tmp_path, Reading(plane="resident")).refusals[0]
+
+
+def test_of_streamed_data_only_the_names_are_looked_at(tmp_path):
+    draw_classes(tmp_path, {"cat": 9, "lynx": 6}, size=(40, 40))
+    seen = survey(str(tmp_path), reading=Reading(plane="stream"))
+    assert {part: counts.tolist() for part, counts in seen.counts().items()} == {"train": [7, 5], "test": [2, 1]}
+    assert seen.remarks[-1] == UNREAD
+    assert not seen.images
 
 
 def test_several_refusals_are_all_told(photos, monkeypatch):
     monkeypatch.setattr("tailcloud.data.memory.available_memory", lambda: 1000)
-    assert len(refusals(photos, Reading(min_count=99)).refusals) == 2
+    assert len(refusals(photos, Reading(min_count=99, plane="resident")).refusals) == 2
 
 
 def test_nothing_to_look_at_is_an_error(tmp_path):

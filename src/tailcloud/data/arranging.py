@@ -1,7 +1,7 @@
 """From what a source says of its images to classes and parts: the same rules for folders, lists and arrays."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,26 +17,36 @@ SMALLEST_TO_TEST = 2  # a class of one image gives none to the test part
 OTHER = "other"
 DIGITS = 100  # a longer name is no number that anybody counts with
 PART_NAMES = ("train", "val", "test")
+TRAIN, VAL, TEST, NO_PART = range(4)  # as numbers: a letter of text takes as much memory as four of them
+
+
+Parts = NDArray[np.uint8]
 
 
 @dataclass
 class Arrangement:
-    """Images by number: the class of each, and the part that it belongs to ("" for none)."""
+    """Images by number: the class of each, and its part as a place in ``PART_NAMES`` (``NO_PART`` for none)."""
 
     spec: str
     class_names: list[str]
     labels: Vector
-    parts: NDArray[np.str_]
+    parts: Parts
     groups: Vector | None = None
     remarks: list[str] = field(default_factory=list)
 
     def of(self, part: str) -> Vector:
         """The images of a part, in order."""
-        return np.flatnonzero(self.parts == part)
+        return np.flatnonzero(self.parts == PART_NAMES.index(part))
 
     def counts(self, part: str) -> Vector:
         """Images per class in a part."""
-        return np.bincount(self.labels[self.parts == part], minlength=len(self.class_names))
+        return np.bincount(self.labels[self.parts == PART_NAMES.index(part)], minlength=len(self.class_names))
+
+
+def part_numbers(parts: Iterable[str]) -> Parts:
+    """Names of parts ("" for none) as numbers."""
+    numbers = {name: number for number, name in enumerate([*PART_NAMES, ""])}
+    return np.fromiter((numbers[part] for part in parts), np.uint8)
 
 
 def arrange(
@@ -48,9 +58,14 @@ def arrange(
     """
     class_names = in_order(set(labels))
     place = {name: position for position, name in enumerate(class_names)}
-    arranged = Arrangement(spec, class_names, np.array([place[label] for label in labels]), np.array(parts))
+    arranged = Arrangement(spec, class_names, np.array([place[label] for label in labels]), part_numbers(parts))
     if groups is not None:
         arranged.groups = np.unique(np.array(groups, object), return_inverse=True)[1]
+    return settled(arranged, reading)
+
+
+def settled(arranged: Arrangement, reading: Reading) -> Arrangement:
+    """The same, changed in place: with a test part, and without tiny classes where they are not wanted."""
     _find_test(arranged, reading)
     _check_training(arranged)
     _check_groups(arranged)
@@ -72,14 +87,15 @@ def in_order(names: set[str]) -> list[str]:
 
 def _find_test(arranged: Arrangement, reading: Reading) -> None:
     """Which images are for testing: those that are said to be, or those for validation, or a share of each class."""
-    arranged.parts = np.where(arranged.parts == "", "train", arranged.parts)
+    arranged.parts[arranged.parts == NO_PART] = TRAIN
     present = set(np.unique(arranged.parts).tolist())
-    if "train" not in present:
-        raise UsageError(f"{arranged.spec} has no training image, only images for {' and '.join(sorted(present))}")
-    if "test" in present:
+    if TRAIN not in present:
+        others = sorted(PART_NAMES[part] for part in present)
+        raise UsageError(f"{arranged.spec} has no training image, only images for {' and '.join(others)}")
+    if TEST in present:
         return
-    if "val" in present:
-        arranged.parts = np.where(arranged.parts == "val", "test", arranged.parts)
+    if VAL in present:
+        arranged.parts[arranged.parts == VAL] = TEST
         arranged.remarks.append("There is no test part: the validation part is what the model is judged on.")
         return
     aside = set_aside(arranged.labels, len(arranged.class_names), reading.test, SMALLEST_TO_TEST, arranged.groups)
@@ -88,7 +104,7 @@ def _find_test(arranged: Arrangement, reading: Reading) -> None:
             f"{arranged.spec} has no class of which images could be set aside for testing; give more images, "
             "or smaller groups"
         )
-    arranged.parts = np.where(aside, "test", arranged.parts)
+    arranged.parts[aside] = TEST
     kind = "" if arranged.groups is None else ", whole groups together"
     arranged.remarks.append(
         f"There is no test part: {number(100 * reading.test, 0)} % of each class ({aside.sum():,} images{kind}) are "
@@ -135,7 +151,7 @@ def _see_to_small(arranged: Arrangement, reading: Reading) -> None:
     text = classes_text(np.flatnonzero(small).tolist(), names)
     fewer = f"fewer than {reading.min_count} training images"
     if reading.small == "drop":
-        arranged.parts = np.where(small[arranged.labels], "", arranged.parts)
+        arranged.parts[small[arranged.labels]] = NO_PART
         arranged.remarks.append(f"{text}: {fewer}, and left out (data.min_count).")
     else:
         kept += [] if OTHER in kept else [OTHER]

@@ -35,7 +35,7 @@ def assemble(
         None if arranged.groups is None else arranged.groups[order],
         None if names is None else np.array(names, object)[order],
     )
-    train, val, test = (_part(whole, arranged.parts[order] == part, kept) for part in PART_NAMES)
+    train, val, test = (_part(whole, arranged.parts[order] == part, kept) for part in range(len(PART_NAMES)))
     mean, std = channel_statistics(train.pixels if len(train) else images)
     return Dataset(
         spec=arranged.spec,

@@ -74,7 +74,7 @@ def read_folder(root: Path) -> Listing:
         *([f"Not read, since beside the training folder: {some_of(beside)}."] if beside else []),
     ]
     names = [finds.name(path) for path in finds.paths]
-    return Listing(finds.paths, names, finds.labels, finds.parts, None, tuple(remarks))
+    return Listing(finds.paths, names, finds.labels, finds.parts, None, tuple(remarks), root)
 
 
 def _part_folders(root: Path) -> dict[Path, str]:

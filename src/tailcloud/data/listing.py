@@ -1,10 +1,12 @@
 """What a folder or a list names: files, their classes, parts and groups, before any of them is opened."""
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tailcloud.data.names import Names
 from tailcloud.errors import UsageError
 from tailcloud.wording import readable
 
@@ -26,7 +28,8 @@ class Listing:
     """Image files in a fixed order, and what is said about each of them.
 
     ``names`` are the files as people know them, relative to the folder or list; ``parts`` are "train", "val", "test",
-    or "" where nothing is said; ``groups`` are the keys of a column, where one was asked for.
+    or "" where nothing is said; ``groups`` are the keys of a column, where one was asked for. ``root`` is the
+    folder, or the one that the list is in.
     """
 
     paths: Sequence[Path]
@@ -35,6 +38,7 @@ class Listing:
     parts: Sequence[str]
     groups: Sequence[str] | None = None
     remarks: tuple[str, ...] = ()
+    root: Path = Path()
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -48,7 +52,13 @@ class Listing:
             parts=[self.parts[position] for position in positions],
             groups=None if self.groups is None else [self.groups[position] for position in positions],
             remarks=self.remarks,
+            root=self.root,
         )
+
+    def packed(self) -> Names:
+        """The files below ``root``; those that lie elsewhere with their whole path."""
+        above = f"{self.root}{os.sep}"
+        return Names.of(str(path).removeprefix(above) for path in self.paths)
 
 
 def group_keys(listing: Listing, pattern: str | None) -> tuple[Sequence[str] | None, list[str]]:

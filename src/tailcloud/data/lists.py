@@ -36,9 +36,9 @@ def read_list(file: Path, group: str | None = None) -> Listing:
     that says nothing of parts and is named ``…train…`` takes the lists named ``…val…`` and ``…test…`` beside it along.
     """
     rows, remarks = list(_rows(file, group)), []
-    if companions := {} if any(row.part for row in rows) else _companions(file):
-        rows = [row for part, place in companions.items() for row in _rows(place, group, part)]
-        remarks.append(f"{', '.join(place.name for place in companions.values())} are read together as parts.")
+    if others := {} if any(row.part for row in rows) else companions(file):
+        rows = [row for part, place in others.items() for row in _rows(place, group, part)]
+        remarks.append(f"{', '.join(place.name for place in others.values())} are read together as parts.")
     if not rows:
         raise UsageError(f"{file} lists no image; each line should be a path and a label")
     unique = _unique(file, rows)
@@ -54,10 +54,11 @@ def read_list(file: Path, group: str | None = None) -> Listing:
         parts=[row.part for row in unique],
         groups=groups,
         remarks=tuple(remarks),
+        root=file.parent,
     )
 
 
-def _companions(file: Path) -> dict[str, Path]:
+def companions(file: Path) -> dict[str, Path]:
     """The lists of all parts where this one is of training, and others are there."""
     if "train" not in file.name:
         return {}

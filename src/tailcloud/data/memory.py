@@ -32,14 +32,20 @@ def _container() -> int | None:
         return None
 
 
+def shortage(images: int, size: int, channels: int) -> str | None:
+    """What images would take and what is free, where that is too little."""
+    needed, free = COPIES * images * size**2 * channels, available_memory()
+    if free is None or needed <= free:
+        return None
+    taken = f"{images:,} images, which take {magnitude(needed)}B at data.size = {size} and {channels} channels"
+    return f"{taken}, and {magnitude(free)}B of memory are free"
+
+
 def check_fits(spec: str, images: int, size: int, channels: int) -> None:
     """Refuse images that would not fit into memory, with the size at which they would."""
-    needed, free = images * size**2 * channels, available_memory()
-    if free is None or COPIES * needed <= free:
+    short, free = shortage(images, size, channels), available_memory()
+    if short is None or free is None:
         return
     largest = isqrt(free // (COPIES * images * channels))
     way_out = f"set data.size to {largest} or less, or " if largest >= SMALLEST else ""
-    raise TailcloudError(
-        f"{spec} has {images:,} images, which take {magnitude(COPIES * needed)}B at data.size = {size} and "
-        f"{channels} channels, and {magnitude(free)}B of memory are free; {way_out}take a part of the images"
-    )
+    raise TailcloudError(f"{spec} has {short}; {way_out}take a part of the images")

@@ -1,12 +1,12 @@
 """The names of very many files in little memory: one string of bytes, and where each name ends in it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 
 import numpy as np
 from numpy.typing import NDArray
 
-BLOCK = 1 << 16  # names that are joined at a time
+BLOCK = 1 << 16  # pieces that are joined at a time: as Python's objects they take more than their letters
 
 Positions = NDArray[np.int64]
 
@@ -44,10 +44,22 @@ class Names:
     def take(self, positions: Positions) -> "Names":
         """The names at these positions, none of them negative."""
         starts = np.where(positions > 0, self.ends[positions - 1], 0)
-        lengths = self.ends[positions] - starts
-        view = memoryview(self.text)
-        pieces = zip(starts.tolist(), lengths.tolist(), strict=True)
-        return Names(b"".join(view[start : start + length] for start, length in pieces), np.cumsum(lengths))
+        stops = self.ends[positions]
+        first = np.flatnonzero(np.diff(positions, prepend=-2) != 1)  # names side by side are taken as one piece
+        last = np.append(first[1:], len(positions)) - 1 if len(first) else first
+        blocks = (slice(at, at + BLOCK) for at in range(0, len(first), BLOCK))
+        text = b"".join(self._pieces(starts[first[block]], stops[last[block]]) for block in blocks)
+        return Names(text, np.cumsum(stops - starts))
+
+    @classmethod
+    def joined(cls, parts: Sequence["Names"]) -> "Names":
+        """The names of some sequences, one after the other."""
+        before = np.cumsum([0, *(len(part.text) for part in parts)])
+        ends = [part.ends + start for part, start in zip(parts, before, strict=False)]
+        return cls(b"".join(part.text for part in parts), np.concatenate(ends) if ends else np.zeros(0, np.int64))
+
+    def _pieces(self, starts: Positions, stops: Positions) -> bytes:
+        return b"".join(self.text[start:stop] for start, stop in zip(starts.tolist(), stops.tolist(), strict=True))
 
     def digest(self) -> str:
         """A digest of every name and its place."""

@@ -9,10 +9,13 @@ from numpy.typing import NDArray
 
 from tailcloud.data.arranging import PART_NAMES
 from tailcloud.data.dataset import Dataset, Images
+from tailcloud.data.file_images import FileImages
 from tailcloud.data.pictures import Header
 from tailcloud.errors import TailcloudError
 
 Vector = NDArray[np.int64]
+
+UNREAD = "No image was read: whether all are there and whole, tailcloud data verify says."
 
 
 @dataclass
@@ -25,7 +28,7 @@ class Survey:
         labels: the class of each image.
         parts: the part of each image; where the data say nothing and none could be set aside, all are for training.
         names: the file of each image; None where images are no files.
-        images: their pixels, in the same order, in one array or more; none where they could not be read.
+        images: their pixels, in the same order, in one array or more; none where they were not or could not be read.
         headers: size and mode of each file that is an image.
         broken: names of files that cannot be read, and why.
         refusals: why training would not start, a sentence each.
@@ -79,5 +82,7 @@ class Survey:
         self.labels = np.concatenate([part.labels for part in there.values()])
         self.parts = [name for name, part in there.items() for _ in range(len(part))]
         self.names = np.concatenate(names).tolist() if names else None
-        self.images = [part.pixels for part in there.values()]
+        self.images = [part.images for part in there.values() if not isinstance(part.images, FileImages)]
         self.dataset, self.remarks = dataset, dataset.remarks
+        if not self.images:
+            self.remarks = [*dataset.remarks, UNREAD]

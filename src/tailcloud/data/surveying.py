@@ -6,15 +6,16 @@ from pathlib import Path
 import numpy as np
 
 from tailcloud.data import OWN, open_dataset, parse_spec
-from tailcloud.data.arranging import Arrangement, arrange, in_order
+from tailcloud.data.arranging import PART_NAMES, Arrangement, arrange, in_order, part_numbers
 from tailcloud.data.arrays import read_labels
 from tailcloud.data.assembling import assemble, order_of
 from tailcloud.data.dataset import Dataset
 from tailcloud.data.decoding import read_headers, read_pictures, unreadable_remark
 from tailcloud.data.duplicates import SIDE
+from tailcloud.data.filing import Filed, streamed
 from tailcloud.data.listing import Listing, group_keys
-from tailcloud.data.memory import check_fits
-from tailcloud.data.own import list_images
+from tailcloud.data.memory import check_fits, shortage
+from tailcloud.data.own import list_images, long_list, staying
 from tailcloud.data.pictures import Header, Unreadable
 from tailcloud.data.reading import Reading
 from tailcloud.data.sizing import chosen_size
@@ -33,6 +34,8 @@ def survey(spec: str, root: str | Path = "data", reading: Reading = Reading()) -
     path = Path(spec).expanduser()
     if path.suffix.lower() == ".npz" and path.is_file():
         return _survey_arrays(spec, path, reading)
+    if reading.plane == "stream" or long_list(path, reading):
+        return survey_dataset(open_dataset(spec, root, reading))
     return survey_files(spec, list_images(path, reading.group), reading)
 
 
@@ -83,19 +86,28 @@ def _read(found: Survey, sound: Listing, reading: Reading) -> dict[int, Unreadab
     arranged = _arranged(found, sound, reading)
     order = order_of(arranged)
     size, sizing = chosen_size([min(header.height, header.width) for header in found.headers], reading)
-    channels, side = 1 if all(header.grey for header in found.headers) else 3, min(size, SIDE)
-    with found.minding():
-        check_fits(found.spec, len(order), size, channels)
-        side = size
+    channels = 1 if all(header.grey for header in found.headers) else 3
+    short = shortage(len(order), size, channels)
+    if short and reading.plane == "resident":
+        with found.minding():
+            check_fits(found.spec, len(order), size, channels)
+    side = min(size, SIDE) if short else size
     images, damaged = read_pictures([sound.paths[at] for at in order], channels, side, reading.fit)
     found.remarks = [*found.remarks, *arranged.remarks, *sizing]
     if not found.refusals:
         with found.minding():
-            found.hold(assemble(arranged, images, sound.names, reading.fit, found.remarks, left_out=damaged))
+            if short:
+                remarks = [*found.remarks, *staying(short)]
+                found.dataset = streamed(
+                    Filed(found.spec, sound.root, sound.packed()), arranged, size, reading, remarks
+                )
+                found.remarks = found.dataset.remarks
+            else:
+                found.hold(assemble(arranged, images, sound.names, reading.fit, found.remarks, left_out=damaged))
     if not found.images:
         kept = np.setdiff1d(np.arange(len(order)), list(damaged))
         found.class_names, found.labels = arranged.class_names, arranged.labels[order][kept]
-        found.parts = arranged.parts[order][kept].tolist()
+        found.parts = [PART_NAMES[part] for part in arranged.parts[order][kept].tolist()]
         found.names, found.images = [sound.names[order[row]] for row in kept], [images[kept] if damaged else images]
     return {int(order[row]): error for row, error in damaged.items()}
 
@@ -108,7 +120,7 @@ def _arranged(found: Survey, sound: Listing, reading: Reading) -> Arrangement:
         arranged.remarks[:0] = remarks
         return arranged
     class_names = in_order(set(sound.labels))
-    parts = np.array(["train" if part == "" else part for part in sound.parts])
+    parts = part_numbers(part or "train" for part in sound.parts)
     return Arrangement(found.spec, class_names, _numbered(sound.labels, class_names), parts)
 
 
