@@ -37,9 +37,9 @@ class Mirrored:
 
 def compare_mirrored(split: Split) -> Mirrored:
     """Class means of one half of the images judge the other half, plain and mirrored, and the other way round."""
-    order = np.random.RandomState(0).permutation(len(split))[:LOOKED_AT]
+    images, order = split.some(np.random.RandomState(0).permutation(len(split))[:LOOKED_AT])
     labels = split.labels[order]
-    small, flipped = (averaged(images) for images in (split.pixels[order], split.pixels[order][:, :, ::-1]))
+    small, flipped = (averaged(pictures) for pictures in (images, images[:, :, ::-1]))
     counts = np.bincount(labels)
     kept = np.flatnonzero(counts[labels] >= 2)
     classes, labels = np.unique(labels[kept], return_inverse=True)

@@ -65,6 +65,7 @@ def _images(run: Path, root: str | None) -> "tuple[NDArray[np.uint8] | None, str
     from tailcloud.data import open_dataset
     from tailcloud.errors import TailcloudError
     from tailcloud.serving.evaluate import check_fits
+    from tailcloud.serving.export import spread
     from tailcloud.serving.load import load
     from tailcloud.training.folder import RunFolder
 
@@ -73,7 +74,8 @@ def _images(run: Path, root: str | None) -> "tuple[NDArray[np.uint8] | None, str
         recipe = RunFolder(run).recipe()
         dataset = open_dataset(recipe.data.spec, root or recipe.root, recipe.data.reading)
         check_fits(run, model, dataset)
+        images = spread(dataset.test)
     except (TailcloudError, OSError) as error:
         say_note(f"The run's own images cannot be used for the check: {error}")
         return None, "random images"
-    return dataset.test.pixels, f"test images of {dataset.spec}"
+    return images, f"test images of {dataset.spec}"

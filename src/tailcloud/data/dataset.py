@@ -41,6 +41,12 @@ class Split:
             raise TailcloudError(f"{len(self):,} images stay in their files, and this needs all of them in memory")
         return self.images
 
+    def some(self, positions: NDArray[np.int64]) -> tuple[Images, NDArray[np.int64]]:
+        """The pixels of some images, and their positions: without those whose files cannot be read."""
+        if isinstance(self.images, FileImages):
+            return self.images.some(positions)
+        return self.images[positions], positions
+
     def take(self, positions: NDArray[np.int64]) -> "Split":
         """The images at these positions."""
         groups = None if self.groups is None else self.groups[positions]

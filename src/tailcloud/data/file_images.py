@@ -1,14 +1,18 @@
 """Images that stay in their files until they are shown: what a part of a data set has where memory is too small."""
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tailcloud.data.names import Names, Positions
-from tailcloud.data.pictures import Picture, fitted, read_picture
+from tailcloud.data.pictures import Picture, Unreadable, fitted, read_picture
 from tailcloud.data.reading import Fit
+
+THREADS = 8
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,20 @@ class FileImages:
     def path(self, row: int) -> Path:
         """The file of an image."""
         return self.root / os.fsdecode(self.names.raw(row))
+
+    def some(self, rows: Positions) -> tuple[NDArray[np.uint8], Positions]:
+        """The pixels of some images, read in threads, and the rows that they are of, without unreadable ones."""
+        with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
+            found = list(pool.map(self._attempt, rows.tolist()))
+        pictures = [picture for picture in found if picture is not None]
+        kept = rows[np.array([picture is not None for picture in found], bool)]
+        return np.array(pictures, np.uint8).reshape(-1, *self.shape[1:]), kept
+
+    def _attempt(self, row: int) -> Picture | None:
+        try:
+            return self.read(row)[0]
+        except Unreadable:
+            return None
 
     def read(self, row: int) -> tuple[Picture, float]:
         """The pixels of an image, and the aspect (width / height) of the picture that they were made from.

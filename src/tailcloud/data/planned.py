@@ -27,8 +27,15 @@ class Images(Protocol):
     def device(self) -> torch.device:
         """Where its batches are wanted."""
 
-    def in_order(self, transform: Normalise) -> Iterator[Batch]:
-        """Every image once, as stored, for evaluation."""
+    @property
+    def remarks(self) -> Sequence[str]:
+        """What happened to images on their way."""
+
+    def in_order(self, transform: Normalise, share: Share = WHOLE) -> Iterator[Batch]:
+        """Every image once, as stored, for evaluation; or those of the batches that are a share of all."""
+
+    def some(self, transform: Normalise, rows: Tensor, batch: int) -> Iterator[Batch]:
+        """The images at some rows, given on the host, as stored."""
 
 
 Source = TypeVar("Source", bound=Images)

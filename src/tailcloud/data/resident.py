@@ -1,6 +1,6 @@
 """The resident plane: the whole training set is one uint8 tensor on the device, and a batch is an index into it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -39,12 +39,22 @@ class ResidentImages:
         """Where they are."""
         return self.images.device
 
+    @property
+    def remarks(self) -> Sequence[str]:
+        """Nothing happens to them."""
+        return ()
+
     def in_order(self, transform: Normalise, share: Share = WHOLE) -> Iterator[Batch]:
         """Every image once, as stored, for evaluation; or those of the batches that are a share of all."""
         batch = images_at_once(self.device, self.images.shape[1] * self.images.shape[2])
         starts = range(0, len(self.labels), batch)
         for start in (starts[number] for some in share.pieces(0, len(starts)) for number in range(*some)):
             here = slice(start, start + batch)
+            yield Batch(transform(self.images[here]), self.labels[here])
+
+    def some(self, transform: Normalise, rows: Tensor, batch: int) -> Iterator[Batch]:
+        """The images at some rows, given on the host, as stored."""
+        for here in torch.split(rows.to(self.device), batch):
             yield Batch(transform(self.images[here]), self.labels[here])
 
 

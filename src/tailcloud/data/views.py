@@ -16,6 +16,7 @@ from tailcloud.data.resized_crop import TRIES, boxes, cut_out
 from tailcloud.data.transform import Normalise
 
 RATIO = 3 / 4, 4 / 3
+EVERY = slice(None)
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,9 @@ class Views:
         low = np.maximum(1 - strengths, 0)
         return {"factors": low + (1 + strengths - low) * generator(" colours").random((count, 3), np.float32)}
 
-    def __call__(self, images: Tensor, draws: Draws, rows: Tensor, aspects: Tensor | None = None) -> Tensor:
+    def __call__(
+        self, images: Tensor, draws: Draws, rows: Tensor | slice = EVERY, aspects: Tensor | None = None
+    ) -> Tensor:
         """Normalised floats [batch, C, H, W] of uint8 images [batch, H, W, C], varied as drawn for these ``rows``.
 
         ``aspects`` [batch] are width / height of the pictures that were squashed into these images; 1 by default.

@@ -5,7 +5,8 @@ from pathlib import Path
 import torch
 
 from tailcloud.data import Dataset
-from tailcloud.data.resident import ResidentImages
+from tailcloud.data.decoders import Decoders
+from tailcloud.data.planes import as_tested, automatic_workers, bring
 from tailcloud.data.transform import Normalise
 from tailcloud.evaluation.embeddings import Embedding, embed
 from tailcloud.serving.evaluate import check_fits
@@ -17,5 +18,6 @@ def embed_run(run: Path, dataset: Dataset, device: torch.device) -> dict[str, Em
     model = load(run)
     check_fits(run, model, dataset)
     classifier, transform = model.classifier.to(device), Normalise(model.transform.mean, model.transform.std, device)
-    parts = {"train": dataset.train, "test": dataset.test}
-    return {name: embed(classifier, ResidentImages(part, device).in_order(transform)) for name, part in parts.items()}
+    parts = {"train": as_tested(dataset.train, dataset.test), "test": dataset.test}
+    decoders = Decoders(automatic_workers())
+    return {name: embed(classifier, bring(part, device, decoders).in_order(transform)) for name, part in parts.items()}

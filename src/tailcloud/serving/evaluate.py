@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from tailcloud.data import Dataset
-from tailcloud.data.resident import ResidentImages
+from tailcloud.data.planes import bring
 from tailcloud.data.transform import Normalise
 from tailcloud.errors import UsageError
 from tailcloud.evaluation import gathered, judge_in_ways, summarise
@@ -25,7 +25,7 @@ def evaluate_run(run: Path, dataset: Dataset, device: torch.device, prior: str |
     model = load(run)
     check_fits(run, model, dataset)
     wanted = wanted_prior(prior, model)
-    classifier, images = model.classifier.to(device), ResidentImages(dataset.test, device)
+    classifier, images = model.classifier.to(device), bring(dataset.test, device)
     transform = Normalise(model.transform.mean, model.transform.std, device)
     way = (model.scale, None) if wanted is None else (model.scale / model.temperature, model.shift(wanted))
     judged = judge_in_ways(classifier, images.in_order(transform), [way])[0]

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tailcloud.data import Split
 from tailcloud.errors import TailcloudError, UsageError, plugin_sentence, unknown
 from tailcloud.files import write_atomically
 from tailcloud.serving.about import About, read_about
@@ -101,6 +102,14 @@ def some_images(shape: tuple[int, int, int], images: Images | None = None) -> Im
         return np.random.default_rng(0).integers(0, 256, (most, *shape), dtype=np.uint8)
     positions = np.linspace(0, len(images) - 1, min(most, len(images))).astype(np.int64)
     return np.ascontiguousarray(images[positions])
+
+
+def spread(split: Split) -> Images:
+    """As many images of a part as a check may want; only these are read, where they are in files."""
+    found, _ = split.some(np.linspace(0, len(split) - 1, min(IMAGES, len(split))).astype(np.int64))
+    if not len(found):
+        raise TailcloudError(f"none of {min(IMAGES, len(split))} test images can be read")
+    return found
 
 
 def largest_difference(one: Predictor, other: Predictor, images: Images) -> float:

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from tailcloud.data.batch import Batch
-from tailcloud.data.resident import ResidentImages
+from tailcloud.data.planned import Images
 from tailcloud.evaluation.calibration import fit_temperature
 from tailcloud.evaluation.deployed import Calibrated
 from tailcloud.evaluation.priors import Prior, adjustment, normalised
@@ -29,14 +29,14 @@ def calibrate(session: Session) -> Calibrated:
     return Calibrated(scale, temperature, prior, "val", images)
 
 
-def _mix(images: ResidentImages, classes: int) -> Prior:
+def _mix(images: Images, classes: int) -> Prior:
     """How often the classes are among the held-out images; one that is not counts as half an image."""
     found = images.labels.cpu().numpy()
     return normalised(np.maximum(np.bincount(found, minlength=classes), 0.5))
 
 
 @torch.inference_mode()
-def _fitted(session: Session, images: ResidentImages, scale: float, shift: Prior) -> tuple[float, int]:
+def _fitted(session: Session, images: Images, scale: float, shift: Prior) -> tuple[float, int]:
     """The temperature, and from how many images: all of them, or as many as fit, evenly spaced over the part.
 
     Computed as the model will be when it is used: by PyTorch's own kernels.

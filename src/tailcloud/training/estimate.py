@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from tailcloud.classifier import cost
 from tailcloud.data import Dataset
 from tailcloud.data.plan import batch_ends
+from tailcloud.data.planes import is_streamed
 from tailcloud.recipe import Recipe
 from tailcloud.training.session import architecture
 
@@ -25,7 +26,8 @@ class Estimate:
 def estimate(recipe: Recipe, dataset: Dataset) -> Estimate:
     """Counted from shapes: nothing is allocated. Memory is weights, images and kept activations, in bytes."""
     price = cost(architecture(recipe, dataset), *dataset.shape[:2])
-    images = sum(part.images.nbytes for part in (dataset.train, dataset.test, dataset.val) if part)
+    parts = [part for part in (dataset.train, dataset.test, dataset.val) if part and not is_streamed(part)]
+    images = sum(part.pixels.nbytes for part in parts)
     batch = max(stage.batch for stage in recipe.stages.values())
     memory = images + FLOAT * (COPIES * price.parameters + 2 * batch * price.activations)
     size = len(dataset.train)

@@ -30,9 +30,10 @@ def write_examples(session: Session, folder: RunFolder, per_class: Sequence[floa
         return
     last = list(session.recipe.stages.values())[-1]
     predictions = session.predict(session.test, session.loss(last).scale)
-    chosen = np.concatenate([surest_errors(predictions, label) for label in worst])
+    wrong = np.concatenate([surest_errors(predictions, label) for label in worst])
+    images, chosen = session.dataset.test.some(wrong)
     content = {
-        "images": thumbnails(torch.from_numpy(session.dataset.test.pixels[chosen])).numpy(),
+        "images": thumbnails(torch.from_numpy(images)).numpy(),
         "true": predictions.target[chosen],
         "predicted": predictions.predicted[chosen],
     }

@@ -94,7 +94,7 @@ def make_result(session: Session, folder: RunFolder, progress: Progress) -> dict
             "flops": cost.flops,
         },
         "recipe": recipe.substance(),
-        "remarks": [*dataset.profile.remarks(), *dataset.remarks],
+        "remarks": [*dataset.profile.remarks(), *dataset.remarks, *session.faults],
         "seconds": sum(stage["seconds"] for stage in progress.finished),
         "device": session.device.type,
         "version": tailcloud.__version__,

@@ -10,11 +10,15 @@ from torch import Tensor, nn
 
 from tailcloud.backbones.pretrained import Pretrained, load_pretrained
 from tailcloud.classifier import Architecture, Cost, build_classifier, cost_of, fresh_head
-from tailcloud.data import Dataset
+from tailcloud.data import Dataset, Split
+from tailcloud.data.decoders import Decoders
 from tailcloud.data.joined import JoinedLoader
 from tailcloud.data.pieces import WHOLE
 from tailcloud.data.plan import Loader
+from tailcloud.data.planes import AnyImages, as_tested, automatic_workers, bring, for_resized_crops, is_streamed
+from tailcloud.data.planned import PlannedLoader
 from tailcloud.data.resident import ResidentImages, ResidentLoader
+from tailcloud.data.stream import StreamLoader
 from tailcloud.data.transform import Normalise
 from tailcloud.errors import UsageError
 from tailcloud.evaluation import Judged, Predictions, gathered, judge
@@ -90,15 +94,31 @@ class Session:
         self.pretrained = self.load_weights()
         self.model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.transform = Normalise(self.dataset.mean, self.dataset.std, device)
-        self.train = ResidentImages(dataset.train, device)
-        self.test = ResidentImages(dataset.test, device)
-        self.val = ResidentImages(dataset.val, device) if dataset.val else None
+        self.streamed = is_streamed(dataset.train)
+        self.decoders = Decoders(recipe.engine.workers or automatic_workers())
+        self.train = self.bring(for_resized_crops(dataset.train) if recipe.augment.area else dataset.train)
+        self.test = self.bring(dataset.test)
+        self.val = self.bring(as_tested(dataset.val, dataset.test)) if dataset.val else None
         self.executor = _chosen(recipe.engine.executor, self.automatic_executor)
+        if self.executor == "graphed" and self.streamed:
+            raise UsageError(
+                'engine.executor = "graphed" needs all images on the GPU, and these stay in their files; leave it at '
+                '"auto", or set data.plane = "resident"'
+            )
         self.remarks: list[str] = []
         if self.in_pieces:
             self.prepare_pieces()
         self.fused = self.fused_network()
         self.judges: dict[tuple[int, float], GraphedJudge] = {}
+
+    def bring(self, split: Split) -> AnyImages:
+        """A part of the data on its plane."""
+        return bring(split, self.device, self.decoders)
+
+    @cached_property
+    def seen(self) -> AnyImages:
+        """Training images as test images are seen: nothing is varied."""
+        return self.bring(as_tested(self.dataset.train, self.dataset.test)) if self.streamed else self.train
 
     def load_weights(self) -> Pretrained | None:
         """Start from the recipe's weights, if it names some; the images are then normalised as these expect it."""
@@ -141,17 +161,17 @@ class Session:
 
     def obstacle(self) -> str | None:
         """Why this run cannot be computed by fused kernels, if so."""
-        if self.device.type != "cuda":
-            return "they need --device cuda"
-        if self.precision != "bfloat16":
-            return f'they compute in bfloat16, not in engine.precision = "{self.precision}"'
-        if self.in_pieces:
-            return "they compute whole batches, and engine.accumulate or several processes cut them"
-        if self.executor == "compiled":
-            return 'engine.executor = "compiled" makes kernels of its own'
-        if self.recipe.augment.area or self.recipe.augment.jitter:
-            return "they know no augment.area and no augment.jitter"
-        return obstacle(self.model, *self.dataset.shape[:2])
+        augment = self.recipe.augment
+        reasons = {
+            "they need --device cuda": self.device.type != "cuda",
+            f'they compute in bfloat16, not in engine.precision = "{self.precision}"': self.precision != "bfloat16",
+            "they compute whole batches, and engine.accumulate or several processes cut them": self.in_pieces,
+            'engine.executor = "compiled" makes kernels of its own': self.executor == "compiled",
+            "they take images that are on the GPU, and these stay in their files": self.streamed,
+            "they know no augment.area and no augment.jitter": bool(augment.area or augment.jitter),
+        }
+        found = next((reason for reason, holds in reasons.items() if holds), None)
+        return found or obstacle(self.model, *self.dataset.shape[:2])
 
     def unfuse(self) -> None:
         """Go on with PyTorch's own kernels."""
@@ -192,10 +212,10 @@ class Session:
         second = self.stream(f"{name} second", stage, stage.second) if stage.second else None
         return JoinedLoader(first, view=view, second=second) if view or second else first
 
-    def stream(self, name: str, stage: Stage, sampler: Part, views: str = "views") -> ResidentLoader:
+    def stream(self, name: str, stage: Stage, sampler: Part, views: str = "views") -> PlannedLoader[Any]:
         """Batches of one sampler; the draws follow from the names."""
         augment = self.recipe.augment
-        return (self.fused.loader if self.fused else ResidentLoader)(
+        return self.loader_kind(
             self.train,
             make_sampler(sampler.name, self.dataset.train.labels, self.dataset.classes, **sampler.options),
             self.transform,
@@ -213,6 +233,13 @@ class Session:
             views=views,
             share=self.share,
         )
+
+    @property
+    def loader_kind(self) -> type[PlannedLoader[Any]]:
+        """What makes batches: of images in files, by a fused kernel, or of images on the device."""
+        if self.streamed:
+            return StreamLoader
+        return self.fused.loader if self.fused else ResidentLoader
 
     def open_stage(self, name: str) -> None:
         """Before the first step of a stage: the head that it starts with, made from the one that was trained."""
@@ -237,18 +264,18 @@ class Session:
     def features(self) -> tuple[Tensor, Tensor]:
         """What the model sees in every training image as it is stored, and the classes."""
         self.model.eval()
-        batches = self.train.in_order(self.transform)
+        batches = self.seen.in_order(self.transform)
         return torch.cat([self.model.features(batch.images).float() for batch in batches]), self.train.labels
 
-    def predict(self, images: ResidentImages, scale: float) -> Predictions:
+    def predict(self, images: AnyImages, scale: float) -> Predictions:
         """What the model says about a part of the data, now."""
         self.model.eval()
         own = gathered(self.judged(images, scale), self.dataset.classes)
         return Predictions.joined(self.world.gather(own))
 
-    def judged(self, images: ResidentImages, scale: float) -> Judged:
+    def judged(self, images: AnyImages, scale: float) -> Judged:
         """The same, still on the device: from a graph where steps are graphs too; by several processes in turn."""
-        if self.executor != "graphed":
+        if self.executor != "graphed" or not isinstance(images, ResidentImages):
             return judge(self.network, images.in_order(self.transform, self.world.share()), scale)
         key = id(images), scale
         if key not in self.judges:
@@ -280,6 +307,12 @@ class Session:
         return cost_of(self.model, channels, height, width)
 
     @property
+    def faults(self) -> list[str]:
+        """What happened to images on their way to the model."""
+        parts = {"Training": self.train, "Validation": self.val, "Test": self.test}
+        return [f"{name}: {remark}" for name, part in parts.items() if part for remark in part.remarks]
+
+    @property
     def environment(self) -> dict[str, Any]:
         """What a bit-for-bit repetition depends on."""
         start = {"weights": self.pretrained.sha256} if self.pretrained else {}
@@ -302,10 +335,13 @@ class Session:
 
     @property
     def automatic_executor(self) -> str:
-        """How steps are run unless the recipe says: as CUDA graphs; on a CPU compiled if the run is long enough."""
+        """How steps are run unless the recipe says: as CUDA graphs; on a CPU compiled if the run is long enough.
+
+        Graphs need all images on the device.
+        """
         if self.device.type == "cpu":
             return "compiled" if self.work_in_all >= COMPILING_PAYS else "eager"
-        return "graphed" if self.device.type == "cuda" else "eager"
+        return "graphed" if self.device.type == "cuda" and not self.streamed else "eager"
 
     @property
     def precision(self) -> str:

@@ -33,7 +33,5 @@ def watch(session: Session, parts: StageParts, epoch: int) -> dict[str, Any]:
 
 def _mixed(session: Session) -> Iterator[Batch]:
     """Every training image once, classes mixed as in training: class weights compare the images of a batch."""
-    images, labels = session.train.images, session.train.labels
-    order = host_generator(session.recipe.seed, "watched order").permutation(len(labels))
-    for some in torch.split(torch.from_numpy(order).to(session.device), BATCH):
-        yield Batch(session.transform(images[some]), labels[some])
+    order = host_generator(session.recipe.seed, "watched order").permutation(len(session.train.labels))
+    return session.seen.some(session.transform, torch.from_numpy(order), BATCH)

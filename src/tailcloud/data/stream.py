@@ -1,0 +1,128 @@
+"""The streamed plane: images stay in their files, and are read while earlier batches are computed."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from tailcloud.data.batch import Batch
+from tailcloud.data.dataset import Split
+from tailcloud.data.decoders import Decoders
+from tailcloud.data.feeding import Arrived, Feeder, Order
+from tailcloud.data.fetching import FileReader, Reader
+from tailcloud.data.file_images import FileImages
+from tailcloud.data.mixing import mix
+from tailcloud.data.pieces import WHOLE, Share
+from tailcloud.data.plan import Draws, EpochPlan
+from tailcloud.data.planned import PlannedLoader
+from tailcloud.data.resident import images_at_once
+from tailcloud.data.transform import Normalise
+
+
+class StreamImages:
+    """A part of a data set in its files; ``labels`` are on the device."""
+
+    def __init__(self, split: Split, device: torch.device, decoders: Decoders, reader: Reader | None = None) -> None:
+        assert isinstance(split.images, FileImages)
+        self.labels = torch.from_numpy(split.labels).to(device)
+        self.reader = reader or FileReader(split.images, split.labels, decoders)
+        self.feeder = Feeder(self.reader, device, decoders.workers)
+
+    @property
+    def device(self) -> torch.device:
+        """Where its batches are wanted."""
+        return self.labels.device
+
+    def in_order(self, transform: Normalise, share: Share = WHOLE) -> Iterator[Batch]:
+        """Every image once, as stored, for evaluation; or those of the batches that are a share of all."""
+        batch, images = images_at_once(self.device, self.reader.images.side**2), torch.arange(len(self.labels))
+        pieces = share.pieces(0, -(-len(images) // batch))
+        return self.some(transform, torch.cat([images[first * batch : last * batch] for first, last in pieces]), batch)
+
+    def some(self, transform: Normalise, rows: Tensor, batch: int) -> Iterator[Batch]:
+        """The images at some rows, given on the host, as stored."""
+        for arrived in self.feeder.feed((None, some.numpy(), (some,)) for some in torch.split(rows, batch)):
+            yield Batch(transform(arrived.pixels), self.labels[arrived.beside[0]])
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """What happened on the way."""
+        return self.reader.substitutes.remarks()
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some rows of an epoch, the ``own`` ones first, then partners that lie elsewhere in their batch."""
+
+    rows: Tensor
+    own: int
+    partners: Tensor  # of the own ones, as positions among the rows; empty where nothing is mixed
+    lam: Tensor
+    place: int = 0
+    whole: int | None = None
+
+
+class StreamLoader(PlannedLoader[StreamImages]):
+    """Batches of images that are in files: those that a ``ResidentLoader`` has of the same pixels."""
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        """The batches of one epoch; the same ones whenever that epoch is asked for."""
+        plan = self.plan(number)
+        return self._made(plan, (self._whole(plan, step) for step in range(self.steps)))
+
+    def rounds(self, number: int, first: int = 0) -> Iterator[tuple[Batch, ...]]:
+        """The steps of an epoch from step ``first`` on; of each, the pieces of its batch that are computed here."""
+        plan = self.plan(number)
+        made = self._made(plan, (piece for step in range(first, self.steps) for piece in self._cut(plan, step)))
+        for _ in range(first, self.steps):
+            yield tuple(islice(made, self.own.count))
+
+    def assemble(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
+        """The batch at some rows of an epoch."""
+        return next(self._made(plan, iter([self._piece(plan, rows.cpu(), lam)])))
+
+    assemble_piece = assemble
+
+    def _whole(self, plan: EpochPlan, step: int) -> Piece:
+        return self._piece(plan, torch.arange(*self.bounds(step)), plan.lambdas[step])
+
+    def _cut(self, plan: EpochPlan, step: int) -> list[Piece]:
+        """The pieces of a batch that are computed here, or the batch."""
+        if self.own == WHOLE:
+            return [self._whole(plan, step)]
+        start, end = self.bounds(step)
+        return [
+            replace(
+                self._piece(plan, torch.arange(first, last), plan.lambdas[step]), place=first - start, whole=end - start
+            )
+            for first, last in self.own.pieces(start, end)
+        ]
+
+    def _piece(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Piece:
+        if not self.mixup:
+            return Piece(rows, len(rows), plan.partners, lam)
+        partners = plan.partners[rows]
+        elsewhere = partners[~torch.isin(partners, rows)]  # each row is the partner of one
+        wanted = torch.cat([rows, elsewhere])
+        ordered, places = wanted.sort()
+        return Piece(wanted, len(rows), places[torch.searchsorted(ordered, partners)], lam)
+
+    def _made(self, plan: EpochPlan, pieces: Iterator[Piece]) -> Iterator[Batch]:
+        return map(self._batch, self.data.feeder.feed(self._order(plan, piece) for piece in pieces))
+
+    def _order(self, plan: EpochPlan, piece: Piece) -> Order[Piece]:
+        chosen = plan.order[piece.rows]
+        beside = chosen, piece.partners, piece.lam, *plan.draws.at(piece.rows).tensors().values()
+        return piece, chosen.numpy(), beside
+
+    def _batch(self, arrived: Arrived[Piece]) -> Batch:
+        """From stored pixels to what a training step sees: device code."""
+        piece, (chosen, partners, lam, *draws) = arrived.job, arrived.beside
+        floats, target = self.look(arrived.pixels, Draws(*draws), aspects=arrived.aspects), self.data.labels[chosen]
+        own = slice(piece.own)
+        batch = Batch(floats[own], target[own], place=piece.place, whole=piece.whole)
+        if not self.mixup:
+            return batch
+        return replace(batch, images=mix(floats[own], floats[partners], lam), other=target[partners], lam=lam)

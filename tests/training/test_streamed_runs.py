@@ -1,0 +1,73 @@
+"""Whole runs on images that stay in their files: they end where those on images in memory end."""
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from streamed_parts import files
+
+from conftest import Watcher, small_recipe
+from tailcloud.data import Dataset
+from tailcloud.errors import UsageError
+from tailcloud.recipe import load_recipe
+from tailcloud.training.folder import RunFolder
+from tailcloud.training.loop import train
+from tailcloud.training.session import Session
+
+CPU = torch.device("cpu")
+
+
+def datasets(root, count=48):
+    """The same data twice: in files, and in memory."""
+    parts = {"train": files(root / "train", count), "test": files(root / "test", 15, seed=1)}
+    return [
+        Dataset("photos", parts["train"][at], parts["test"][at], ["a", "b", "c"], [0.5] * 3, [0.3] * 3, fit="crop")
+        for at in (0, 1)
+    ]
+
+
+def trained(folder, recipe, dataset):
+    place = RunFolder(folder)
+    place.create(recipe, "tailcloud train")
+    return train(recipe, dataset, place, CPU, Watcher())
+
+
+@pytest.mark.parametrize("method", ["gcl", "bbn"])
+def test_a_streamed_run_ends_with_the_bits_of_a_resident_one(tmp_path, method):
+    settings = {"model": {"width": 0.25}, "stage1": {"epochs": 2}, "watch": {"gradients": True}}
+    recipe = load_recipe(f"digits-lt/{method}", [settings])
+    streamed, resident = (
+        (trained(tmp_path / str(number), recipe, dataset), load_file(tmp_path / str(number) / "model.safetensors"))
+        for number, dataset in enumerate(datasets(tmp_path))
+    )
+    assert streamed[0]["top1"] == resident[0]["top1"]
+    assert streamed[0]["calibrated"] == resident[0]["calibrated"]
+    assert all(torch.equal(streamed[1][key], value) for key, value in resident[1].items())
+    logs = [RunFolder(tmp_path / str(number)).log() for number in (0, 1)]
+    assert [line["gradients"] for line in logs[0]] == [line["gradients"] for line in logs[1]]
+
+
+def test_resized_crops_come_from_whole_pictures(tmp_path):
+    recipe = small_recipe({"augment": {"crop_padding": 0, "area": [0.2, 1.0], "jitter": [0.4, 0.4, 0.4]}})
+    session = Session(recipe, datasets(tmp_path)[0], CPU)
+    stored = session.train.reader.images
+    assert (stored.side, stored.fit) == (7, "squash")  # 6 pixels a side, and a margin of 256 / 224
+    batch = next(session.parts("stage1", recipe.stage1).loader.epoch(0))
+    assert batch.images.shape[2:] == (6, 6)
+    assert next(session.seen.in_order(session.transform)).images.shape[2:] == (6, 6)
+
+
+def test_graphs_need_images_on_the_gpu(tmp_path):
+    recipe = small_recipe({"engine": {"executor": "graphed"}})
+    with pytest.raises(UsageError, match=r'needs all images on the GPU.*data.plane = "resident"'):
+        Session(recipe, datasets(tmp_path)[0], CPU)
+
+
+def test_fused_kernels_decline_streamed_images(tmp_path):
+    session = Session(small_recipe(), datasets(tmp_path)[0], CPU)
+    session.device = torch.device("cuda")
+    session.recipe = session.recipe.model_copy(update={"engine": replace_engine(session.recipe.engine)})
+    assert "stay in their files" in session.obstacle()
+
+
+def replace_engine(engine):
+    return engine.model_copy(update={"precision": "bfloat16"})
