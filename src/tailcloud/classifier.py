@@ -11,7 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from tailcloud.backbones import create_backbone
+from tailcloud.backbones import Backbone, create_backbone
 from tailcloud.errors import unknown
 from tailcloud.heads import HEADS, Head
 from tailcloud.randomness import derive_seed
@@ -77,6 +77,12 @@ def hollow_head(kind: str, features: int = 4, classes: int = 2) -> Head:
     """A head without numbers, for the names of its parameters."""
     with torch.device("meta"), _NothingDrawn():
         return HEADS[kind](features, classes)
+
+
+def hollow_backbone(name: str, width: float = 1.0) -> Backbone:
+    """A backbone without numbers, for the names of its parameters."""
+    with torch.device("meta"), _NothingDrawn():
+        return create_backbone(name, width=width)
 
 
 class _NothingDrawn(TorchFunctionMode):

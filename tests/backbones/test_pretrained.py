@@ -5,10 +5,12 @@ import pickle
 import pytest
 import torch
 from safetensors.torch import save_file
+from typer.testing import CliRunner
 
 from conftest import Watcher, small_recipe
 from tailcloud.backbones import create_backbone
 from tailcloud.backbones.pretrained import load_pretrained, read_tensors
+from tailcloud.cli import app
 from tailcloud.data import open_dataset
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.training.folder import RunFolder
@@ -104,3 +106,25 @@ def test_a_run_starts_from_weights_and_records_them(tmp_path, monkeypatch):
     assert all(model[f"backbone.{name}"].equal(value) for name, value in weights.items())
     assert result["machine"]["weights"] == hashlib.sha256((tmp_path / "w.safetensors").read_bytes()).hexdigest()
     assert result["recipe"]["model"]["weights"] == "w.safetensors"
+
+
+def test_a_file_with_another_digest_is_refused(published, tmp_path):
+    file = tmp_path / "w.safetensors"
+    save_file(published, file)
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    for right in (digest, digest[:8], digest.upper()):
+        assert load_pretrained(fresh(), str(file), 3, right).sha256 == digest
+    with pytest.raises(TailcloudError, match=rf"its SHA-256 is {digest}, and model.weights_sha256 is 00000000;"):
+        load_pretrained(fresh(), str(file), 3, "00000000")
+
+
+def test_a_digest_is_checked_before_a_run_is_made(published, tmp_path):
+    save_file(published, tmp_path / "w.safetensors")
+    arguments = ["train", "digits-lt/ce", "--dry-run", "--set", f"model.weights={tmp_path / 'w.safetensors'}"]
+    outcome = CliRunner().invoke(app, [*arguments, "--set", "model.weights_sha256='0123456789abcdef'"])
+    assert "is not the file that was asked for" in str(outcome.exception)
+
+
+def test_a_digest_has_digits():
+    with pytest.raises(UsageError, match="weights_sha256"):
+        small_recipe({"model": {"weights_sha256": "no digest"}})

@@ -20,6 +20,9 @@ def read(method, *settings):
         ("gcl", "stage1.train=head.bias", r'stage1.train = "head.bias" names no part .* its head has head.weight'),
         ("ncm", "stage2.epochs=3", r'stage2.train = "head" names no part .* its head has nothing to train'),
         ("mislas", 'stage2.lr_factors={"head.iner"=0.2}', r'stage2.lr_factors: "head.iner" is no part .* head.inner.w'),
+        ("ce", "stage1.train=backbone.layer9+head", r'train = "backbone.layer9" names no part .* backbone.layer3'),
+        ("ce", "stage1.train=backbone.layer3+head.scale", r'train = "head.scale" names no part of its model; its head'),
+        ("ce", "stage1.train=backbone.layer3,head", r"stage1.train = .* should be .all., .head., a part of the model"),
         ("ce", "stage1.lr_factors={backbones=0.2}", r'stage1.lr_factors: "backbones" is no part of its model'),
     ],
 )
@@ -35,6 +38,8 @@ def test_a_part_that_is_not_there_is_a_sentence(method, setting, sentence):
         ("lws", "stage2.train=head.inner.bias"),
         ("lws", "stage2.train=all"),
         ("ncm", "stage2.train=head"),
+        ("ce", "stage1.train=backbone.layer3+head"),
+        ("ce", "stage1.train=backbone.layer3.0.conv1.weight+backbone.bn1"),
         ("ce", 'stage1.lr_factors={backbone=0.1, "backbone.stem"=0.5, head=2.0}'),
     ],
 )

@@ -53,3 +53,25 @@ def test_a_part_that_is_not_there_is_a_sentence(model):
     with pytest.raises(UsageError, match=r'train = "head.scale" names no part of this model; its head has head.weight'):
         set_trainable(model, stage(train="head.scale"))
     assert not set_trainable(model, stage(train="head.scale", epochs=0))
+
+
+def test_parts_of_the_backbone_can_be_trained_with_the_head(model):
+    trained = set(set_trainable(model, stage(train="backbone.layer3+head")))
+    expected = {n for n, _ in model.named_parameters() if n.startswith(("backbone.layer3.", "head."))}
+    assert trained == expected
+    assert {name for name, p in model.named_parameters() if p.requires_grad} == expected
+
+
+def test_the_backbone_around_trained_parts_keeps_its_statistics(model):
+    set_modes(model, stage(train="backbone.layer3+head"))
+    moving = {name for name, module in model.named_modules() if module.training}
+    assert all(name in {"", "head"} or name.startswith(("backbone.layer3", "head.")) for name in moving)
+    assert {"backbone.layer3", "backbone.layer3.0.bn1", "head"} <= moving
+    set_modes(model, stage(train="backbone.layer3+head", batch_norm="frozen"))
+    assert not any(module.training for module in model.backbone.modules())
+
+
+def test_a_backbone_alone_can_be_trained(model):
+    assert all(name.startswith("backbone.") for name in set_trainable(model, stage(train="backbone")))
+    set_modes(model, stage(train="backbone"))
+    assert all(module.training for module in model.modules())

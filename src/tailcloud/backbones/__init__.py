@@ -5,6 +5,7 @@ from functools import partial
 
 from tailcloud.backbones.base import Backbone
 from tailcloud.backbones.cifar_resnet import CifarResNet
+from tailcloud.backbones.fresh import FRESH, FreshResNet
 from tailcloud.backbones.resnet import RESNETS, ResNet
 from tailcloud.backbones.resnet import SMALL as SMALL_STEM
 from tailcloud.backbones.timm_models import PREFIX, TimmBackbone, check_timm
@@ -15,6 +16,7 @@ __all__ = [
     "BACKBONES",
     "Backbone",
     "CifarResNet",
+    "FreshResNet",
     "ResNet",
     "TwoBranchResNet",
     "branched",
@@ -28,6 +30,7 @@ BACKBONES: dict[str, Callable[..., Backbone]] = {
     **{name: partial(CifarResNet, blocks) for name, blocks in DEPTHS.items()},
     **{name + SUFFIX: partial(TwoBranchResNet, blocks) for name, blocks in DEPTHS.items()},
     **{name: partial(ResNet, *parts) for name, parts in RESNETS.items()},
+    **{name + FRESH: partial(FreshResNet, *parts) for name, parts in RESNETS.items()},
     **{name + SMALL_STEM: partial(ResNet, *parts, small=True) for name, parts in RESNETS.items()},
 }
 

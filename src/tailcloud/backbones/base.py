@@ -12,5 +12,7 @@ class Backbone(nn.Module):
     """
 
     features: int
+    not_in_files: str | None = None  # its parameters that start with this may be missing in a file of weights
+    left_in_files: str | None = None  # what starts with this in a file of weights may be missing here
     mean: tuple[float, ...] = IMAGENET_MEAN
     std: tuple[float, ...] = IMAGENET_STD

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from tailcloud.backbones.base import Backbone
+from tailcloud.backbones.resnet import ResNet
 from tailcloud.backbones.timm_models import TimmBackbone
 from tailcloud.errors import TailcloudError, UsageError
 
@@ -28,8 +29,8 @@ class Pretrained:
     std: list[float]
 
 
-def check_weights(file: str) -> None:
-    """A file of weights is there and has a name that we read."""
+def check_weights(file: str, sha256: str | None = None) -> None:
+    """A file of weights is there, has a name that we read, and if a digest is given, that one or its beginning."""
     path = Path(file)
     if path.suffix not in {".safetensors", ".pth", ".pt", ".bin"}:
         raise UsageError(f'model.weights = "{file}" should be a file of tensors: .safetensors, .pth, .pt or .bin')
@@ -38,18 +39,44 @@ def check_weights(file: str) -> None:
             f'model.weights = "{file}" is not there; download the weights of that backbone first, or leave '
             "model.weights out to train from scratch"
         )
+    if sha256 and not (found := _digest(path)).startswith(sha256.lower()):
+        raise TailcloudError(
+            f'model.weights = "{file}" is not the file that was asked for: its SHA-256 is {found}, '
+            f"and model.weights_sha256 is {sha256}; download it again, or correct model.weights_sha256"
+        )
 
 
-def load_pretrained(backbone: nn.Module, file: str, channels: int) -> Pretrained:
+def load_pretrained(backbone: nn.Module, file: str, channels: int, sha256: str | None = None) -> Pretrained:
     """Put the weights of a file into a backbone; what the file has beyond the backbone, a classifier say, is left."""
-    check_weights(file)
+    check_weights(file, sha256)
     target = backbone.model if isinstance(backbone, TimmBackbone) else backbone
-    tensors = read_tensors(Path(file))
-    target.load_state_dict({name: _fitting(name, value, tensors, file) for name, value in target.state_dict().items()})
-    mean, std = (backbone.mean, backbone.std) if isinstance(backbone, Backbone) else (Backbone.mean, Backbone.std)
-    with Path(file).open("rb") as content:
-        digest = file_digest(content, "sha256").hexdigest()
-    return Pretrained(file, digest, _for_channels(mean, channels), _for_channels(std, channels))
+    tensors, own = read_tensors(Path(file)), target.state_dict()
+    known = backbone if isinstance(backbone, Backbone) else Backbone()
+    if isinstance(backbone, ResNet):
+        _check_depth(own, tensors, file, known.left_in_files)
+    given = [name for name in own if name in tensors or not _may_miss(name, known.not_in_files)]
+    target.load_state_dict({**own, **{name: _fitting(name, own[name], tensors, file) for name in given}})
+    mean, std = (_for_channels(values, channels) for values in (known.mean, known.std))
+    return Pretrained(file, _digest(Path(file)), mean, std)
+
+
+def _may_miss(name: str, start: str | None) -> bool:
+    return start is not None and name.startswith(start)
+
+
+def _check_depth(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], file: str, left: str | None) -> None:
+    """A file of a deeper network is not taken for this one's because all names of this one are in it."""
+    stages = {name.partition(".")[0] for name in own}
+    for name in tensors:
+        if name.partition(".")[0] in stages and name not in own and not _may_miss(name, left):
+            raise UsageError(
+                f"{file} has {name}, so it is for a deeper backbone than this; set model.backbone to the file's own"
+            )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as content:
+        return file_digest(content, "sha256").hexdigest()
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

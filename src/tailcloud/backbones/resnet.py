@@ -56,12 +56,17 @@ class Bottleneck(Block):
 
     def build(self, inputs: int, width: int, stride: int) -> None:
         """Three convolutions."""
-        self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, stride, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
-        self.conv3 = nn.Conv2d(width, width * self.expansion, 1, bias=False)
+        inner, groups = self.shape(width)
+        self.conv1 = nn.Conv2d(inputs, inner, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(inner)
+        self.conv2 = nn.Conv2d(inner, inner, 3, stride, padding=1, groups=groups, bias=False)
+        self.bn2 = nn.BatchNorm2d(inner)
+        self.conv3 = nn.Conv2d(inner, width * self.expansion, 1, bias=False)
         self.bn3 = nn.BatchNorm2d(width * self.expansion)
+
+    def shape(self, width: int) -> tuple[int, int]:
+        """Channels of the 3×3 convolution, and into how many groups they fall."""
+        return width, 1
 
     def inner(self, x: Tensor) -> Tensor:
         """What is added to the shortcut."""
@@ -69,6 +74,16 @@ class Bottleneck(Block):
         y = F.relu(self.bn2(self.conv2(y)), inplace=True)
         maps: Tensor = self.bn3(self.conv3(y))
         return maps
+
+
+class GroupedBottleneck(Bottleneck):
+    """A bottleneck of 32 groups, 4 channels each where the first stage is 64 wide (Xie et al., CVPR 2017)."""
+
+    groups: ClassVar[int] = 32
+
+    def shape(self, width: int) -> tuple[int, int]:
+        """Channels of the 3×3 convolution, and into how many groups they fall."""
+        return self.groups * max(1, width // 16), self.groups
 
 
 class ResNet(Backbone):
@@ -102,11 +117,15 @@ class ResNet(Backbone):
 
     def forward(self, images: Tensor) -> Tensor:
         """Features of a batch of normalised images."""
+        return self.maps(images).permute(0, 2, 3, 1).mean(dim=(1, 2))  # as they lie in memory, and so their gradients
+
+    def maps(self, images: Tensor) -> Tensor:
+        """What the last stage makes of images."""
         x = F.relu(self.bn1(self.conv1(images)), inplace=True)
         maps: Tensor = x if self.small else F.max_pool2d(x, 3, 2, padding=1)
         for number in range(1, 5):
             maps = self.get_submodule(f"layer{number}")(maps)
-        return maps.permute(0, 2, 3, 1).mean(dim=(1, 2))  # as they lie in memory, and so will their gradients
+        return maps
 
 
 def _stage(kind: type[Block], count: int, inputs: int, width: int, stride: int) -> nn.Sequential:
@@ -118,4 +137,7 @@ RESNETS: dict[str, tuple[type[Block], tuple[int, ...]]] = {
     "resnet18": (Block, (2, 2, 2, 2)),
     "resnet34": (Block, (3, 4, 6, 3)),
     "resnet50": (Bottleneck, (3, 4, 6, 3)),
+    "resnet101": (Bottleneck, (3, 4, 23, 3)),
+    "resnet152": (Bottleneck, (3, 8, 36, 3)),
+    "resnext50_32x4d": (GroupedBottleneck, (3, 4, 6, 3)),
 }

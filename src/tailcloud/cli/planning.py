@@ -98,7 +98,7 @@ def runs_of(reference: str | None, request: Request) -> list[Run]:
         others = [folder.recipe() for seed, folder in folders.items() if seed not in new]
         recipe = others[0] if others else chosen_recipe(request, recipe)
     if recipe.model.weights and new:
-        check_weights(recipe.model.weights)
+        check_weights(recipe.model.weights, recipe.model.weights_sha256)
     return [
         Run(folder, reseeded(recipe, seed), request.command(reference, seed))
         if seed in new

@@ -33,9 +33,12 @@ def named(value: object) -> object:
 
 
 def trainable(value: str) -> str:
-    """What a stage may train."""
-    if not re.fullmatch(r"all|head(\.\w+)*", value):
-        raise ValueError('should be "all", "head" or a part of the head, for example "head.scale"')
+    """What a stage may train: everything, or parts of the model."""
+    part = r"(head|backbone)(\.\w+)*"
+    if not re.fullmatch(rf"all|{part}(\+{part})*", value):
+        raise ValueError(
+            'should be "all", "head", a part of the model such as "head.scale", or some of them: "backbone.layer4+head"'
+        )
     return value
 
 
@@ -89,6 +92,7 @@ class Model(Record):
     width: Annotated[float, Field(gt=0, le=64)] = 1.0
     head: str = "linear"
     weights: str | None = None  # a file of tensors that the backbone starts from
+    weights_sha256: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{8,64}$")] | None = None  # or the first digits of it
 
 
 class Augment(Record):
@@ -125,6 +129,16 @@ class Stage(Record):
     optimizer: NamedPart = Part(name="sgd")  # "adamw" has no use for momentum
     clip: Annotated[float, Field(ge=0)] = 0.0  # the largest norm of the whole gradient; 0: any
     ema: Annotated[float, Field(ge=0, lt=1)] = 0.0  # decay of an average of weights, which is what counts; 0: none
+
+    @property
+    def parts(self) -> list[str]:
+        """The names of what is trained, one by one."""
+        return self.train.split("+")
+
+    @property
+    def backbone_parts(self) -> list[str]:
+        """Of these, the parts of the backbone: all others of its parts then stay as they are."""
+        return [part for part in self.parts if part.startswith("backbone.")]
 
 
 class Selection(Record):

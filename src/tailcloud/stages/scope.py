@@ -1,5 +1,7 @@
 """Which parts of a model a stage may change."""
 
+from collections.abc import Sequence
+
 from torch import nn
 
 from tailcloud.classifier import Classifier
@@ -11,7 +13,7 @@ def set_trainable(model: Classifier, stage: Stage) -> dict[str, nn.Parameter]:
     """Freeze what the stage does not train; the parameters that it does, by name."""
     trained = {}
     for name, parameter in model.named_parameters():
-        moves = stage.train == "all" or f"{name}.".startswith(f"{stage.train}.")
+        moves = stage.train == "all" or within(name, stage.parts)
         parameter.requires_grad_(moves)
         if moves:
             trained[name] = parameter
@@ -22,6 +24,18 @@ def set_trainable(model: Classifier, stage: Stage) -> dict[str, nn.Parameter]:
 
 
 def set_modes(model: Classifier, stage: Stage) -> None:
-    """Training mode; frozen batch-norm statistics are used as they are and not updated."""
+    """Training mode; frozen batch-norm statistics are used as they are and not updated.
+
+    Where a stage trains parts of the backbone, the statistics of all other parts of it are frozen.
+    """
     model.train()
-    model.backbone.train(stage.batch_norm == "moving")
+    model.backbone.train(stage.batch_norm == "moving" and not stage.backbone_parts)
+    if stage.batch_norm == "moving" and stage.backbone_parts:
+        for name, module in model.named_modules():
+            if within(name, stage.backbone_parts):
+                module.train()
+
+
+def within(name: str, parts: Sequence[str]) -> bool:
+    """Whether something of a model is one of these parts or in it."""
+    return any(f"{name}.".startswith(f"{part}.") for part in parts)

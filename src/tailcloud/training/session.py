@@ -122,9 +122,10 @@ class Session:
 
     def load_weights(self) -> Pretrained | None:
         """Start from the recipe's weights, if it names some; the images are then normalised as these expect it."""
-        if not self.recipe.model.weights:
+        model = self.recipe.model
+        if not model.weights:
             return None
-        start = load_pretrained(self.model.backbone, self.recipe.model.weights, self.dataset.shape[2])
+        start = load_pretrained(self.model.backbone, model.weights, self.dataset.shape[2], model.weights_sha256)
         self.dataset = replace(self.dataset, mean=start.mean, std=start.std)
         return start
 
@@ -161,13 +162,14 @@ class Session:
 
     def obstacle(self) -> str | None:
         """Why this run cannot be computed by fused kernels, if so."""
-        augment = self.recipe.augment
+        augment, stages = self.recipe.augment, self.recipe.stages.values()
         reasons = {
             "they need --device cuda": self.device.type != "cuda",
             f'they compute in bfloat16, not in engine.precision = "{self.precision}"': self.precision != "bfloat16",
             "they compute whole batches, and engine.accumulate or several processes cut them": self.in_pieces,
             'engine.executor = "compiled" makes kernels of its own': self.executor == "compiled",
             "they take images that are on the GPU, and these stay in their files": self.streamed,
+            "they train a backbone as a whole": any(stage.backbone_parts for stage in stages),
             "they know no augment.area and no augment.jitter": bool(augment.area or augment.jitter),
         }
         found = next((reason for reason, holds in reasons.items() if holds), None)
