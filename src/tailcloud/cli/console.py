@@ -36,8 +36,8 @@ class Notes(logging.Handler):
     """What the library logs while something takes long, as notes."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Say it."""
-        say_note(f"{record.getMessage()} …")
+        """Say it; what is no warning goes on."""
+        say_note(record.getMessage() if record.levelno >= logging.WARNING else f"{record.getMessage()} …")
 
 
 def pass_notes_on() -> None:

@@ -77,4 +77,4 @@ class FileReader:
             for position, why in part.result().items():
                 at = number * CHUNK + position
                 picture, aspect = self.substitutes.replace(int(fetched.rows[at]), why)
-                fetched.pixels[at], fetched.aspects[at] = torch.from_numpy(picture), aspect
+                fetched.pixels.numpy()[at], fetched.aspects[at] = picture, aspect

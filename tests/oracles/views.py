@@ -1,0 +1,63 @@
+"""Random resized crops and colours, image by image and pixel by pixel, in float64."""
+
+import math
+
+import numpy as np
+
+
+def box(tries, place, aspect, ratio):
+    """Left, top, width and height of the box in a picture of that aspect, as shares of its sides."""
+    width, height = aspect, 1.0
+    for area, logarithm in tries:
+        across = math.sqrt(area * width * height * math.exp(logarithm))
+        down = math.sqrt(area * width * height / math.exp(logarithm))
+        if across <= width and down <= height:
+            left, top = place[0] * (width - across), place[1] * (height - down)
+            return left / width, top / height, across / width, down / height
+    across, down = width, height
+    if aspect < ratio[0]:
+        down = width / ratio[0]
+    elif aspect > ratio[1]:
+        across = height * ratio[1]
+    return (width - across) / 2 / width, (height - down) / 2 / height, across / width, down / height
+
+
+def cut_out(image, found, flip, shape):
+    """The box of an image [H, W, C], brought to another size by bilinear sampling."""
+    left, top, across, down = found
+    rows, columns, _ = image.shape
+    result = np.zeros((*shape, image.shape[2]))
+    for row in range(shape[0]):
+        for column in range(shape[1]):
+            at = shape[1] - 1 - column if flip else column
+            x = (left + across * (at + 0.5) / shape[1]) * columns - 0.5
+            y = (top + down * (row + 0.5) / shape[0]) * rows - 0.5
+            result[row, column] = _between(image, y, x)
+    return result
+
+
+def _between(image, y, x):
+    rows, columns, _ = image.shape
+    y, x = min(max(y, 0), rows - 1), min(max(x, 0), columns - 1)
+    above, before = math.floor(y), math.floor(x)
+    below, behind = min(above + 1, rows - 1), min(before + 1, columns - 1)
+    down, across = y - above, x - before
+    first = (1 - across) * image[above, before] + across * image[above, behind]
+    second = (1 - across) * image[below, before] + across * image[below, behind]
+    return (1 - down) * first + down * second
+
+
+def jittered(image, factors):
+    """Brightness, contrast and saturation, one after the other, within 0 … 255."""
+    brightness, contrast, saturation = factors
+    bright = np.clip(image * brightness, 0, 255)
+    mean = np.mean([grey(pixel) for row in bright for pixel in row])
+    contrasted = np.clip(contrast * bright + (1 - contrast) * mean, 0, 255)
+    if image.shape[2] == 1:
+        return contrasted
+    greys = np.array([[[grey(pixel)] for pixel in row] for row in contrasted])
+    return np.clip(saturation * contrasted + (1 - saturation) * greys, 0, 255)
+
+
+def grey(pixel):
+    return pixel[0] if len(pixel) == 1 else 0.299 * pixel[0] + 0.587 * pixel[1] + 0.114 * pixel[2]
