@@ -82,6 +82,11 @@ class Dataset:
         return height, width, channels
 
     @property
+    def keep(self) -> float:
+        """The share of the middle of a picture that a model sees."""
+        return self.test.images.keep if isinstance(self.test.images, FileImages) else 1.0
+
+    @property
     def classes(self) -> int:
         """The number of classes, absent ones included."""
         return len(self.class_names)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailcloud.data.names import Names, Positions
-from tailcloud.data.pictures import Picture, Unreadable, fitted, read_picture
+from tailcloud.data.pictures import Picture, Unreadable, enough_for, fitted, middle, read_picture
 from tailcloud.data.reading import Fit
 
 THREADS = 8
@@ -72,16 +72,6 @@ class FileImages:
         Raises:
             Unreadable: as ``read_picture`` does.
         """
-        enough = int(np.ceil(2 * self.side / self.keep))
-        picture = read_picture(self.path(row), self.channels, enough=enough)
+        picture = read_picture(self.path(row), self.channels, enough=enough_for((self.side, self.side), self.keep))
         height, width = picture.shape[:2]
-        return fitted(_middle(picture, self.keep), (self.side, self.side), self.fit), width / height
-
-
-def _middle(picture: Picture, keep: float) -> Picture:
-    """The middle of a picture: ``keep`` of its shorter side is cut away in equal parts, of both sides as much."""
-    if keep == 1.0:
-        return picture
-    height, width = picture.shape[:2]
-    border = round((1 - keep) * min(height, width) / 2)
-    return picture[border : height - border, border : width - border]
+        return fitted(middle(picture, self.keep), (self.side, self.side), self.fit), width / height

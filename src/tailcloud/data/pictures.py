@@ -1,6 +1,7 @@
 """Image files as arrays: any common kind in, uint8 pixels of the wanted channels and size out."""
 
 from functools import cache
+from math import ceil
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
@@ -87,9 +88,23 @@ def read_picture(path: Path, channels: int, *, enough: int | None = None) -> Pic
             raise Unreadable(path, _reason(error)) from None
 
 
-def picture_at(path: Path, channels: int, size: tuple[int, int], fit: Fit) -> Picture:
-    """An image file as a model takes it: ``fitted(read_picture(…))``, decoded no finer than is needed for that."""
-    return fitted(read_picture(path, channels, enough=2 * max(size)), size, fit)
+def picture_at(path: Path, channels: int, size: tuple[int, int], fit: Fit, keep: float = 1.0) -> Picture:
+    """An image file as a model takes it: ``fitted(middle(…))``, decoded no finer than is needed for that."""
+    return fitted(middle(read_picture(path, channels, enough=enough_for(size, keep)), keep), size, fit)
+
+
+def enough_for(size: tuple[int, int], keep: float = 1.0) -> int:
+    """To how many pixels a side a picture is decoded at least, before it is brought to a size."""
+    return ceil(2 * max(size) / keep)
+
+
+def middle(picture: Picture, keep: float) -> Picture:
+    """The middle of a picture: ``1 − keep`` of its shorter side is cut away in equal parts, of both sides as much."""
+    if keep == 1.0:
+        return picture
+    height, width = picture.shape[:2]
+    border = round((1 - keep) * min(height, width) / 2)
+    return picture[border : height - border, border : width - border]
 
 
 def fitted(picture: Picture, size: tuple[int, int], fit: Fit) -> Picture:

@@ -46,7 +46,7 @@ def batches(model: TrainedClassifier, pictures: Pictures, device: torch.device) 
     cached = max(16, CACHED_PIXELS // (model.size[0] * model.size[1]))
     size = BATCH if device.type == "cuda" else min(BATCH, cached)
     if isinstance(pictures, list):
-        decode = partial(picture_at, channels=channels, size=model.size, fit=model.fit)
+        decode = partial(picture_at, channels=channels, size=model.size, fit=model.fit, keep=model.keep)
         waiting = []
         for _, picture in in_threads(decode, pictures, BATCHES_AHEAD * size):
             waiting.append(picture)

@@ -30,6 +30,7 @@ class Transform(Record):
     mean: Annotated[list[float], Field(min_length=1, max_length=4)]
     std: list[Positive]
     fit: Fit = "squash"
+    keep: Share = 1.0
 
 
 class Calibration(Record):

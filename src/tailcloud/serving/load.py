@@ -24,14 +24,15 @@ class TrainedClassifier(nn.Module):
     [batch, H, W, C]; ``class_names`` and ``counts`` (training images per class) are in the order of the logits.
     Divided by ``temperature``, logits give calibrated probabilities; that was fitted on the part of the data that
     ``fitted_on`` names, or is 1. ``prior`` is the mix of classes that the logits assume (None where an older model does
-    not say). ``size`` (height, width) and ``fit`` say how a picture becomes an image of the model.
+    not say). ``size`` (height, width), ``fit`` and ``keep`` (the share of its middle) say how a picture becomes an
+    image of the model.
     """
 
     def __init__(self, classifier: Classifier, about: About) -> None:
         super().__init__()
         self.classifier = classifier
         self.transform = Normalise(about.transform.mean, about.transform.std)
-        self.size, self.fit = about.transform.size, about.transform.fit
+        self.size, self.fit, self.keep = about.transform.size, about.transform.fit, about.transform.keep
         self.class_names, self.counts = about.class_names, about.counts
         self.scale, self.temperature = about.calibration.scale, about.calibration.temperature
         self.fitted_on = about.calibration.fitted_on

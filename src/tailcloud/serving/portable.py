@@ -44,6 +44,7 @@ def facts(about: About) -> dict[str, str]:
         "size": json.dumps(about.transform.size),
         "channels": json.dumps(about.architecture.channels),
         "fit": about.transform.fit,
+        "keep": json.dumps(about.transform.keep),
         "scale": json.dumps(about.calibration.scale),
         "temperature": json.dumps(about.calibration.temperature),
         "fitted_on": json.dumps(about.calibration.fitted_on),

@@ -61,7 +61,7 @@ def predict_files(
 def _decoded(path: Path, channels: int, model: TrainedClassifier) -> Decoded:
     """The image of a file; whatever is wrong with it or its name is its own affair."""
     try:
-        return picture_at(path, channels, model.size, model.fit)
+        return picture_at(path, channels, model.size, model.fit, model.keep)
     except Unreadable as error:
         return error.why
     except (OSError, ValueError) as error:  # of names that no file can have

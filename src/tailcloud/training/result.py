@@ -45,6 +45,7 @@ def write_model(session: Session, folder: RunFolder, reading: Calibrated) -> Non
                 "mean": list(dataset.mean),
                 "std": list(dataset.std),
                 "fit": dataset.fit,
+                "keep": dataset.keep,
             },
             "calibration": {
                 "scale": reading.scale,
