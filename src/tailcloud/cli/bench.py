@@ -43,6 +43,22 @@ def bench(
         Path | None, typer.Option("--out", help="The folder of the run folders.  [default: runs/bench/TABLE]")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ray[=ADDRESS]", help="Train on a Ray cluster: the one at hand, or the one at HOST:PORT; see docs."
+        ),
+    ] = None,
+    gpus: Annotated[
+        float | None,
+        typer.Option("--gpus-per-run", metavar="SHARE", help="With --on: how much of a GPU a run has.  [default: 1]"),
+    ] = None,
+    cores: Annotated[
+        int | None,
+        typer.Option(
+            "--cores-per-run", metavar="N", help="With --on: cores of a run.  [default: its GPU's part, or 1]"
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a field of every recipe; labelled everywhere."),
@@ -61,16 +77,29 @@ def bench(
 
         tailcloud bench sampling --epochs 5 --json sampling.json
 
+        tailcloud bench table1 --on ray=10.0.0.1:6379 --gpus-per-run 0.125 --root /data --out /shared/table1
+
     Runs that exist are not repeated, and an interrupted bench goes on where it was: just call it again.
     """
     from tailcloud.bench import Protocol, narrowed, plan, read_table
+    from tailcloud.bench.cluster import asked
     from tailcloud.bench.plan import missing
     from tailcloud.bench.table import with_methods
-    from tailcloud.cli.benching import conclude, print_steps, take_finished, train_in_waves
+    from tailcloud.cli.benching import (
+        conclude,
+        on_a_cluster,
+        on_this_machine,
+        print_steps,
+        take_finished,
+        train_missing,
+    )
     from tailcloud.cli.board import Board
     from tailcloud.cli.train import seeds_of
 
+    cluster = asked(on, device, gpus, cores)
     chosen = narrowed(with_methods(read_table(table), methods or []), only or [])
+    if cluster:  # every machine takes paths as they are
+        root, output = str(Path(root or "data").absolute()), (output or Path("runs") / "bench" / table).absolute()
     protocol = Protocol(seeds_of(seed or ["0", "1", "2"]), epochs, settings or [], root)
     place = (output or Path("runs") / "bench" / table) / protocol.folder
     planned = plan(chosen, protocol, place)
@@ -83,5 +112,5 @@ def bench(
     if dry_run:
         print_steps(runs, board)
         return
-    train_in_waves(runs, board, device)
+    train_missing(runs, board, on_a_cluster(cluster, place) if cluster else on_this_machine(device))
     conclude(board, place, json_file)

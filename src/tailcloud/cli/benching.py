@@ -1,14 +1,17 @@
-"""How a bench runs: what exists is taken, what is missing trains in two waves, and the table is written."""
+"""How a bench runs: what exists is taken, what is missing trains here or on a cluster, and the table is written."""
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tailcloud import plugins
 from tailcloud.bench import Planned
+from tailcloud.bench.cluster import Cluster, connected, machines_of, portion
+from tailcloud.bench.on_ray import Errand, train_on_ray
 from tailcloud.bench.page import bench_page
 from tailcloud.bench.sharing import Step, shared, waves
 from tailcloud.bench.wording import SHORT, legend, lines, remarks
@@ -18,7 +21,8 @@ from tailcloud.cli.planning import Run
 from tailcloud.cli.train import Stopped, open_data, run_all, train_one
 from tailcloud.errors import TailcloudError
 from tailcloud.files import write_atomically, write_json
-from tailcloud.training.branching import branch
+from tailcloud.training.branching import branch, first_stage_file
+from tailcloud.training.fleet import Outcome
 from tailcloud.training.loop import Observer
 from tailcloud.wording import counted
 
@@ -69,35 +73,61 @@ def print_steps(runs: Sequence[Planned], board: Board) -> None:
     say_what_failed(board)
 
 
-def train_in_waves(runs: Sequence[Planned], board: Board, device: str) -> None:
-    """Train what is missing: first every first stage once, then what starts from it. A failure stops nothing else."""
-    closed = without_data(runs, board)
-    steps = [step for step in shared(runs) if step.run.spec not in closed]
+Outcomes = Generator[tuple[Step, Outcome], None, None]  # as they come
+Crew = Callable[[Sequence[Step], Board], Outcomes]
+
+
+def train_missing(runs: Sequence[Planned], board: Board, crew: Crew) -> None:
+    """Train what is missing, and put it on the board. A failure stops nothing else."""
     try:
-        with board:
-            for wave in waves(steps):
-                jobs = [partial(train_step, step, device) for step in wave]
-                outcomes = run_all(jobs, [board.watch(step.run) for step in wave], device)
-                for step, outcome in zip(wave, outcomes, strict=True):
-                    if isinstance(outcome, TailcloudError):
-                        board.fail((step.run.row.key, step.run.spec), str(outcome))
-                    else:
-                        board.finish(step.run, outcome)
+        with board, closing(crew(shared(runs), board)) as outcomes:
+            for step, outcome in outcomes:
+                if isinstance(outcome, TailcloudError):
+                    board.fail((step.run.row.key, step.run.spec), str(outcome))
+                else:
+                    board.finish(step.run, outcome)
     except KeyboardInterrupt:
         again = shlex.join(["tailcloud", *sys.argv[1:]])
         raise Stopped(f'stopped; nothing but the last second is lost. Go on with "{again}"') from None
 
 
-def without_data(runs: Sequence[Planned], board: Board) -> set[str]:
+def on_this_machine(device: str) -> Crew:
+    """In two waves: first every first stage once, then what starts from it."""
+
+    def train(steps: Sequence[Step], board: Board) -> Outcomes:
+        closed = without_data(steps, board)
+        for wave in waves([step for step in steps if step.run.spec not in closed]):
+            jobs = [partial(train_step, step, device) for step in wave]
+            yield from zip(wave, run_all(jobs, [board.watch(step.run) for step in wave], device), strict=True)
+
+    return train
+
+
+def on_a_cluster(cluster: Cluster, place: Path) -> Crew:
+    """As tasks of a Ray cluster, whose machines open the data themselves."""
+
+    def train(steps: Sequence[Step], board: Board) -> Outcomes:
+        if not steps:
+            return
+        with connected(cluster) as ray:
+            share = portion(machines_of(ray), cluster)
+            device = cluster.device if share.gpus else "cpu"
+            errands = [Errand(step, partial(train_step, step, device), board.watch(step.run)) for step in steps]
+            yield from train_on_ray(ray, errands, place, share)
+
+    return train
+
+
+def without_data(steps: Sequence[Step], board: Board) -> set[str]:
     """The data sets that cannot be opened: one sentence instead of one for each run."""
     closed = set()
-    for spec in dict.fromkeys(run.spec for run in runs if not run.folder.finished):
-        mine = [run for run in runs if run.spec == spec]
+    for spec in dict.fromkeys(step.run.spec for step in steps):
+        mine = [step.run for step in steps if step.run.spec == spec]
         try:
             open_data(mine[0].recipe)
         except TailcloudError as error:
             closed.add(spec)
-            for key in dict.fromkeys(run.row.key for run in mine if not run.folder.finished):
+            for key in dict.fromkeys(run.row.key for run in mine):
                 board.fail((key, spec), str(error))
     return closed
 
@@ -106,6 +136,8 @@ def train_step(step: Step, device: str, observer: Observer) -> dict[str, Any]:
     """One run to its end, from its own beginning or from where another one's first stage ended."""
     run = step.run
     if step.parent and not run.folder.exists:
+        if not first_stage_file(step.parent.folder, run.recipe).is_file():
+            raise TailcloudError(f"it takes the first stage of {step.parent.title}, which was not trained to its end")
         branch(step.parent.folder, run.folder, run.recipe, run.command)
     return train_one(Run(run.folder, run.recipe, run.command), device, observer)
 

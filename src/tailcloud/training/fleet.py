@@ -13,7 +13,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.queues import SimpleQueue
 from threading import Event, Thread
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -36,10 +36,17 @@ class Killed(TailcloudError):
 PATIENCE = 0.1  # seconds between looks at the workers
 
 
-class Reporter:
-    """Tells an observer in another process, over a queue."""
+class Line(Protocol):
+    """A way for messages to another process: a queue, for example."""
 
-    def __init__(self, run: int, events: "SimpleQueue[Message]") -> None:
+    def put(self, message: Message, /) -> None:
+        """Send one."""
+
+
+class Reporter:
+    """Tells an observer in another process."""
+
+    def __init__(self, run: int, events: Line) -> None:
         self.run, self.events = run, events
 
     def stage_started(self, name: str, stage: Stage, done: int) -> None:
