@@ -81,6 +81,7 @@ def connected(cluster: Cluster) -> Iterator[Any]:
 def _imported() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a training tool tells nobody what it does
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_IGNORE_UNHANDLED_ERRORS", "1")  # of tasks that Ctrl-C has cancelled
     try:
         import ray
     except ImportError:
