@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from tailcloud.backbones import Backbone, create_backbone
-from tailcloud.errors import unknown
+from tailcloud.errors import UsageError, unknown
 from tailcloud.heads import HEADS, Head
 from tailcloud.randomness import derive_seed
 
@@ -117,10 +117,17 @@ def cost_of(model: Classifier, channels: int, height: int, width: int) -> Cost:
     leaves = [module for module in model.modules() if not list(module.children())]
     hooks = [module.register_forward_hook(partial(_note_size, kept)) for module in leaves]
     model.eval()  # batch norm refuses to train on a single pixel
-    with torch.no_grad(), _Counter() as counter:
-        model(image)
-    for hook in hooks:
-        hook.remove()
+    try:
+        with torch.no_grad(), _Counter() as counter:
+            model(image)
+    except (AssertionError, RuntimeError) as error:
+        raise UsageError(
+            f"the backbone takes no images of {height} × {width} pixels ({' '.join(str(error).split()).rstrip('.')}); "
+            "set data.size to what it is made for, or take another model.backbone"
+        ) from None
+    finally:
+        for hook in hooks:
+            hook.remove()
     return Cost(sum(parameter.numel() for parameter in model.parameters()), counter.flops, sum(kept))
 
 

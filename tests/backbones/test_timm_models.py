@@ -6,10 +6,14 @@ import pytest
 import torch
 from torch import nn
 
+from conftest import small_recipe
 from tailcloud.backbones import create_backbone
 from tailcloud.backbones.pretrained import load_pretrained
+from tailcloud.classifier import Architecture, cost
+from tailcloud.data import open_dataset
 from tailcloud.errors import UsageError
 from tailcloud.recipe import load_recipe
+from tailcloud.training.session import Session
 
 HERE = importlib.util.find_spec("timm") is not None
 
@@ -49,6 +53,23 @@ def test_a_timm_model_is_a_backbone_with_its_own_normalisation(stand_in, tmp_pat
     assert backbone(torch.zeros(2, 3, 8, 8)).shape == (2, backbone.features)
     torch.save(Tiny(3).state_dict(), tmp_path / "w.pth")
     assert load_pretrained(backbone, str(tmp_path / "w.pth"), 3).std == [0.25] * 3
+
+
+def test_a_model_for_images_of_another_size_is_a_sentence(stand_in, monkeypatch):
+    def refuse(self, x):
+        raise AssertionError("Input height (8) doesn't match model (224).")
+
+    monkeypatch.setattr(Tiny, "forward", refuse)
+    with pytest.raises(UsageError, match=r"takes no images of 8 × 8 pixels \(Input .* model \(224\)\); set data.size"):
+        cost(Architecture("timm:tiny", "linear", 1.0, 1, 10), 8, 8)
+
+
+def test_images_are_normalised_as_a_timm_models_weights_expect_it(stand_in, tmp_path):
+    torch.save(Tiny(1).state_dict(), tmp_path / "w.pth")
+    model = {"backbone": "timm:tiny", "weights": str(tmp_path / "w.pth"), "width": 1.0}
+    session = Session(small_recipe({"model": model}), open_dataset("digits-lt"), torch.device("cpu"))
+    assert (session.dataset.mean, session.dataset.std) == ([0.5], [0.25])
+    assert (session.transform.mean, session.transform.std) == ([0.5], [0.25])
 
 
 def test_a_model_that_timm_does_not_have_is_named(stand_in):
