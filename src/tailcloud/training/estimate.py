@@ -7,10 +7,10 @@ from tailcloud.data import Dataset
 from tailcloud.data.plan import batch_ends
 from tailcloud.data.planes import is_streamed
 from tailcloud.recipe import Recipe
+from tailcloud.stages.effort import copies, images_a_step
 from tailcloud.training.session import architecture
 
 FLOAT = 4
-COPIES = 3  # of each weight: itself, its gradient, its momentum
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ def estimate(recipe: Recipe, dataset: Dataset) -> Estimate:
     price = cost(architecture(recipe, dataset), *dataset.shape[:2])
     parts = [part for part in (dataset.train, dataset.test, dataset.val) if part and not is_streamed(part)]
     images = sum(part.pixels.nbytes for part in parts)
-    batch = max(stage.batch for stage in recipe.stages.values())
-    memory = images + FLOAT * (COPIES * price.parameters + 2 * batch * price.activations)
+    batch, kept = (max(map(count, recipe.stages.values())) for count in (images_a_step, copies))
+    memory = images + FLOAT * (kept * price.parameters + 2 * batch * price.activations)
     size = len(dataset.train)
     steps = {name: stage.epochs * len(batch_ends(size, stage.batch)) for name, stage in recipe.stages.items()}
     return Estimate(steps, price.parameters, price.flops, memory)

@@ -20,6 +20,7 @@ import torch
 from tailcloud import plugins
 from tailcloud.errors import TailcloudError, explained
 from tailcloud.recipe import Stage
+from tailcloud.stages.effort import passes
 from tailcloud.training.admission import Admission, room_on_gpu
 from tailcloud.training.devices import cores
 from tailcloud.training.loop import Observer
@@ -171,7 +172,7 @@ class Member:
 
     def stage_started(self, name: str, stage: Stage, done: int) -> None:
         """A stage begins; where only the head is trained, an epoch is a forward pass instead of three."""
-        self.passes = 3 if stage.train == "all" else 1
+        self.passes = passes(stage)
         self.observer.stage_started(name, stage, done)
 
     def epoch_done(self, line: dict[str, Any]) -> None:

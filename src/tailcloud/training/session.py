@@ -30,6 +30,7 @@ from tailcloud.optimizers import OPTIMIZERS, Optimizer
 from tailcloud.rebalance import CHANGES, Trained
 from tailcloud.recipe import Part, Recipe, Stage, head_kinds
 from tailcloud.sampling import make_sampler
+from tailcloud.stages.effort import images_a_step, passes
 from tailcloud.stages.scope import set_trainable
 from tailcloud.training.batch_norm import synchronise
 from tailcloud.training.compiled import CompiledExecutor
@@ -291,16 +292,15 @@ class Session:
 
     @property
     def work(self) -> int:
-        """FLOPs of one training step: a backward pass costs two forward ones."""
-        batch = max(stage.batch for stage in self.recipe.stages.values())
-        return 3 * batch * self.cost.flops
+        """FLOPs of one training step of everything."""
+        return 3 * max(map(images_a_step, self.recipe.stages.values())) * self.cost.flops
 
     @property
     def work_in_all(self) -> int:
-        """FLOPs of all training steps; a stage that trains the head alone goes forward only."""
+        """FLOPs of all training steps."""
         stages = self.recipe.stages.values()
-        passes = sum(stage.epochs * (3 if stage.train == "all" else 1) for stage in stages)
-        return passes * len(self.dataset.train) * self.cost.flops
+        shown = sum(passes(stage) * stage.epochs * images_a_step(stage) / stage.batch for stage in stages)
+        return round(shown * len(self.dataset.train) * self.cost.flops)
 
     @property
     def cost(self) -> Cost:
