@@ -1,7 +1,8 @@
 """Owned randomness: every random part has its own generator, made from (seed, part, epoch).
 
 Nothing here keeps state between epochs. A run that is killed and resumed therefore makes the same draws without
-storing a single generator, and a part that draws more or less than before disturbs no other part.
+storing a generator (but for that of the clouds, within an epoch), and a part that draws more or less than before
+disturbs no other part.
 """
 
 from hashlib import sha256

@@ -52,13 +52,17 @@ def background(tmp_path):
         process.communicate()
 
 
-def wait_for_a_checkpoint(folder, process):
+def wait_for(happens, process):
     for _ in range(1200):
-        if list(folder.glob("checkpoint/*.safetensors")):
+        if happens():
             return
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
-    pytest.fail(f"no checkpoint appeared in {folder}")
+    pytest.fail("nothing happened for a minute")
+
+
+def wait_for_a_checkpoint(folder, process):
+    wait_for(lambda: list(folder.glob("checkpoint/*.safetensors")), process)
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(tailcloud, tmp_path):
@@ -202,6 +206,21 @@ def test_ctrl_c_leaves_a_run_that_goes_on(tailcloud, background, tmp_path):
     assert 'Go on with "tailcloud train --resume --out run"' in complaint
     assert "Traceback" not in said + complaint
     assert list((tmp_path / "run" / "checkpoint").glob("stage1-*.safetensors"))
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_sigterm_saves_the_runs_and_says_how_to_go_on(tailcloud, background, tmp_path, several):
+    words = "train --out runs --set model.width=0.25 --set stage1.epochs=4000 --set engine.checkpoint_seconds=3600"
+    process = background(f"{words} --seed 0 --seed 1" if several else words)
+    first = tmp_path / "runs" / "seed0" if several else tmp_path / "runs"
+    wait_for(RunFolder(first).log, process)
+    process.send_signal(signal.SIGTERM)
+    said, complaint = process.communicate(timeout=60)
+    assert process.returncode == 143
+    again = "--seed 1 --resume" if several else "tailcloud train --resume --out runs"
+    assert re.search(f'stopped by SIGTERM; go on with "[^"]*{again}"', complaint)
+    assert "Traceback" not in said + complaint
+    assert list(first.glob("checkpoint/stage1-*.safetensors"))
 
 
 def test_a_second_process_on_the_same_folder_is_refused(tailcloud, background, tmp_path):

@@ -9,7 +9,8 @@ from tailcloud.data import hold_out, open_dataset
 from tailcloud.evaluation import Predictions
 from tailcloud.training.checkpoint import save_checkpoint
 from tailcloud.training.folder import RunFolder
-from tailcloud.training.loop import evaluate_epoch, resume, snapshot
+from tailcloud.training.keeping import snapshot
+from tailcloud.training.loop import evaluate_epoch, resume
 from tailcloud.training.progress import Progress
 from tailcloud.training.session import Session
 

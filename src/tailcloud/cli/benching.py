@@ -24,6 +24,7 @@ from tailcloud.files import write_atomically, write_json
 from tailcloud.training.branching import branch, first_stage_file
 from tailcloud.training.fleet import Outcome
 from tailcloud.training.loop import Observer
+from tailcloud.training.stopping import Terminated
 from tailcloud.wording import counted
 
 
@@ -89,6 +90,8 @@ def train_missing(runs: Sequence[Planned], board: Board, crew: Crew) -> None:
     except KeyboardInterrupt:
         again = shlex.join(["tailcloud", *sys.argv[1:]])
         raise Stopped(f'stopped; nothing but the last second is lost. Go on with "{again}"') from None
+    except Terminated:
+        raise Terminated(f'stopped by SIGTERM; go on with "{shlex.join(["tailcloud", *sys.argv[1:]])}"') from None
 
 
 def on_this_machine(device: str) -> Crew:

@@ -14,6 +14,7 @@ import typer
 from tailcloud.cli.console import out, say_error, say_note
 from tailcloud.cli.plugin import Plugin
 from tailcloud.errors import TailcloudError, UsageError, explained
+from tailcloud.training.stopping import Terminated
 from tailcloud.wording import number
 
 if TYPE_CHECKING:
@@ -114,7 +115,6 @@ def seeds_of(words: Sequence[str]) -> list[int]:
 
 def train_all(runs: "Sequence[Run]", device: str) -> "list[Outcome]":
     """Train every run: several side by side on the CPU or a GPU, else one after the other."""
-    from tailcloud import plugins
     from tailcloud.cli.watching import Screen
 
     try:
@@ -122,29 +122,44 @@ def train_all(runs: "Sequence[Run]", device: str) -> "list[Outcome]":
             watchers = [screen.watch(run.title) for run in runs]
             return run_all([partial(train_one, run, device) for run in runs], watchers, device)
     except KeyboardInterrupt:
-        again = shlex.join(["tailcloud", "train", "--resume", "--out", str(runs[0].folder.path), *plugins.words()])
-        if len(runs) > 1:
-            again = shlex.join(["tailcloud", *sys.argv[1:], *([] if "--resume" in sys.argv else ["--resume"])])
-        raise Stopped(f'stopped; nothing but the last second is lost. Go on with "{again}"') from None
+        raise Stopped(f'stopped; nothing but the last second is lost. Go on with "{to_go_on(runs)}"') from None
+    except Terminated:
+        raise Terminated(f'stopped by SIGTERM; go on with "{to_go_on(runs)}"') from None
+
+
+def to_go_on(runs: "Sequence[Run]") -> str:
+    """What to type to go on with runs that were stopped."""
+    from tailcloud import plugins
+
+    if len(runs) > 1:
+        return shlex.join(["tailcloud", *sys.argv[1:], *([] if "--resume" in sys.argv else ["--resume"])])
+    return shlex.join(["tailcloud", "train", "--resume", "--out", str(runs[0].folder.path), *plugins.words()])
 
 
 def run_all(jobs: "Sequence[Job]", watchers: "Sequence[Observer]", device: str) -> "list[Outcome]":
-    """Run every job as the device has it best; the result of each, or the error that ended it."""
+    """Run every job as the device has it best; the result of each, or the error that ended it. SIGTERM ends all."""
     from tailcloud.training.devices import pick_device
     from tailcloud.training.fleet import train_on_streams, train_side_by_side
 
     kind = pick_device(device).type
     if len(jobs) > 1 and kind == "cpu":
-        return train_side_by_side(jobs, watchers)
-    if len(jobs) > 1 and kind == "cuda":
-        return train_on_streams(jobs, watchers)
-    return [attempt(job, watcher) for job, watcher in zip(jobs, watchers, strict=True)]
+        outcomes = train_side_by_side(jobs, watchers)
+    elif len(jobs) > 1 and kind == "cuda":
+        outcomes = train_on_streams(jobs, watchers)
+    else:
+        outcomes = [attempt(job, watcher) for job, watcher in zip(jobs, watchers, strict=True)]
+    for outcome in outcomes:
+        if isinstance(outcome, Terminated):
+            raise outcome
+    return outcomes
 
 
 def attempt(job: "Job", observer: "Observer") -> "Outcome":
     """One job here and now; an error that has a sentence is an outcome."""
     try:
         return job(observer)
+    except Terminated:
+        raise
     except Exception as error:
         sentence = explained(error)
         if sentence is None:
@@ -156,7 +171,7 @@ def train_one(run: "Run", device: str, observer: "Observer") -> dict[str, Any]:
     """Train a run to its end and write its report."""
     from tailcloud.reporting import write_report
     from tailcloud.reporting.result import parse_result
-    from tailcloud.training import loop
+    from tailcloud.training import loop, stopping
     from tailcloud.training.checkpoint import peek
     from tailcloud.training.devices import check_engine, resumed_device
     from tailcloud.training.events import check_watch
@@ -174,7 +189,8 @@ def train_one(run: "Run", device: str, observer: "Observer") -> dict[str, Any]:
         else:
             for remark in [*dataset.profile.remarks(), *dataset.remarks]:
                 observer.note(remark)
-            result = loop.train(run.recipe, dataset, run.folder, chosen, observer)
+            with stopping.listening():
+                result = loop.train(run.recipe, dataset, run.folder, chosen, observer)
         if dataset or not run.folder.report_file.is_file():
             write_report([run.folder.path])
     return result

@@ -159,7 +159,7 @@ class Engine(Record):
     workers: Annotated[int, Field(ge=0, le=1024)] = 0  # processes that read image files; 0: by the cores
     accumulate: Annotated[int, Field(ge=1, le=1_000_000)] = 1  # pieces that a process computes of a batch, in turn
     sync_batch_norm: bool = False  # over the processes that share a run
-    checkpoint_seconds: Annotated[float, Field(ge=0)] = 1.0
+    checkpoint_seconds: Annotated[float, Field(ge=0)] = 1.0  # between two at least, also within an epoch; 0: each epoch
 
 
 class Watch(Record):

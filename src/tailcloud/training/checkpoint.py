@@ -22,7 +22,7 @@ KEPT = 2  # of each stage: the last one, and the one before it in case the last 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The tensors of a run (``model.…``, ``best.…``, the optimiser's) and its state, as of the end of an epoch."""
+    """The tensors of a run (``model.…``, ``best.…``, the optimiser's) and its state, after an epoch or a step."""
 
     tensors: Mapping[str, Tensor]
     state: dict[str, Any]
@@ -37,12 +37,16 @@ class Damaged(Exception):
     """A file that is cut short, altered, or was never a checkpoint."""
 
 
-def save_checkpoint(folder: Path, stage: str, epoch: int, checkpoint: Checkpoint) -> None:
-    """Write the checkpoint of an epoch, then drop older ones of the same stage beyond the one before."""
+def save_checkpoint(folder: Path, stage: str, epoch: int, checkpoint: Checkpoint, step: int = 0) -> None:
+    """Write the checkpoint of an epoch, or of a step after it; then drop older ones of the stage beyond the one before.
+
+    Their names sort by time: "_" comes after ".".
+    """
     tensors = {name: value.detach().cpu().contiguous() for name, value in checkpoint.tensors.items()}
     state = json.dumps(checkpoint.state)
     metadata = {"format": str(FORMAT), "state": state, "digest": _digest(tensors, state)}
-    write_atomically(folder / f"{stage}-{epoch:07d}.safetensors", save(tensors, metadata))
+    place = f"{stage}-{epoch:07d}" + (f"_{step:09d}" if step else "")
+    write_atomically(folder / f"{place}.safetensors", save(tensors, metadata))
     for old in sorted(folder.glob(f"{stage}-*.safetensors"))[:-KEPT]:
         old.unlink(missing_ok=True)
 

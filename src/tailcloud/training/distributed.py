@@ -75,6 +75,16 @@ class World:
             for tensor in tensors:
                 distributed.broadcast(tensor.detach(), 0)
 
+    @contextmanager
+    def one_voice(self) -> Iterator[None]:
+        """Around what fails in all processes or in none: only the chief says why."""
+        try:
+            yield
+        except TailcloudError as error:
+            if self.chief:
+                raise
+            raise quiet(error.exit_code) from None
+
     def from_chief(self, work: Callable[[], T]) -> T:
         """What the chief makes, for everybody; where it fails, all fail, and only the chief says why."""
         if self.size == 1:

@@ -30,6 +30,8 @@ def write_examples(session: Session, folder: RunFolder, per_class: Sequence[floa
         return
     last = list(session.recipe.stages.values())[-1]
     predictions = session.predict(session.test, session.loss(last).scale)
+    if not session.world.chief:
+        return
     wrong = np.concatenate([surest_errors(predictions, label) for label in worst])
     images, chosen = session.dataset.test.some(wrong)
     content = {

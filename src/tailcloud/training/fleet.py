@@ -12,6 +12,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, 
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.queues import SimpleQueue
+from multiprocessing.synchronize import Event as StopEvent
 from threading import Event, Thread
 from typing import Any, Protocol
 
@@ -21,6 +22,7 @@ from tailcloud import plugins
 from tailcloud.errors import TailcloudError, explained
 from tailcloud.recipe import Stage
 from tailcloud.stages.effort import passes
+from tailcloud.training import stopping
 from tailcloud.training.admission import Admission, room_on_gpu
 from tailcloud.training.devices import cores
 from tailcloud.training.loop import Observer
@@ -66,11 +68,17 @@ class Reporter:
 def train_side_by_side(jobs: Sequence[Job], observers: Sequence[Observer]) -> list[Outcome]:
     """Run all jobs, as many at a time as there are cores; the result of each, or the error that ended it.
 
-    Ctrl-C ends the workers at once: a run can be killed at any moment, and goes on from its last checkpoint. If the
-    system kills a worker, the runs that it took down are tried again one by one, so that only the culprit fails.
+    Ctrl-C ends the workers at once: a run can be killed at any moment, and goes on from its last checkpoint. SIGTERM
+    lets them save what they have. If the system kills a worker, the runs that it took down are tried again one by one,
+    so that only the culprit fails.
     """
+    with stopping.listening():
+        return _with_second_chance(jobs, observers)
+
+
+def _with_second_chance(jobs: Sequence[Job], observers: Sequence[Observer]) -> list[Outcome]:
     outcomes = _in_processes(jobs, observers, min(len(jobs), cores()))
-    if len(jobs) > 1:
+    if len(jobs) > 1 and not stopping.asked():
         for number in [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Killed)]:
             outcomes[number] = _in_processes([jobs[number]], [observers[number]], 1)[0]
     return outcomes
@@ -79,7 +87,8 @@ def train_side_by_side(jobs: Sequence[Job], observers: Sequence[Observer]) -> li
 def _in_processes(jobs: Sequence[Job], observers: Sequence[Observer], workers: int) -> list[Outcome]:
     context, strangers = get_context("spawn"), set(active_children())
     events: SimpleQueue[Message] = context.SimpleQueue()
-    setting = events, cores() // workers, plugins.loaded_files()
+    stop = context.Event()
+    setting = events, cores() // workers, plugins.loaded_files(), stop
     with ProcessPoolExecutor(workers, context, _prepare, setting) as pool:
         heard = signal.signal(signal.SIGINT, signal.SIG_IGN)  # workers are born deaf to Ctrl-C
         futures = [pool.submit(_work, number, job) for number, job in enumerate(jobs)]
@@ -88,9 +97,11 @@ def _in_processes(jobs: Sequence[Job], observers: Sequence[Observer], workers: i
             while not all(future.done() for future in futures):
                 wait(futures, timeout=PATIENCE)
                 _pass_on(events, observers)
+                if stopping.asked():
+                    stop.set()
         except KeyboardInterrupt:
             for worker in set(active_children()) - strangers:
-                worker.terminate()
+                worker.kill()
             raise
     return [_outcome(future) for future in futures]
 
@@ -98,10 +109,11 @@ def _in_processes(jobs: Sequence[Job], observers: Sequence[Observer], workers: i
 _events: "SimpleQueue[Message]"
 
 
-def _prepare(events: "SimpleQueue[Message]", threads: int, files: Sequence[str]) -> None:
-    """Once in every worker: an equal share of the cores, the line to the parent, and the parent's plugins."""
+def _prepare(events: "SimpleQueue[Message]", threads: int, files: Sequence[str], stop: StopEvent) -> None:
+    """Once in every worker: an equal share of the cores, the lines to the parent, and the parent's plugins."""
     global _events  # noqa: PLW0603
     _events = events
+    stopping.follow(stop.is_set)
     torch.set_num_threads(threads)
     plugins.load_entry_points()
     for file in files:
@@ -118,6 +130,7 @@ def _follow_parent() -> None:
 
 
 def _work(number: int, job: Job) -> dict[str, Any]:
+    stopping.check()
     try:
         return job(Reporter(number, _events))
     except Exception as error:  # its traceback, which tells a plugin's mistake, stays in this process
@@ -134,9 +147,14 @@ def _pass_on(events: "SimpleQueue[Message]", observers: Sequence[Observer]) -> N
 def train_on_streams(jobs: Sequence[Job], observers: Sequence[Observer], in_flight: int | None = None) -> list[Outcome]:
     """Run all jobs on one GPU, each in a thread with a stream of its own: ``in_flight`` at a time, or as many as pays.
 
-    A captured step leaves most of a GPU idle; the steps of several runs fill it. Ctrl-C stops every run at the end of
-    its epoch.
+    A captured step leaves most of a GPU idle; the steps of several runs fill it. Ctrl-C and SIGTERM stop every run at
+    the end of its epoch.
     """
+    with stopping.listening():
+        return _in_threads(jobs, observers, in_flight)
+
+
+def _in_threads(jobs: Sequence[Job], observers: Sequence[Observer], in_flight: int | None) -> list[Outcome]:
     stop, admission = Event(), Admission(room_on_gpu, in_flight)
 
     def work(run: int, job: Job) -> Outcome:
@@ -144,6 +162,7 @@ def train_on_streams(jobs: Sequence[Job], observers: Sequence[Observer], in_flig
         try:
             if stop.is_set():
                 raise TailcloudError("stopped")
+            stopping.check()
             with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
                 return job(Member(run, observers[run], admission, stop))
         except Exception as error:

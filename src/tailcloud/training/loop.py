@@ -1,13 +1,15 @@
 """The loop: one for both stages, readable from top to bottom.
 
     for each stage:    what may move, which images, which loss
-        for each epoch:    steps, evaluation, a line in the log, a checkpoint
+        for each epoch:    steps, evaluation, a line in the log, a checkpoint (and within a long epoch)
 
 Between two checkpoints nothing is remembered outside of them, and all randomness follows from (seed, part, epoch):
 a run that is killed and resumed ends bit for bit where it would have ended.
 """
 
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -19,12 +21,16 @@ from tailcloud.evaluation import confusion, summarise
 from tailcloud.kernels import CannotFuse
 from tailcloud.recipe import Recipe, Stage, completed, differences
 from tailcloud.stages.scope import set_modes
-from tailcloud.training.checkpoint import Checkpoint, load_newest, save_checkpoint
+from tailcloud.training import stopping
+from tailcloud.training.checkpoint import Checkpoint, load_newest
 from tailcloud.training.compiled import CannotCompile
 from tailcloud.training.devices import make_repeatable, use_threads
+from tailcloud.training.distributed import ALONE, World
 from tailcloud.training.events import observed
 from tailcloud.training.examples import write_examples
+from tailcloud.training.executors import Standing
 from tailcloud.training.folder import RunFolder
+from tailcloud.training.keeping import Keeper, terminated
 from tailcloud.training.progress import Progress
 from tailcloud.training.result import finish
 from tailcloud.training.schedule import learning_rate
@@ -48,16 +54,25 @@ class Observer(Protocol):
 
 
 def train(
-    recipe: Recipe, dataset: Dataset, folder: RunFolder, device: torch.device, observer: Observer
+    recipe: Recipe,
+    dataset: Dataset,
+    folder: RunFolder,
+    device: torch.device,
+    observer: Observer,
+    world: World = ALONE,
 ) -> dict[str, Any]:
-    """Train a run from where its folder stands to its end; the result is also in the folder."""
-    observer = observed(recipe, folder.path, observer)
+    """Train a run from where its folder stands to its end; the result is also in the folder.
+
+    Of the processes in a ``world`` the chief alone reads and writes the folder, and has the result.
+    """
+    observer = observed(recipe, folder.path, observer) if world.chief else observer
     make_repeatable(device)
-    session = Session(recipe, dataset, device)
+    session = Session(recipe, dataset, device, world)
     use_threads(recipe, session.work)
     for remark in session.remarks:
         observer.note(remark)
     progress, checkpoint = resume(session, folder, observer)
+    stopping.check()
     for name, stage in recipe.stages.items():
         if name in {done["name"] for done in progress.finished}:
             continue
@@ -67,7 +82,7 @@ def train(
         progress.finished.append(conclude(session, progress, stage))
         checkpoint = None
     write_examples(session, folder, progress.finished[-1]["per_class"])
-    return finish(session, folder, progress)
+    return finish(session, folder, progress) if world.chief else {}
 
 
 def train_stage(
@@ -75,8 +90,9 @@ def train_stage(
 ) -> None:
     """Train the epochs of the current stage that are still to do."""
     name, stage = progress.stage, session.recipe.stages[progress.stage]
-    if progress.epoch == 0:
+    if progress.epoch == progress.step == 0:
         session.open_stage(name)
+        session.world.spread(session.model.state_dict().values())
     observer.stage_started(name, stage, progress.epoch)
     if progress.epoch == stage.epochs:  # a change of the head alone, or the first stage of another run
         return
@@ -84,27 +100,30 @@ def train_stage(
     parts = ready(session, name, observer)
     if checkpoint:
         parts.optimizer.restore(checkpoint.tensors)
+    left = Standing(**checkpoint.group("standing")) if checkpoint and progress.step else None
     progress.seconds += time.perf_counter() - started
-    saved = time.perf_counter()
+    keeper = Keeper(session, folder, progress, parts)
     for epoch in range(progress.epoch, stage.epochs):
-        started = time.perf_counter()
+        keeper.epoch_begins()
         lr = learning_rate(stage, epoch)
-        loss = train_epoch(session, parts, epoch, lr)
+        loss = train_epoch(session, parts, epoch, lr, left, keeper.between_steps)
+        left = None
         line: dict[str, Any] = {"stage": name, "epoch": epoch + 1, "lr": lr, "loss": loss}
         if (epoch + 1) % session.recipe.selection.every == 0 or epoch + 1 == stage.epochs:
             with parts.optimizer.averaged():
                 line |= evaluate_epoch(session, parts, progress, epoch + 1)
-                line |= watch(session, parts, epoch + 1)
-        line["seconds"] = time.perf_counter() - started
-        progress.epoch = epoch + 1
+                line |= watch(session, parts, epoch + 1) if session.world.chief else {}
+        line["seconds"] = progress.spent + time.perf_counter() - keeper.began
         progress.seconds += line["seconds"]
-        folder.append_log(line)
+        progress.begin_epoch(epoch + 1)
+        if session.world.chief:
+            folder.append_log(line)
         if progress.epoch == stage.epochs:
             parts.optimizer.settle()
-        if progress.epoch == stage.epochs or time.perf_counter() - saved >= session.recipe.engine.checkpoint_seconds:
-            save_checkpoint(folder.checkpoints, name, progress.epoch, snapshot(session, parts, progress))
-            saved = time.perf_counter()
+        stop = keeper.epoch_ends(last=progress.epoch == stage.epochs)
         observer.epoch_done(line)
+        if stop:
+            raise terminated(folder)
 
 
 def ready(session: Session, name: str, observer: Observer) -> StageParts:
@@ -124,12 +143,24 @@ def ready(session: Session, name: str, observer: Observer) -> StageParts:
     return parts
 
 
-def train_epoch(session: Session, parts: StageParts, epoch: int, lr: float) -> float:
-    """One pass over the sampled images; the mean loss. Nothing is read from the device before the end."""
+def train_epoch(
+    session: Session,
+    parts: StageParts,
+    epoch: int,
+    lr: float,
+    left: Standing | None = None,
+    between: Callable[[], None] | None = None,
+) -> float:
+    """One pass over the sampled images, or the rest of one; the mean loss.
+
+    Nothing is read from the device before the end. Batch-norm statistics are then those of the chief.
+    """
     set_modes(session.model, parts.stage)
     parts.objective.advance(parts.loader.share(epoch))
-    losses = parts.executor.epoch(epoch, lr)
-    check_finite(losses, parts, epoch, lr)
+    losses = parts.executor.epoch(epoch, lr, left=left, between=between)
+    with session.world.one_voice():
+        check_finite(losses, parts, epoch, lr)
+    session.world.spread(session.model.buffers())
     return float(losses.mean())
 
 
@@ -183,30 +214,19 @@ def conclude(session: Session, progress: Progress, stage: Stage) -> dict[str, An
     return result
 
 
-def snapshot(session: Session, parts: StageParts, progress: Progress) -> Checkpoint:
-    """Everything that the rest of the run depends on."""
-    groups = {"model": session.model.state_dict(), "best": progress.best_weights}
-    tensors = {f"{group}.{name}": value for group, values in groups.items() for name, value in values.items()}
-    tensors |= parts.optimizer.state
-    about = {
-        "environment": session.environment,
-        "fingerprint": session.dataset.fingerprint,
-        "recipe": session.recipe.substance(),
-    }
-    return Checkpoint(tensors, {**progress.state(), **about})
-
-
 def resume(session: Session, folder: RunFolder, observer: Observer) -> tuple[Progress, Checkpoint | None]:
     """Put model and progress where the newest whole checkpoint left them; a new run starts at the beginning."""
-    checkpoint, remarks = load_newest(folder.checkpoints)
+    checkpoint, remarks = session.world.from_chief(partial(load_newest, folder.checkpoints))
     for remark in remarks:
         observer.note(remark)
     if checkpoint is None:
-        folder.cut_log(lambda _: False)
+        if session.world.chief:
+            folder.cut_log(lambda _: False)
         return Progress(), None
     state = dict(checkpoint.state)
     try:
-        check_same_recipe(folder, state.pop("recipe"), session.recipe)
+        with session.world.one_voice():
+            check_same_recipe(folder, state.pop("recipe"), session.recipe)
         check_same_world(state.pop("environment"), state.pop("fingerprint"), session, observer)
         session.shape_head(state["stage"])
         session.model.load_state_dict(checkpoint.group("model"))
@@ -215,13 +235,19 @@ def resume(session: Session, folder: RunFolder, observer: Observer) -> tuple[Pro
         raise TailcloudError(
             f"the checkpoint in {folder.checkpoints} belongs to another model than {folder.recipe_file}"
         ) from None
+    if session.world.chief:
+        cut_log(session, folder, progress, observer)
+    return progress, checkpoint
+
+
+def cut_log(session: Session, folder: RunFolder, progress: Progress, observer: Observer) -> None:
+    """Drop what the log says of epochs that will be trained again."""
     order = list(session.recipe.stages)
     reached = (order.index(progress.stage), progress.epoch)
     folder.cut_log(lambda line: (order.index(line["stage"]), line["epoch"]) <= reached)
     done = progress.epoch + sum(stage["epochs"] for stage in progress.finished)
     if len(folder.log()) < done:
         observer.note(f"{folder.log_file} lacks some of the {done} epochs that are done; its curves will have a gap.")
-    return progress, checkpoint
 
 
 def check_same_recipe(folder: RunFolder, then: dict[str, Any], recipe: Recipe) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 @dataclass
 class Progress:
-    """The state of a run between two epochs."""
+    """The state of a run between two epochs, or two steps."""
 
     stage: str = "stage1"
     epoch: int = 0  # epochs of this stage that are done
@@ -16,6 +16,8 @@ class Progress:
     best: dict[str, Any] | None = None  # {"epoch", "top1", "on", "by"} of this stage
     finished: list[dict[str, Any]] = field(default_factory=list)  # the results of earlier stages
     best_weights: dict[str, Tensor] = field(default_factory=dict)
+    step: int = 0  # steps of the next epoch that are done
+    spent: float = 0.0  # seconds, on these
 
     def state(self) -> dict[str, Any]:
         """Everything but tensors, as JSON."""
@@ -31,3 +33,8 @@ class Progress:
     def next_stage(self, name: str) -> None:
         """Go on to another stage, from its start."""
         self.stage, self.epoch, self.seconds, self.best, self.best_weights = name, 0, 0.0, None, {}
+        self.begin_epoch(0)
+
+    def begin_epoch(self, done: int) -> None:
+        """So many epochs are done, and nothing of the next one."""
+        self.epoch, self.step, self.spent = done, 0, 0.0

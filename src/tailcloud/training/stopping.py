@@ -1,0 +1,70 @@
+"""SIGTERM: whoever needs the machine back asks a run to save what it has, and to end.
+
+While somebody listens, the first SIGTERM is only remembered; runs look at it between two steps, or two epochs where an
+epoch is one piece of work. A later one ends the process at once, as it would without a listener.
+"""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from tailcloud.errors import TailcloudError
+
+AT_ONCE = 2.0  # seconds in which a cluster may say the same twice: to a process, and to the one that started it
+
+
+class Terminated(TailcloudError):
+    """A run was asked to end and is saved: not a failure, and nothing is lost."""
+
+    exit_code = 143  # what a shell says of a process that SIGTERM ended
+
+
+class _Ear:
+    """What this process was told; a process has one."""
+
+    told: float | None = None
+    parent: Callable[[], bool] | None = None
+
+
+def asked() -> bool:
+    """Whether runs of this process should save what they have, and end."""
+    return _Ear.told is not None or (_Ear.parent is not None and _Ear.parent())
+
+
+def follow(parent: Callable[[], bool]) -> None:
+    """In a process that works for another one: that one listens, and ``parent`` says whether it was asked."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    _Ear.parent = parent
+
+
+def check() -> None:
+    """End here what has not begun yet, if somebody asks for it."""
+    if asked():
+        raise Terminated("stopped by SIGTERM before it began")
+
+
+@contextmanager
+def listening() -> Iterator[None]:
+    """Hear SIGTERM for a while. Only the main thread of a process can, so in others nothing changes."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is _hear:
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _hear)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        _Ear.told = None
+
+
+def _hear(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    now = time.monotonic()
+    if _Ear.told is None:
+        _Ear.told = now
+    elif now - _Ear.told > AT_ONCE:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTERM)

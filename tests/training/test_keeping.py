@@ -1,0 +1,153 @@
+"""Saving in the middle of an epoch, and ending because somebody asks for it: the run goes on where it was."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from conftest import Watcher, run, small_recipe
+from tailcloud.training import keeping, stopping
+from tailcloud.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from tailcloud.training.executors import EagerExecutor
+from tailcloud.training.folder import RunFolder
+
+OFTEN = {"engine": {"checkpoint_seconds": 1e-9, "executor": "eager"}, "stage1": {"mixup": 0.4, "batch": 32}}
+STEPS = 11  # an epoch
+
+
+class Interrupted(Exception):
+    """Somebody pulled the plug."""
+
+
+@pytest.fixture
+def every_step(monkeypatch):
+    """Saving takes no time that would have to be made good."""
+    monkeypatch.setattr(keeping, "WORK_PER_SAVING", 0)
+
+
+def stop_before(monkeypatch, steps, act):
+    """After so many steps of the executor something happens, once."""
+    whole, left = EagerExecutor.take, [steps]
+
+    def take(executor, pieces):
+        left[0] -= 1
+        if left[0] == 0:
+            act()
+        return whole(executor, pieces)
+
+    monkeypatch.setattr(EagerExecutor, "take", take)
+
+
+def pull_the_plug():
+    raise Interrupted
+
+
+def break_off(monkeypatch, steps, folder, recipe):
+    """A run that dies before its last step is taken."""
+    with monkeypatch.context() as patch:
+        stop_before(patch, steps, pull_the_plug)
+        with pytest.raises(Interrupted):
+            run(folder, recipe)
+
+
+def ask_to_end():
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def newest(folder):
+    return sorted((folder / "checkpoint").iterdir())[-1].name
+
+
+def logged(folder):
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in RunFolder(folder).log()]
+
+
+def check_same(first, second):
+    a, b = (load_file(folder / "model.safetensors") for folder in (first, second))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert logged(first) == logged(second)
+
+
+@pytest.mark.usefixtures("every_step")
+@pytest.mark.parametrize("steps", [2, STEPS, STEPS + 1, 2 * STEPS + 5, 3 * STEPS + 4])
+def test_a_run_that_dies_within_an_epoch_ends_where_it_would_have_ended(tmp_path, monkeypatch, steps):
+    recipe = small_recipe(OFTEN, {"selection": {"pick": "best"}, "stage1": {"ema": 0.9}})
+    expected = run(tmp_path / "undisturbed", recipe)
+    break_off(monkeypatch, steps, tmp_path / "broken", recipe)
+    within = "_" in newest(tmp_path / "broken")
+    assert within == ((steps - 1) % STEPS > 0)
+    resumed = run(tmp_path / "broken", recipe)
+    check_same(tmp_path / "undisturbed", tmp_path / "broken")
+    assert resumed["top1"] == expected["top1"]
+
+
+@pytest.mark.usefixtures("every_step")
+def test_an_epoch_that_is_shorter_than_the_wait_is_saved_when_it_is_done(tmp_path, monkeypatch):
+    recipe = small_recipe(OFTEN, {"engine": {"checkpoint_seconds": 3600.0}})
+    break_off(monkeypatch, STEPS + 5, tmp_path / "broken", recipe)
+    assert not list((tmp_path / "broken").glob("checkpoint/*"))
+
+
+@pytest.mark.parametrize("steps", [3, STEPS])
+def test_sigterm_saves_within_an_epoch_and_the_run_goes_on(tmp_path, monkeypatch, steps):
+    recipe = small_recipe(OFTEN, {"engine": {"checkpoint_seconds": 3600.0}})
+    run(tmp_path / "undisturbed", recipe)
+    with monkeypatch.context() as patch, stopping.listening():
+        stop_before(patch, steps, ask_to_end)
+        with pytest.raises(stopping.Terminated, match=r"stopped by SIGTERM; go on with .*--resume --out .*broken"):
+            run(tmp_path / "broken", recipe)
+    assert not stopping.asked()
+    assert (
+        newest(tmp_path / "broken") == ("stage1-0000000_000000003" if steps == 3 else "stage1-0000001") + ".safetensors"
+    )
+    run(tmp_path / "broken", recipe)
+    check_same(tmp_path / "undisturbed", tmp_path / "broken")
+
+
+@pytest.mark.usefixtures("every_step")
+def test_an_epoch_that_is_left_can_be_finished_elsewhere(tmp_path, monkeypatch):
+    """Another kind of device has other generators: the clouds start anew, and the run says that bits differ."""
+    recipe, watcher = small_recipe(OFTEN), Watcher()
+    break_off(monkeypatch, 5, tmp_path / "run", recipe)
+    path = tmp_path / "run" / "checkpoint" / newest(tmp_path / "run")
+    kept = load_checkpoint(path)
+    elsewhere = {**kept.tensors, "standing.clouds": torch.zeros(16, dtype=torch.uint8)}  # as a GPU has it
+    save_checkpoint(path.parent, "stage1", 0, Checkpoint(elsewhere, kept.state), step=4)
+    run(tmp_path / "run", recipe, watcher)
+    assert len(watcher.lines) == 5
+
+
+PROGRAM = """
+import os, signal, time
+from tailcloud.training import stopping
+with stopping.listening():
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert stopping.asked()
+    os.kill(os.getpid(), signal.SIGTERM)  # the same, said twice
+    stopping.AT_ONCE = 0.01
+    time.sleep(0.05)
+    print("alive", flush=True)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(10)
+print("not reached")
+"""
+
+
+def test_who_insists_ends_the_process_at_once():
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "alive\n", done.stderr
+    assert done.returncode == -signal.SIGTERM
+
+
+def test_whoever_does_not_listen_is_left_alone():
+    before = signal.getsignal(signal.SIGTERM)
+    with stopping.listening():
+        assert signal.getsignal(signal.SIGTERM) is not before
+        with stopping.listening():  # only the outermost one ends it
+            pass
+        assert signal.getsignal(signal.SIGTERM) is not before
+    assert signal.getsignal(signal.SIGTERM) is before
