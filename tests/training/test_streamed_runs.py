@@ -71,3 +71,18 @@ def test_fused_kernels_decline_streamed_images(tmp_path):
 
 def replace_engine(engine):
     return engine.model_copy(update={"precision": "bfloat16"})
+
+
+def test_a_cached_run_ends_with_the_same_bits_and_its_parts_are_all_cached(tmp_path):
+    cached, plain = (
+        load_recipe("digits-lt/gcl", [{"model": {"width": 0.25}, "stage1": {"epochs": 1}, "data": {"cache": cache}}])
+        for cache in (str(tmp_path / "cache"), "none")
+    )
+    assert cached.substance() == plain.substance()
+    data = datasets(tmp_path)
+    trained(tmp_path / "first", cached, data[0])
+    trained(tmp_path / "second", plain, data[0])
+    first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("first", "second"))
+    assert all(torch.equal(first[key], value) for key, value in second.items())
+    assert len([place for place in (tmp_path / "cache").iterdir() if place.is_dir()]) == 2
+    assert "no use for data.cache" in Session(cached, data[1], CPU).remarks[0]

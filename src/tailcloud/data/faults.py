@@ -1,7 +1,7 @@
 """Images that turn out to be unreadable while they are streamed: said once, and another one takes their place."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,10 +54,17 @@ class Substitutes:
                 continue
             self.places[row] = other
             return found
-        raise TailcloudError(
-            f"{self.images.path(row)} cannot be read ({why}), and no other image of its class can; mend them, or take "
-            "the class out"
-        )
+        raise self._hopeless(row, why)
+
+    def settle(self, broken: Mapping[int, str]) -> None:
+        """Find who stands for images that are known to be unreadable, all at once."""
+        for row, why in broken.items():
+            self.report(row, why)
+        for row, why in broken.items():
+            other = next((other for other in self._followers(row) if other not in self.reasons), None)
+            if other is None:
+                raise self._hopeless(row, why)
+            self.places[row] = other
 
     def report(self, row: int, why: str) -> None:
         """Say once that an image cannot be read; too many of them stop the run."""
@@ -78,6 +85,12 @@ class Substitutes:
             return []
         what = f"{len(self.reasons):,} of {len(self.images):,} images could not be read while they were shown"
         return [f"{what}, and others of their classes stood for them: {self._some()}."]
+
+    def _hopeless(self, row: int, why: str) -> TailcloudError:
+        return TailcloudError(
+            f"{self.images.path(row)} cannot be read ({why}), and no other image of its class can; mend them, or take "
+            "the class out"
+        )
 
     def _some(self) -> str:
         return some_of([f"{self.images.path(row)} ({why})" for row, why in self.reasons.items()])

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import torch
 
+from tailcloud.data.caching import cached
 from tailcloud.data.dataset import Split
 from tailcloud.data.decoders import Decoders
 from tailcloud.data.file_images import FileImages
@@ -21,11 +22,16 @@ def is_streamed(split: Split) -> bool:
     return isinstance(split.images, FileImages)
 
 
-def bring(split: Split, device: torch.device, decoders: Decoders | None = None) -> AnyImages:
-    """A part of a data set on its plane: on the device, or read by processes when it is shown."""
-    if not is_streamed(split):
+def bring(split: Split, device: torch.device, decoders: Decoders | None = None, cache: str = "none") -> AnyImages:
+    """A part of a data set on its plane: on the device, or read when it is shown, by processes or from a cache.
+
+    ``cache`` is a folder, "ram" or "none".
+    """
+    if not isinstance(split.images, FileImages):
         return ResidentImages(split, device)
-    return StreamImages(split, device, decoders or Decoders(automatic_workers()))
+    decoders = decoders or Decoders(automatic_workers())
+    reader = None if cache == "none" else cached(split.images, split.labels, decoders, cache)
+    return StreamImages(split, device, decoders, reader)
 
 
 def automatic_workers() -> int:

@@ -107,6 +107,8 @@ class Session:
                 '"auto", or set data.plane = "resident"'
             )
         self.remarks: list[str] = []
+        if recipe.data.cache != "none" and not self.streamed:
+            self.remarks.append("There is no use for data.cache here: all images are in memory.")
         if self.in_pieces:
             self.prepare_pieces()
         self.fused = self.fused_network()
@@ -114,12 +116,14 @@ class Session:
 
     def bring(self, split: Split) -> AnyImages:
         """A part of the data on its plane."""
-        return bring(split, self.device, self.decoders)
+        return bring(split, self.device, self.decoders, self.recipe.data.cache)
 
     @cached_property
     def seen(self) -> AnyImages:
         """Training images as test images are seen: nothing is varied."""
-        return self.bring(as_tested(self.dataset.train, self.dataset.test)) if self.streamed else self.train
+        if not self.streamed:
+            return self.train
+        return bring(as_tested(self.dataset.train, self.dataset.test), self.device, self.decoders)
 
     def load_weights(self) -> Pretrained | None:
         """Start from the recipe's weights, if it names some; the images are then normalised as these expect it."""
