@@ -17,6 +17,7 @@ import choice_table
 import choosing_table
 import executors_table
 import guide_table
+import scaling_table
 import speed_table
 
 from tailcloud.bench import TABLES, Filled, read_table
@@ -102,6 +103,7 @@ def render(root: Path) -> dict[Path, str]:
         **measured_page(root / "docs" / "choosing.md", "choosing", choosing_table.parts, root / RESULTS),
         **measured_page(root / "docs" / "executors.md", "executors", executors_table.parts, root / RESULTS),
         **measured_page(root / "docs" / "methods.md", "choose-second-stage", choice_table.parts, root / RESULTS),
+        **scaling_page(root / "docs" / "scaling.md", root / RESULTS),
         **{path: recipe_with(path, tables) for path in sorted(recipes.rglob("*.toml"))},
     }
 
@@ -319,6 +321,16 @@ def measured_page(
     """A page with the tables of the records of that name in it, if there are any."""
     records = sorted(results.glob(f"{name}-*.json"))
     return {path: with_block(path, page(path), name, parts(list(map(read_json, records))))} if records else {}
+
+
+def scaling_page(path: Path, results: Path) -> dict[Path, str]:
+    """The page on large benchmarks: what can be said with the records that there are."""
+    if not path.exists():
+        return {}
+    decoding, streaming = (
+        [read_json(file) for file in sorted(results.glob(f"{name}-*.json"))] for name in ("decoding", "streaming")
+    )
+    return {path: with_block(path, page(path), "scaling", scaling_table.parts(decoding, streaming))}
 
 
 def page(path: Path) -> str:

@@ -1,0 +1,85 @@
+"""The estimates are the arithmetic that the page describes, and say so when a figure is missing."""
+
+import re
+
+import pytest
+import scaling
+import scaling_table
+from scaling import BENCHMARKS
+
+ABOUT = {"gpu": "a card", "torch": "2.13", "processor": "a chip"}
+DECODING = {
+    "side": 256,
+    "machine": ABOUT,
+    "commit": "abc",
+    "rows": [{"data": "imagenet-lt", "width": 500, "height": 375, "bytes": 1e5, "images_per_second": 200.0}],
+}
+STREAMING = {
+    "backbone": "resnet50",
+    "machine": ABOUT,
+    "commit": "def",
+    "rows": [{"data": "decoded", "images_per_second": 900.0}, {"data": "device", "images_per_second": 2000.0}],
+}
+FORWARD = 2 * (4_087_136_256 + 2048 * 1000)  # ResNet-50 at 224 pixels: multiply-adds of its convolutions and its head
+
+
+def page(*streaming):
+    return "\n".join(scaling_table.parts([DECODING], streaming))
+
+
+def row(text, start):
+    return next(line for line in text.splitlines() if line.startswith(start))
+
+
+def test_resnet_50_is_counted_as_everybody_counts_it():
+    work = scaling.work_of(BENCHMARKS[0])
+    assert work.forward == FORWARD
+    assert work.first == 3 * FORWARD
+    assert work.parameters == 23_508_032 + 2048 * 1000
+    assert BENCHMARKS[0].backbone == "ResNet-50"
+    assert BENCHMARKS[2].backbone == "ResNet-152"
+
+
+def test_a_run_on_one_gpu_is_its_passes_at_the_measured_speed():
+    passes = 115_846 * (200 * 3 + 30) + 50_000 * 230
+    found = scaling.estimate(BENCHMARKS[0], 2000 * 3 * FORWARD, 1)
+    assert found.seconds == pytest.approx(passes / 3 / 2000, rel=1e-3)  # the head's gradients in stage 2
+    assert found.money == pytest.approx(found.seconds / 3600 * scaling.PRICE)
+    assert found.waiting == found.traffic == 0
+
+
+def test_a_frozen_trunk_is_passed_once_and_sends_no_gradients():
+    places = scaling.work_of(BENCHMARKS[2])
+    assert places.first < 1.1 * places.forward
+    block = 2048 * 512 + 512 * 512 * 9 + 512 * 2048 + 2 * (512 + 512 + 2048)  # convolutions and batch norms
+    assert places.moving == block + 2048 * 365
+
+
+def test_gradients_that_take_longer_than_a_step_are_waited_for():
+    speed = 2000 * 3 * FORWARD
+    found, work = scaling.estimate(BENCHMARKS[0], speed, 64), scaling.work_of(BENCHMARKS[0])
+    assert found.traffic == pytest.approx(2 * 63 / 64 * 4 * work.parameters)
+    steps = 227 * 200
+    computing = work.total / (64 * 0.7 * speed)
+    hidden = 115_846 * 200 * work.first / (64 * 0.7 * speed)
+    assert found.seconds == pytest.approx(computing - hidden + max(hidden, steps * found.traffic / 25e9))
+    assert scaling.estimate(BENCHMARKS[0], speed, 8).waiting == 0
+
+
+def test_the_page_says_which_figure_is_missing_and_fills_in_once_it_is_there():
+    text = page()
+    assert text.count("not measured yet") == 4
+    assert "hours" not in text.replace("GPU hour", "")
+    assert row(text, "| JPEG 500").startswith(
+        "| JPEG 500 × 375, 100 kB, to 256 × 256: images a second and core | 200 |"
+    )
+    text = page(STREAMING)
+    assert "not measured yet" not in text
+    assert re.search(r"2,000 \(49.1.TFLOP/s\) \| a card, torch 2.13, commit `def`", text)
+    assert re.match(r"\| imagenet-lt \| 1 \| 3.91 \| 12 \| 0 \| 0 % \|", row(text, "| imagenet-lt | 1 |"))
+    assert "| imagenet-lt | 2,000 | 10 | 0.39 |" in text
+
+
+def test_a_record_of_another_network_or_of_a_cpu_is_no_basis():
+    for other in ({**STREAMING, "backbone": "resnet18"}, {**STREAMING, "machine": {**ABOUT, "gpu": None}}):
+        assert scaling_table.training_speed([other]) is None
