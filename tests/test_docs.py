@@ -59,7 +59,7 @@ def test_every_command_in_the_docs_is_valid(command, finished_run, tmp_path, mon
     """Commands run as they stand; training ones with --dry-run, and those that need files get --help."""
     monkeypatch.chdir(tmp_path)
     words = shlex.split(command, comments=True)[1:]
-    if words[0] in {"inspect", "train"} and "photos" in words:
+    if words[0] in {"inspect", "train", "data"} and "photos" in words:
         for name, number in product(("cat", "lynx"), range(12)):
             draw(tmp_path / "photos" / name / f"camera{number // 2}_{number}.png")
     if words[0] in {"evaluate", "report", "watch", "predict", "export"}:

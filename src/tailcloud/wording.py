@@ -1,6 +1,7 @@
 """Numbers and names as people read them. What was not measured is "n/a", never NaN."""
 
 import unicodedata
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 NOT_MEASURED = "n/a"
@@ -72,3 +73,9 @@ def readable(text: str) -> str:
         return text
     kept = (c if c.isprintable() or unicodedata.category(c) in {"Zs", "Cf"} else "\ufffd" for c in text)
     return "".join(kept)
+
+
+def some_of(names: Sequence[str], limit: int = 3) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
+    return f"{', '.join(names[:limit])}{more}"

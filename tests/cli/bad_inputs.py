@@ -144,6 +144,16 @@ def images(*paths):
     return prepare
 
 
+def inat(label, path="train_val2018/Plantae/1/1.jpg"):
+    """Lists of iNaturalist 2018 in ``data``, with one line each."""
+
+    def prepare():
+        text("data/iNaturalist18_train.txt", f"{path} {label}\n")()
+        text("data/iNaturalist18_val.txt", "train_val2018/Plantae/1/2.jpg 1\n")()
+
+    return prepare
+
+
 def photos():
     """A folder of two classes."""
     images(*(f"photos/{name}/{number}.png" for name in ("cat", "dog") for number in range(5)))()
@@ -281,6 +291,11 @@ SECTIONS = {
         Case("an imbalance ratio that is not a number", "inspect cifar10-lt:high"),
         Case("an imbalance ratio below 1", "inspect digits-lt:0.5"),
         Case("an imbalance ratio that would empty a class", "inspect digits-lt:1000"),
+        Case("an imbalance ratio where there is none to choose", "inspect imagenet-lt:100"),
+        Case("a large benchmark without its lists", "train --data imagenet-lt"),
+        Case("a large benchmark without its images", "train --data inat2018", inat("7291")),
+        Case("a list with a label that no class has", "inspect inat2018", inat("8142")),
+        Case("a list that leads out of the data folder", "inspect inat2018", inat("1", path="../../passwd")),
     ],
     "Reading images of your own": [
         Case("a path where nothing is", "inspect ./photos"),
@@ -288,6 +303,9 @@ SECTIONS = {
         Case("images without class folders", "inspect photos", images("photos/1.png", "photos/2.png")),
         Case("an archive as data", "inspect photos.zip", text("photos.zip", "")),
         Case("images that cannot be read", "inspect photos", text("photos/cat/1.jpg", "")),
+        Case("images that cannot be read, looked for", "data verify photos", text("photos/cat/1.jpg", "")),
+        Case("a report in place of another file", "data verify ./photos --report mine.csv", text("mine.csv", "a,b")),
+        Case("arrays that should be streamed", "train --data x.npz --set data.plane=stream", text("x.npz", "")),
         Case(
             "a class that is only tested",
             f"train own/ce {PHOTOS}",

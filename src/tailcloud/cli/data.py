@@ -31,12 +31,16 @@ def ls(root: Root = Path("data")) -> None:
     from rich.table import Table
 
     from tailcloud.data.cifar_files import EDITIONS
+    from tailcloud.data.editions import EDITIONS as LARGE
 
     table = Table("name", "classes", "train + test", "download", "here", box=box.SIMPLE_HEAD)
     table.add_row("digits-lt, digits-lt:γ", "10", "331 + 500", "none", "built in")
     for name, edition in EDITIONS.items():
         row = (f"{name}, {name}-lt:γ", str(edition.classes), "50,000 + 10,000", _megabytes(edition.archive_bytes))
         table.add_row(*row, _presence(name, root))
+    for name, large in LARGE.items():
+        numbers = f"{large.images['train']:,} + {large.images['test']:,}"
+        table.add_row(name, str(large.classes), numbers, "by hand", _presence_of_files(name, root))
     Console().print(table)
 
 
@@ -65,20 +69,34 @@ def get(
 
 @app.command()
 def verify(
-    spec: Annotated[str, typer.Argument(help='A data set, such as "cifar10" or "cifar100-lt:50".')],
+    spec: Annotated[str, typer.Argument(help='A data set, such as "cifar10", "imagenet-lt" or a path to images.')],
     root: Root = Path("data"),
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where broken files are named; by default NAME-broken.csv beside the data."),
+    ] = None,
 ) -> None:
-    """Check that every image and label of a data set is as published.
+    """Check that every image and label of a data set is as published, or that every file is there and whole.
 
-    Prints OK and the fingerprint, or what is wrong, with exit status 1.
+    Prints OK, or what is wrong, with exit status 1. Of images in files (a folder, a list, imagenet-lt …) each is
+    opened and decoded, and those that cannot be read are named in a CSV file, each with the reason.
 
     Example: tailcloud data verify cifar10-lt:100 --root data
-    """
-    from tailcloud.data import open_dataset
-    from tailcloud.errors import TailcloudError
 
+    Example: tailcloud data verify photos --report broken.csv
+    """
+    from tailcloud.data import OWN, is_in_files, open_dataset, parse_spec
+    from tailcloud.errors import TailcloudError, UsageError
+
+    if is_in_files(spec):
+        from tailcloud.cli.verifying import verify_files
+
+        verify_files(spec, root, report)
+        return
+    if report:
+        raise UsageError(f"--report names broken image files, and {spec} has its images in arrays; leave it out")
     dataset = open_dataset(spec, root)
-    if dataset.remarks:
+    if dataset.remarks and parse_spec(spec)[0] != OWN:
         raise TailcloudError("\n".join(dataset.remarks))
     counts = dataset.profile.counts
     typer.echo(
@@ -98,6 +116,22 @@ def _presence(name: str, root: Path) -> str:
     if copy is None:
         return "no"
     return "incomplete" if copy.missing() else "yes"
+
+
+def _presence_of_files(name: str, root: Path) -> str:
+    """Lists and images are had separately."""
+    from tailcloud.data.published import find_lists, images_of
+    from tailcloud.errors import TailcloudError
+
+    try:
+        find_lists(name, root)
+    except TailcloudError:
+        return "no"
+    try:
+        images_of(name, root)
+    except TailcloudError:
+        return "lists only"
+    return "yes"
 
 
 @contextmanager

@@ -137,7 +137,7 @@ def plan_of(seen: "Survey", device: str, asked: Sequence[Mapping[str, Any]], com
     from tailcloud.reporting.inspection import Plan
     from tailcloud.training.devices import pick_device
 
-    if seen.dataset is None:
+    if seen.dataset is None or seen.refusals:
         return None
     expected = expect(seen.dataset, pick_device(device), asked)
     out.print("\n[bold]What training would do[/]")

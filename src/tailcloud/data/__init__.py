@@ -7,26 +7,43 @@ from pathlib import Path
 from tailcloud.data.cifar import open_cifar, open_cifar_for_tuning
 from tailcloud.data.dataset import Dataset, Split, hold_out
 from tailcloud.data.digits import open_digits
+from tailcloud.data.editions import EDITIONS
 from tailcloud.data.own import open_own
+from tailcloud.data.published import open_published
 from tailcloud.data.reading import Reading
 from tailcloud.errors import UsageError, unknown
 
-__all__ = ["OWN", "SOURCES", "Dataset", "Reading", "Split", "hold_out", "is_path", "open_dataset", "parse_spec"]
+__all__ = [
+    "OWN",
+    "SOURCES",
+    "Dataset",
+    "Reading",
+    "Split",
+    "hold_out",
+    "is_in_files",
+    "is_path",
+    "open_dataset",
+    "parse_spec",
+]
 
 OWN = "own"
 FILES = {".csv", ".tsv", ".txt", ".npz"}
 
-Opener = Callable[[float | None, Path], Dataset]
+Opener = Callable[[float | None, Path, Reading], Dataset]
 
 SOURCES: dict[str, Opener] = {
-    "digits-lt": lambda ratio, _: open_digits(ratio),
-    "cifar10": lambda _, root: open_cifar("cifar10", None, root),
-    "cifar100": lambda _, root: open_cifar("cifar100", None, root),
-    "cifar10-lt": lambda ratio, root: open_cifar("cifar10", ratio, root),
-    "cifar100-lt": lambda ratio, root: open_cifar("cifar100", ratio, root),
-    "cifar10-lt-tune": lambda ratio, root: open_cifar_for_tuning("cifar10", ratio, root),
-    "cifar100-lt-tune": lambda ratio, root: open_cifar_for_tuning("cifar100", ratio, root),
+    "digits-lt": lambda ratio, *_: open_digits(ratio),
+    "cifar10": lambda _, root, __: open_cifar("cifar10", None, root),
+    "cifar100": lambda _, root, __: open_cifar("cifar100", None, root),
+    "cifar10-lt": lambda ratio, root, _: open_cifar("cifar10", ratio, root),
+    "cifar100-lt": lambda ratio, root, _: open_cifar("cifar100", ratio, root),
+    "cifar10-lt-tune": lambda ratio, root, _: open_cifar_for_tuning("cifar10", ratio, root),
+    "cifar100-lt-tune": lambda ratio, root, _: open_cifar_for_tuning("cifar100", ratio, root),
+    "imagenet-lt": lambda _, root, reading: open_published("imagenet-lt", root, reading),
+    "places-lt": lambda _, root, reading: open_published("places-lt", root, reading),
+    "inat2018": lambda _, root, reading: open_published("inat2018", root, reading),
 }
+FOR_PUBLISHED = {"size", "plane"}  # what can be said of images in files that somebody else has listed
 
 
 def parse_spec(spec: str) -> tuple[str, float | None]:
@@ -39,6 +56,10 @@ def parse_spec(spec: str) -> tuple[str, float | None]:
         if is_path(spec):
             return OWN, None
         raise unknown("data set", name, SOURCES)
+    if name in EDITIONS:
+        if colon:
+            raise UsageError(f'{name} is as its authors made it and takes no imbalance ratio; write "{name}"')
+        return name, None
     if "-lt" not in name:
         if colon:
             raise UsageError(f'{name} is the whole, balanced data set; write "{name}-lt:{text}" for a long-tailed one')
@@ -63,17 +84,24 @@ def is_path(spec: str) -> bool:
     return Path(spec).exists() or "/" in spec or "\\" in spec or Path(spec).suffix.lower() in FILES
 
 
+def is_in_files(spec: str) -> bool:
+    """Whether each image of a SPEC is a file of its own."""
+    return Path(spec).suffix.lower() != ".npz" if parse_spec(spec)[0] == OWN else spec in EDITIONS
+
+
 def open_dataset(spec: str = "digits-lt", root: str | Path = "data", reading: Reading = Reading()) -> Dataset:  # noqa: B008
     """The data set that ``spec`` names; files of the benchmarks are looked for under ``root``.
 
     ``digits-lt[:γ]`` needs no files. ``cifar10``, ``cifar100``, ``cifar10-lt:γ`` and ``cifar100-lt:γ`` read the
     official python or binary layout. ``cifar10-lt-tune:γ`` and ``cifar100-lt-tune:γ`` are for choosing settings: they
-    judge on training images, and keep clear of the test set. A path is images of one's own, read as ``reading`` says.
+    judge on training images, and keep clear of the test set. ``imagenet-lt``, ``places-lt`` and ``inat2018`` are read
+    from their published lists, and their images stay in files. A path is images of one's own, read as ``reading`` says.
     """
     name, ratio = parse_spec(spec)
     if name == OWN:
         return open_own(spec, reading)
+    allowed = FOR_PUBLISHED if name in EDITIONS else set()
     for field in fields(Reading):
-        if (value := getattr(reading, field.name)) != field.default:
+        if field.name not in allowed and (value := getattr(reading, field.name)) != field.default:
             raise UsageError(f"data.{field.name} = {value} is for images of your own; {spec} is as its authors made it")
-    return SOURCES[name](ratio, Path(root))
+    return SOURCES[name](ratio, Path(root), reading)

@@ -11,6 +11,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tailcloud.data.file_images import FileImages
 from tailcloud.data.listing import some_of
 from tailcloud.data.pictures import NOT_THERE, Header, Unreadable, picture_at, read_header
 from tailcloud.data.reading import Fit
@@ -40,6 +41,17 @@ def read_pictures(
         images[position] = picture_at(path, channels, (size, size), fit)
 
     found = enumerate(_each("read", paths, fill))
+    return images, {position: result for position, result in found if isinstance(result, Unreadable)}
+
+
+def read_files(files: FileImages) -> tuple[NDArray[np.uint8], dict[int, Unreadable]]:
+    """The pixels of images that stayed in their files, and those (by position) that cannot be read: they are 0."""
+    images = np.zeros(files.shape, np.uint8)
+
+    def fill(position: int, _: Path) -> None:
+        images[position] = files.read(position)[0]
+
+    found = enumerate(_each("read", [files.path(row) for row in range(len(files))], fill))
     return images, {position: result for position, result in found if isinstance(result, Unreadable)}
 
 

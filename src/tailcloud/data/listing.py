@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tailcloud.data.names import Names
 from tailcloud.errors import UsageError
-from tailcloud.wording import readable
+from tailcloud.wording import readable, some_of
 
 __all__ = ["PARTS", "Listing", "group_keys", "readable", "some_of"]
 
@@ -92,9 +92,3 @@ def _matched(names: Sequence[str], pattern: str) -> list[str]:
             'as in "(patient[0-9]+)_"'
         )
     return [(found.group(1) or "") if (found := expression.search(name)) else "" for name in names]
-
-
-def some_of(names: Sequence[str], limit: int = 3) -> str:
-    """The first names, and how many more there are."""
-    more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
-    return f"{', '.join(names[:limit])}{more}"

@@ -12,11 +12,13 @@ from tailcloud.data.assembling import assemble, order_of
 from tailcloud.data.dataset import Dataset
 from tailcloud.data.decoding import read_headers, read_pictures, unreadable_remark
 from tailcloud.data.duplicates import SIDE
+from tailcloud.data.editions import EDITIONS
 from tailcloud.data.filing import Filed, streamed
 from tailcloud.data.listing import Listing, group_keys
 from tailcloud.data.memory import check_fits, shortage
 from tailcloud.data.own import list_images, long_list, staying
 from tailcloud.data.pictures import Header, Unreadable
+from tailcloud.data.published import listed
 from tailcloud.data.reading import Reading
 from tailcloud.data.sizing import chosen_size
 from tailcloud.data.survey import Survey, Vector
@@ -29,7 +31,9 @@ def survey(spec: str, root: str | Path = "data", reading: Reading = Reading()) -
     Raises:
         TailcloudError: there is nothing to look at: no files, no classes, a list that cannot be read.
     """
-    if parse_spec(spec)[0] != OWN:
+    if (name := parse_spec(spec)[0]) in EDITIONS and reading.plane != "resident":
+        return _survey_published(name, Path(root), reading)
+    if name != OWN:
         return survey_dataset(open_dataset(spec, root, reading))
     path = Path(spec).expanduser()
     if path.suffix.lower() == ".npz" and path.is_file():
@@ -43,6 +47,14 @@ def survey_dataset(dataset: Dataset) -> Survey:
     """A data set that is whole."""
     found = Survey(dataset.spec)
     found.hold(dataset)
+    return found
+
+
+def _survey_published(name: str, root: Path, reading: Reading) -> Survey:
+    """A large benchmark by its lists, and whether its images are there."""
+    found = survey_dataset(listed(name, root, reading))
+    with found.minding():
+        found.dataset = open_dataset(name, root, reading)
     return found
 
 

@@ -203,9 +203,13 @@ def spec_of(table: Mapping[str, Any], otherwise: str) -> str:
 
 
 def default_recipe(spec: str) -> str:
-    """The shipped GCL recipe for a data set: ``cifar10-lt/gcl`` for ``cifar10-lt:100`` and for ``cifar10``."""
-    name = parse_spec(spec)[0]
-    return f"{OWN}/gcl" if name == OWN else f"{name.partition('-')[0]}-lt/gcl"
+    """The shipped GCL recipe for a data set: ``cifar10-lt/gcl`` for ``cifar10-lt:100`` and for ``cifar10``.
+
+    Data that have none take the one for images of one's own.
+    """
+    name, known = parse_spec(spec)[0], shipped("recipes")
+    fitting = (f"{name}/gcl", f"{name.partition('-')[0]}-lt/gcl")
+    return next((recipe for recipe in fitting if recipe in known), f"{OWN}/gcl")
 
 
 def fragment_of(method: str) -> Table:
