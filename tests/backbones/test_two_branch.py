@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tailcloud.backbones import branched, create_backbone
+from tailcloud.backbones.pretrained import load_pretrained
 from tailcloud.classifier import Architecture, build_classifier, cost
 
 
@@ -13,7 +14,7 @@ def pairs(rows=3):
     return first, second, joined.view(2, -1, *joined.shape[1:])
 
 
-@pytest.mark.parametrize("name", ["resnet8", "resnet20"])
+@pytest.mark.parametrize("name", ["resnet8", "resnet20", "resnet18", "resnet50"])
 def test_each_branch_sees_its_own_images(name):
     backbone = create_backbone(name + "-two-branch", channels=1, width=0.25).eval()
     first, second, both = pairs()
@@ -23,8 +24,9 @@ def test_each_branch_sees_its_own_images(name):
     assert not torch.allclose(backbone(first)[:, :half], backbone(first)[:, half:])
 
 
-def test_statistics_of_a_branch_are_of_its_own_images():
-    backbone = create_backbone("resnet20-two-branch", channels=1, width=0.25).train()
+@pytest.mark.parametrize("name", ["resnet20", "resnet18"])
+def test_statistics_of_a_branch_are_of_its_own_images(name):
+    backbone = create_backbone(f"{name}-two-branch", channels=1, width=0.25).train()
     seen = []
     for block in (backbone.branch_a, backbone.branch_b):
         block.register_forward_hook(lambda _module, inputs, _output: seen.append(len(inputs[0])))
@@ -50,3 +52,12 @@ def test_both_branches_start_kaiming_normal():
 def test_the_name_follows_from_the_number_of_branches():
     assert branched("resnet8", 1) == "resnet8"
     assert branched("resnet8", 2) == branched(branched("resnet8", 2), 2) == "resnet8-two-branch"
+
+
+def test_published_weights_fill_all_but_the_branches(tmp_path):
+    weights = create_backbone("resnet18", width=0.125).state_dict()
+    torch.save(weights, tmp_path / "w.pth")
+    backbone = create_backbone("resnet18-two-branch", width=0.125)
+    load_pretrained(backbone, str(tmp_path / "w.pth"), 3)
+    assert backbone.layer4[0].conv1.weight.equal(weights["layer4.0.conv1.weight"])
+    assert not backbone.branch_a.conv1.weight.equal(backbone.branch_b.conv1.weight)

@@ -9,7 +9,7 @@ from tailcloud.backbones.fresh import FRESH, FreshResNet
 from tailcloud.backbones.resnet import RESNETS, ResNet
 from tailcloud.backbones.resnet import SMALL as SMALL_STEM
 from tailcloud.backbones.timm_models import PREFIX, TimmBackbone, check_timm
-from tailcloud.backbones.two_branch import SUFFIX, TwoBranchResNet
+from tailcloud.backbones.two_branch import SUFFIX, TwoBranchLargeResNet, TwoBranchResNet
 from tailcloud.errors import UsageError, unknown
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "CifarResNet",
     "FreshResNet",
     "ResNet",
+    "TwoBranchLargeResNet",
     "TwoBranchResNet",
     "branched",
     "check_backbone",
@@ -30,6 +31,7 @@ BACKBONES: dict[str, Callable[..., Backbone]] = {
     **{name: partial(CifarResNet, blocks) for name, blocks in DEPTHS.items()},
     **{name + SUFFIX: partial(TwoBranchResNet, blocks) for name, blocks in DEPTHS.items()},
     **{name: partial(ResNet, *parts) for name, parts in RESNETS.items()},
+    **{name + SUFFIX: partial(TwoBranchLargeResNet, *parts) for name, parts in RESNETS.items()},
     **{name + FRESH: partial(FreshResNet, *parts) for name, parts in RESNETS.items()},
     **{name + SMALL_STEM: partial(ResNet, *parts, small=True) for name, parts in RESNETS.items()},
 }

@@ -111,9 +111,7 @@ class ResNet(Backbone):
             stage = _stage(kind, count, inputs, outputs, stride=1 if number == 1 else 2)
             self.add_module(f"layer{number}", stage)
             inputs = outputs * kind.expansion
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+        kaiming(self)
 
     def forward(self, images: Tensor) -> Tensor:
         """Features of a batch of normalised images."""
@@ -126,6 +124,13 @@ class ResNet(Backbone):
         for number in range(1, 5):
             maps = self.get_submodule(f"layer{number}")(maps)
         return maps
+
+
+def kaiming(network: nn.Module) -> None:
+    """First weights of convolutions, whose deviation follows from their outgoing connections."""
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
 
 def _stage(kind: type[Block], count: int, inputs: int, width: int, stride: int) -> nn.Sequential:

@@ -1,16 +1,19 @@
-"""The backbone of BBN (Zhou et al., CVPR 2020): a residual network for small images whose last block exists twice."""
+"""The backbone of BBN (Zhou et al., CVPR 2020): a residual network whose last block exists twice."""
+
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from tailcloud.backbones.cifar_resnet import BasicBlock, CifarResNet
+from tailcloud.backbones.resnet import Block, ResNet, kaiming
 
 SUFFIX = "-two-branch"
 
 
 class TwoBranchResNet(CifarResNet):
-    """``forward`` joins the features of both branches: [batch, ``features``], the first half of branch a.
+    """For small images. ``forward`` joins the features of both branches: [batch, ``features``], the first half of branch a.
 
     Images [batch, channels, H, W] go through both branches; pairs [2, batch, channels, H, W] pass the shared part
     together, and then the first ones go through branch a and the second ones through branch b alone.
@@ -32,6 +35,27 @@ class TwoBranchResNet(CifarResNet):
         paired = images.ndim == 5
         x = F.relu(self.bn1(self.conv1(images.flatten(0, 1) if paired else images)), inplace=True)
         maps: Tensor = self.layer3(self.layer2(self.layer1(x)))
+        usual, other = maps.chunk(2) if paired else (maps, maps)
+        ends = self.branch_a(usual), self.branch_b(other)
+        return torch.cat([end.permute(0, 2, 3, 1).mean(dim=(1, 2)) for end in ends], dim=1)
+
+
+class TwoBranchLargeResNet(ResNet):
+    """The same for larger images. Published weights fill all but the branches."""
+
+    def __init__(self, kind: type[Block], blocks: Sequence[int], *, channels: int = 3, width: float = 1.0) -> None:
+        *before, last = blocks
+        super().__init__(kind, (*before, last - 1), channels=channels, width=width)
+        self.branch_a, self.branch_b = (kind(self.features, self.features // kind.expansion, 1) for _ in range(2))
+        kaiming(self.branch_a)
+        kaiming(self.branch_b)
+        self.features *= 2
+        self.not_in_files, self.left_in_files = "branch_", f"layer{len(blocks)}.{last - 1}."
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Features of a batch of normalised images, or of pairs of them."""
+        paired = images.ndim == 5
+        maps = self.maps(images.flatten(0, 1) if paired else images)
         usual, other = maps.chunk(2) if paired else (maps, maps)
         ends = self.branch_a(usual), self.branch_b(other)
         return torch.cat([end.permute(0, 2, 3, 1).mean(dim=(1, 2)) for end in ends], dim=1)
