@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from conftest import Watcher, small_recipe
 from tailcloud.backbones import create_backbone
-from tailcloud.backbones.pretrained import load_pretrained, read_tensors
+from tailcloud.backbones.pretrained import find_weights, load_pretrained, read_tensors
 from tailcloud.cli import app
 from tailcloud.data import open_dataset
 from tailcloud.errors import TailcloudError, UsageError
@@ -128,3 +128,14 @@ def test_a_digest_is_checked_before_a_run_is_made(published, tmp_path):
 def test_a_digest_has_digits():
     with pytest.raises(UsageError, match="weights_sha256"):
         small_recipe({"model": {"weights_sha256": "no digest"}})
+
+
+def test_a_relative_name_is_looked_for_here_and_then_beside_the_data(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "root" / "weights").mkdir(parents=True)
+    assert find_weights("weights/w.pth", "root") == "weights/w.pth"
+    (tmp_path / "root" / "weights" / "w.pth").write_bytes(b"")
+    assert find_weights("weights/w.pth", "root") == "root/weights/w.pth"
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "w.pth").write_bytes(b"")
+    assert find_weights("weights/w.pth", "root") == "weights/w.pth"

@@ -137,7 +137,14 @@ def test_it_works_behind_a_cosine_head_too(tmp_path, method):
 
 @pytest.mark.parametrize(
     ("name", "preset"),
-    [("cifar10-lt/mislas", (0.3, 0.0, 0.5, "frozen")), ("cifar100-lt/mislas", (0.4, 0.1, 0.2, "moving"))],
+    [
+        ("cifar10-lt/mislas", (0.3, 0.0, 0.5, "frozen")),
+        ("cifar10-lt/mislas-50", (0.2, 0.0, 0.2, "frozen")),
+        ("cifar10-lt/mislas-10", (0.1, 0.0, 0.2, "frozen")),
+        ("cifar100-lt/mislas", (0.4, 0.1, 0.2, "moving")),
+        ("cifar100-lt/mislas-50", (0.3, 0.0, 0.1, "moving")),
+        ("cifar100-lt/mislas-10", (0.2, 0.0, 0.1, "moving")),
+    ],
 )
 def test_mislas_has_a_preset_for_each_data_set(name, preset):
     stage = load_recipe(name).stage2

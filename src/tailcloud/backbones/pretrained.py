@@ -29,6 +29,12 @@ class Pretrained:
     std: list[float]
 
 
+def find_weights(file: str, root: str) -> str:
+    """Where a file of weights is: a relative name is looked for here, and then in the folder of the data."""
+    below = Path(root) / file
+    return str(below) if not Path(file).is_file() and below.is_file() else file
+
+
 def check_weights(file: str, sha256: str | None = None) -> None:
     """A file of weights is there, has a name that we read, and if a digest is given, that one or its beginning."""
     path = Path(file)

@@ -13,7 +13,7 @@ SUFFIX = "-two-branch"
 
 
 class TwoBranchResNet(CifarResNet):
-    """For small images. ``forward`` joins the features of both branches: [batch, ``features``], the first half of branch a.
+    """For small images. ``forward`` joins the features of both branches: [batch, ``features``], those of a first.
 
     Images [batch, channels, H, W] go through both branches; pairs [2, batch, channels, H, W] pass the shared part
     together, and then the first ones go through branch a and the second ones through branch b alone.

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from tailcloud.backbones.pretrained import check_weights
+from tailcloud.backbones.pretrained import check_weights, find_weights
 from tailcloud.cli.choosing import chooses, chosen_recipe
 from tailcloud.cli.console import out, say_note
 from tailcloud.data import Dataset, is_path
@@ -98,7 +98,7 @@ def runs_of(reference: str | None, request: Request) -> list[Run]:
         others = [folder.recipe() for seed, folder in folders.items() if seed not in new]
         recipe = others[0] if others else chosen_recipe(request, recipe)
     if recipe.model.weights and new:
-        check_weights(recipe.model.weights, recipe.model.weights_sha256)
+        check_weights(find_weights(recipe.model.weights, recipe.root), recipe.model.weights_sha256)
     return [
         Run(folder, reseeded(recipe, seed), request.command(reference, seed))
         if seed in new

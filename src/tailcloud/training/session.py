@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tailcloud.backbones.pretrained import Pretrained, load_pretrained
+from tailcloud.backbones.pretrained import Pretrained, find_weights, load_pretrained
 from tailcloud.classifier import Architecture, Cost, build_classifier, cost_of, fresh_head
 from tailcloud.data import Dataset, Split
 from tailcloud.data.decoders import Decoders
@@ -130,7 +130,8 @@ class Session:
         model = self.recipe.model
         if not model.weights:
             return None
-        start = load_pretrained(self.model.backbone, model.weights, self.dataset.shape[2], model.weights_sha256)
+        file = find_weights(model.weights, self.recipe.root)
+        start = load_pretrained(self.model.backbone, file, self.dataset.shape[2], model.weights_sha256)
         self.dataset = replace(self.dataset, mean=start.mean, std=start.std)
         return start
 
