@@ -1,0 +1,173 @@
+"""How many images a second train a model whose data are decoded as they are shown, cached, or on the device?
+
+    python benchmarks/streaming.py photos --device cuda --backbone resnet50 --size 224 --batch 256
+    python benchmarks/streaming.py /tmp/tiny/tiny-imagenet-lt --backbone resnet32 --size 64 --batch 64 --seconds 20
+
+Every row trains the same model with the same batches (random resized crops and mirroring on the device), precision and
+eager executor; only where the pixels come from differs. Rates are of whole training steps, after a warm-up, over as
+many epochs as fit into --seconds. Filling a cache is timed apart. Rows that cannot be measured say why.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from measuring import RESULTS, write_record
+from speed_table import NOT_MEASURED, aligned
+
+from tailcloud.data import Dataset, Split, open_dataset
+from tailcloud.data.batch import Batch
+from tailcloud.data.plan import Loader
+from tailcloud.data.stream import StreamImages
+from tailcloud.errors import TailcloudError, explained
+from tailcloud.recipe import Recipe, load_recipe
+from tailcloud.stages.scope import set_modes
+from tailcloud.training.devices import make_repeatable, pick_device
+from tailcloud.training.session import Session
+
+ON_DEVICE = "on the device"
+ROWS = {"decoding": "none", "cache in a folder": "folder", "cache in memory": "ram", ON_DEVICE: "none"}
+RATE = 1e-3  # of learning; any will do
+
+
+def arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", help="a folder or list of images")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--backbone", default="resnet50")
+    parser.add_argument("--size", type=int, default=224)
+    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--images", type=int, default=8192, help="the most training images that are used")
+    parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=30.0, help="of each row, beside its warm-up")
+    parser.add_argument("--warm-up", type=int, default=5, help="steps before them")
+    parser.add_argument("--cache", type=Path, help="where the cache goes [default: a temporary folder]")
+    parser.add_argument("--write", type=Path, help="the JSON file [default: benchmarks/results/streaming-DEVICE.json]")
+    return parser.parse_args(words)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    options = arguments(words)
+    try:
+        with tempfile.TemporaryDirectory() as home:
+            measure_all(options, options.cache or Path(home))
+    except TailcloudError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def measure_all(options: argparse.Namespace, cache: Path) -> None:
+    """One table and one record, which is written after every row."""
+    device, target = pick_device(options.device), options.write or RESULTS / f"streaming-{options.device}.json"
+    make_repeatable(device)
+    recipe = recipe_of(options)
+    dataset = open_dataset(options.data, reading=recipe.data.reading)
+    rows = np.linspace(0, len(dataset.train) - 1, min(options.images, len(dataset.train))).astype(np.int64)
+    dataset = replace(dataset, train=dataset.train.take(rows))
+    asked = ("backbone", "size", "batch", "seconds", "warm_up")
+    record: dict[str, Any] = {name: getattr(options, name) for name in asked}
+    record |= {"data": Path(options.data).name, "images": len(rows), "workers": None, "rows": []}
+    for name, kind in ROWS.items():
+        place = str(cache) if kind == "folder" else kind
+        found = attempt(options, name, with_cache(recipe, place), dataset, device, cache)
+        record["workers"] = found.pop("workers", record["workers"])
+        record["rows"].append(found)
+        print(f"{name}: {found['reason'] or round(found['images_per_second'])}", flush=True)
+        write_record(target, record, device)
+    print("\n" + "\n".join(aligned(list(table(record)))) + f"\nrecord: {target}")
+
+
+def recipe_of(options: argparse.Namespace) -> Recipe:
+    """Cross-entropy, as published for large images."""
+    settings = {
+        "data": {"spec": options.data, "plane": "stream", "size": options.size},
+        "model": {"backbone": options.backbone},
+        "augment": {"crop_padding": 0, "area": [0.08, 1.0], "flip": True},
+        "stage1": {"batch": options.batch, "epochs": 1},
+        "engine": {"executor": "eager", "kernels": "plain", "workers": options.workers},
+    }
+    return load_recipe("own/ce", [settings])
+
+
+def with_cache(recipe: Recipe, cache: str) -> Recipe:
+    """The same with images kept elsewhere."""
+    return recipe.model_copy(update={"data": recipe.data.model_copy(update={"cache": cache})})
+
+
+def attempt(
+    options: argparse.Namespace, name: str, recipe: Recipe, dataset: Dataset, device: torch.device, cache: Path
+) -> dict[str, Any]:
+    """A row that cannot be measured says why, and the others go on."""
+    found: dict[str, Any] = {"name": name, "reason": None, "images_per_second": None, "ready_seconds": None}
+    started = time.perf_counter()
+    try:
+        session = Session(recipe, resident(recipe, dataset, cache) if name == ON_DEVICE else dataset, device)
+        found |= {"ready_seconds": time.perf_counter() - started, "workers": session.decoders.workers}
+        return found | {"images_per_second": rate(session, options.seconds, options.warm_up)}
+    except Exception as error:
+        return found | {"reason": str(explained(error) or error).splitlines()[0]}
+
+
+def resident(recipe: Recipe, dataset: Dataset, cache: Path) -> Dataset:
+    """The same stored pixels in memory, out of the cache that another row has filled."""
+    part = Session(with_cache(recipe, str(cache)), dataset, torch.device("cpu")).train
+    assert isinstance(part, StreamImages)
+    rows = np.arange(len(part.labels))
+    fetched = part.reader.fetch(rows)
+    part.reader.wait(fetched)
+    return replace(dataset, train=Split(fetched.pixels.numpy(), dataset.train.labels))
+
+
+def rate(session: Session, seconds: float, warm_up: int) -> float:
+    """Training images a second."""
+    stage = session.recipe.stage1
+    parts = session.parts("stage1", stage)
+    set_modes(session.model, stage)
+    step, generator = parts.executor.step, torch.Generator(session.device)  # type: ignore[attr-defined]
+    parts.optimizer.set_rate(RATE)
+    images, started = 0, time.perf_counter()
+    for number, batch in enumerate(endless(parts.loader)):
+        step(batch, generator)
+        images += len(batch.target)
+        if number < warm_up:
+            wait(session.device)
+            images, started = 0, time.perf_counter()
+        elif time.perf_counter() - started > seconds:
+            break
+    wait(session.device)
+    return images / (time.perf_counter() - started)
+
+
+def endless(loader: Loader) -> Iterator[Batch]:
+    """Epoch after epoch; smaller batches at their ends are left out."""
+    for number in count():
+        yield from (batch for batch in loader.epoch(number) if len(batch.target) == loader.sizes[0])
+
+
+def wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def table(record: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    yield "", "images a second", "of those on the device", "seconds to make ready"
+    best = next((row["images_per_second"] for row in record["rows"] if row["name"] == ON_DEVICE), None)
+    for row in record["rows"]:
+        if row["reason"]:
+            yield row["name"], f"not measured: {row['reason']}", NOT_MEASURED
+            continue
+        share = f"{100 * row['images_per_second'] / best:.0f} %" if best else ""
+        yield row["name"], f"{row['images_per_second']:,.0f}", share, f"{row['ready_seconds']:.1f}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
