@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import calibration_table
 import choice_table
 import choosing_table
 import executors_table
@@ -49,6 +50,7 @@ RESULTS = Path("benchmarks") / "results"
 RUNS = RESULTS / "runs"
 OF_THE_RUN = {"data", "seed"}  # settings that no method has an opinion on
 BASELINE, OURS = "ce", "gcl"
+HELD_OUT = "calibration"
 IN_README = (BASELINE, OURS, "gcl-official")
 SHORT = ("seeds", "top1", "many", "medium", "few", "ece", "parameters", "flops")
 
@@ -80,10 +82,15 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
 
 
 def add(run: Path, root: Path) -> None:
-    """Take the result of a run into the records, under the name that its content gives it."""
+    """Take the result of a run into the records, under the name that its content gives it.
+
+    A run with held-out images was trained on fewer than the others: it is kept apart, for the page on calibration.
+    """
     file = run / "result.json"
     content = read_json(file)
-    write_json(root / RUNS / record_name(parse_result(content, str(file))), content)
+    result = parse_result(content, str(file))
+    name = record_name(result)
+    write_json(root / (RESULTS / f"{HELD_OUT}-{name}" if result.protocol.split else RUNS / name), content)
 
 
 def render(root: Path) -> dict[Path, str]:
@@ -104,6 +111,7 @@ def render(root: Path) -> dict[Path, str]:
         **measured_page(root / "docs" / "executors.md", "executors", executors_table.parts, root / RESULTS),
         **measured_page(root / "docs" / "methods.md", "choose-second-stage", choice_table.parts, root / RESULTS),
         **scaling_page(root / "docs" / "scaling.md", root / RESULTS),
+        **measured_page(root / "docs" / "predict.md", HELD_OUT, calibration_table.parts, root / RESULTS),
         **{path: recipe_with(path, tables) for path in sorted(recipes.rglob("*.toml"))},
     }
 

@@ -140,6 +140,23 @@ def test_a_variant_has_a_name_of_its_own_and_a_row_in_its_table(root, capsys):
     assert "| GCL | – |" in page
 
 
+def test_a_run_with_held_out_images_is_kept_apart(root):
+    run = root / "run"
+    run.mkdir()
+    record = measured("gcl", 0, top1=40.0, few=10.0)
+    record["protocol"]["split"] = 0.1
+    record["dataset"]["images"] = {"train": 90, "val": 10, "test": 50}
+    mixes = {mix: {"plain": 50.0, "adjusted": 60.0} for mix in ("forward", "uniform", "backward")}
+    record |= {"calibrated": {"temperature": 1.5, "ece": 2.0, "before": {"ece": 9.0}}, "priors": mixes}
+    (run / "result.json").write_text(json.dumps(record))
+    page = root / "docs" / "predict.md"
+    page.write_text("before\n<!-- calibration:start -->\nold\n<!-- calibration:end -->\nafter\n")
+    assert render.main(["--add", str(run)], root) == 0
+    assert (root / "benchmarks" / "results" / "calibration-cifar10-lt-100-gcl-seed0.json").is_file()
+    assert "| `gcl` | 1.50 | 9.0 | 2.0 | 50.0 → 60.0 |" in page.read_text()
+    assert "| gcl | 2 | 81.5 ± 2.1 |" in (root / "docs" / "results.md").read_text()  # as before
+
+
 def test_a_damaged_record_is_a_sentence_with_its_file(root, capsys):
     record = root / "benchmarks" / "results" / "runs" / "cifar10-lt-100-ce-seed0.json"
     record.write_text('{"format": 1}')
