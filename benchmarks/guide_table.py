@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from tailcloud.reporting.tables import COLUMNS, DatasetTable, MethodRow, cells, markdown
-from tailcloud.wording import number
+from tailcloud.wording import counted, number
 
 SHORT = ("seeds", "top1", "many", "medium", "few", "ece")
 QUESTIONS = {
@@ -38,7 +38,8 @@ def methods(rows: Sequence[MethodRow]) -> str:
 def ahead(rows: Sequence[MethodRow]) -> Iterator[str]:
     """For each question the method whose mean answers it best, where the data have such classes."""
     for key, (question, best) in QUESTIONS.items():
-        means = {row.method: mean for row in rows if (mean := row.summary(key).mean) is not None}
-        if means:
-            name = best(means, key=lambda method: means[method])
-            yield f"{question}: `{name}` ({number(means[name], 1)})"
+        found = {row.method: (mean, row) for row in rows if (mean := row.summary(key).mean) is not None}
+        if found:
+            name = best(found, key=lambda method: found[method][0])
+            mean, row = found[name]
+            yield f"{question}: `{name}` ({number(mean, 1)}, {counted(len(row.seeds), 'seed')})"

@@ -10,12 +10,14 @@ import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import calibration_table
 import choice_table
 import choosing_table
+import conclusions
 import executors_table
 import guide_table
 import scaling_table
@@ -43,7 +45,7 @@ from tailcloud.reporting.tables import (
     markdown,
     paired,
 )
-from tailcloud.wording import number
+from tailcloud.wording import counted, number
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path("benchmarks") / "results"
@@ -96,7 +98,7 @@ def add(run: Path, root: Path) -> None:
 def render(root: Path) -> dict[Path, str]:
     """What each generated file should hold."""
     results = read_results(root / RUNS)
-    tables = by_dataset(results)
+    tables = with_variants(results)
     paper = [fill_from_records(read_table(name), results) for name in TABLES]
     readme, recipes = root / "README.md", root / "src" / "tailcloud" / "recipes"
     performance, records = root / "docs" / "performance.md", performance_records(root / RESULTS)
@@ -116,6 +118,19 @@ def render(root: Path) -> dict[Path, str]:
     }
 
 
+def with_variants(results: Sequence[Result]) -> list[DatasetTable]:
+    """One table for each data set; a variant of a method is a row with the name that a table of the paper gives it."""
+    rows: dict[tuple[str, str], list[MethodRow]] = {}
+    for variant in dict.fromkeys(map(variant_of, results)):
+        for table in by_dataset([result for result in results if variant_of(result) == variant]):
+            named = [replace(row, label=f"{row.method}-{variant}") if variant else row for row in table.rows]
+            rows.setdefault((table.spec, table.fingerprint), []).extend(named)
+    return [
+        DatasetTable(*data, tuple(sorted(members, key=lambda row: place(row.results[0]))))
+        for data, members in sorted(rows.items())
+    ]
+
+
 def recipe_with(path: Path, tables: Sequence[DatasetTable]) -> str:
     """A recipe whose second line says what it was measured to give."""
     text = path.read_text(encoding="utf-8")
@@ -133,7 +148,8 @@ def expectation(row: MethodRow | None) -> str:
     figures = ", ".join(f"{name} {summary.text()}" for name, summary in summaries.items() if summary.n)
     place = row.results[0].machine.get("gpu") or f"a CPU with {threads(row.results[0])}"
     seconds = f"{number(row.summary('seconds').mean, 0)} s a run, side by side, on {place}"
-    return f"{figures} (last epoch, {len(row.seeds)} seeds), {seconds}"
+    seeds = counted(len(row.seeds), "seed").replace("\u00a0", " ")
+    return f"{figures} (last epoch, {seeds}), {seconds}"
 
 
 def read_results(folder: Path) -> list[Result]:
@@ -179,8 +195,9 @@ def results_page(tables: Sequence[DatasetTable], paper: Sequence[Filled]) -> str
 
 
 def paper_section(filled: Filled) -> str:
-    """A table of the paper, measured beside published."""
-    return "\n".join([f"## {filled.table.title}\n", f"{filled.table.about}\n", *sections(filled)])
+    """A table of the paper, measured beside published, and which of the paper's conclusions hold."""
+    said = [*sections(filled), *conclusions.parts(filled)]
+    return "\n".join([f"## {filled.table.title}\n", f"{filled.table.about}\n", *said])
 
 
 def dataset_section(table: DatasetTable) -> str:

@@ -137,6 +137,7 @@ def test_a_variant_has_a_name_of_its_own_and_a_row_in_its_table(root, capsys):
     assert render.main([], root) == 0
     page = (root / "docs" / "results.md").read_text()
     assert "| CBEN | 2 | 81.5 ± 2.1 | 82.68 |" in page.split("## Table 4")[1]
+    assert "| gcl-cben | 2 | 81.5 ± 2.1 |" in page.split("\n## cifar10-lt:100")[1]
     assert "| GCL | – |" in page
 
 
