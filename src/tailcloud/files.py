@@ -42,7 +42,8 @@ def _appearing(path: Path, **opening: Any) -> Iterator[IO[Any]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+        with named_in_errors(path):
+            temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -56,6 +57,18 @@ def named_in_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         error.filename = str(path)
         raise
+
+
+def check_place(option: str, path: Path, *, folder: bool) -> None:
+    """Refuse a file or folder that could not be written once the work is done: hours later, perhaps."""
+    if path.is_dir() and not folder:
+        raise UsageError(f"{option} {path} is a folder; name a file in it")
+    inside = path if folder else path.parent
+    there = next(place for place in (inside, *inside.absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise UsageError(f"{option} {path} cannot be written: {there} is a file, not a folder")
+    if not os.access(there, os.W_OK):
+        raise UsageError(f"{option} {path} cannot be written: {there} is not yours to write to; choose another place")
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

@@ -1,7 +1,10 @@
 """The bench verb as people use it: a table fills in, goes on where it was, and survives a failing run."""
 
+import errno
 import json
 import re
+import shutil
+import threading
 from io import StringIO
 from pathlib import Path
 
@@ -11,11 +14,13 @@ from small_table import measured, table
 from typer.testing import CliRunner
 
 import tailcloud.bench
+import tailcloud.cli.benching
 import tailcloud.plugins
 from tailcloud.bench import Protocol, plan
 from tailcloud.cli import app
 from tailcloud.cli.board import Board
 from tailcloud.errors import TailcloudError, UsageError
+from tailcloud.training.folder import RunFolder
 
 SHORT = "--epochs 1 --set model.width=0.25 --only digits-lt"
 
@@ -135,6 +140,102 @@ def test_a_folder_with_another_run_is_left_alone(bench, home, filled, monkeypatc
         bench(f"table1 {SHORT} --seed 0 --json other.json")
     sentence = json.loads((home / "other.json").read_text())["cells"][0]["failures"][0]
     assert "holds another run by now (stage1.lr = 0.1, not 0.05)" in sentence
+
+
+def test_a_run_that_another_bench_trains_is_waited_for(bench, home, filled, monkeypatch):
+    """Its folder is held for a while; a second stage that needs it waits, too."""
+    place = home / "shared" / filled[0].name
+    owner = RunFolder(place / "digits-lt-gcl-seed0")
+    released, taken = threading.Event(), threading.Event()
+
+    def another():
+        with owner.locked():
+            taken.set()
+            released.wait(60)
+
+    waited = tailcloud.cli.benching.wait_for
+
+    def then_release(steps):
+        assert {step.run.row.key for step in steps} == {"gcl", "gcl-cben"}
+        threading.Timer(0.2, released.set).start()
+        waited(steps)
+
+    monkeypatch.setattr(tailcloud.cli.benching, "wait_for", then_release)
+    thread = threading.Thread(target=another)
+    thread.start()
+    taken.wait()
+    result = bench(f"table1 {SHORT} --seed 0 --out shared --json shared.json")
+    thread.join()
+    assert result.exit_code == 0, result.output
+    assert "another tailcloud process trains digits-lt-gcl-seed0; waiting for it" in " ".join(result.output.split())
+    assert [cell["seeds"] for cell in json.loads(Path("shared.json").read_text())["cells"]] == [[0], [0], [0]]
+    weights = (owner.path / "model.safetensors").read_bytes()
+    assert weights == (filled[0] / owner.path.name / "model.safetensors").read_bytes()
+
+
+def test_what_another_bench_has_finished_meanwhile_is_taken(bench, home, filled, monkeypatch):
+    place = home / "taken" / filled[0].name
+
+    def finished_elsewhere(steps):
+        for step in steps:
+            shutil.rmtree(step.run.folder.path)
+            shutil.copytree(filled[0] / step.run.folder.path.name, step.run.folder.path)
+        lock.__exit__(None, None, None)
+
+    monkeypatch.setattr(tailcloud.cli.benching, "wait_for", finished_elsewhere)
+    lock = RunFolder(place / "digits-lt-ce-seed0").locked()
+    lock.__enter__()
+    result = bench(f"table1 {SHORT} --only ce --seed 0 --out taken")
+    assert result.exit_code == 0, result.output
+    assert "digits-lt ce seed 0: " in result.output
+
+
+def test_a_full_disk_is_told_with_what_it_spoiled(bench, home, monkeypatch):
+    def full(path, content):
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    rows = [{"label": "Wild", "method": "ce", "set": ["stage1.lr=1e20"]}]
+    monkeypatch.setattr(tailcloud.bench, "read_table", lambda name: table(name=name, rows=rows))
+    monkeypatch.setattr(tailcloud.cli.benching, "write_atomically", full)
+    said = []
+    monkeypatch.setattr(tailcloud.cli.benching, "say_note", said.append)
+    with pytest.raises(OSError, match="No space"):
+        bench(f"table1 {SHORT} --seed 0 --out full")
+    assert any("Wild failed: the loss became NaN" in sentence for sentence in said)
+
+
+def test_a_folder_of_somebody_else_fails_its_cell_and_no_other(bench, home, filled, monkeypatch):
+    exists = RunFolder.exists.fget
+
+    def forbidden(folder):
+        if folder.path.name == "digits-lt-ce-seed0":
+            raise PermissionError(errno.EACCES, "Permission denied", str(folder.path))
+        return exists(folder)
+
+    monkeypatch.setattr(RunFolder, "exists", property(forbidden))
+    with pytest.raises(TailcloudError, match=r"1.cell or run could not be measured"):
+        bench(f"table1 {SHORT} --seed 0 --json forbidden.json")
+    first, *others = json.loads((home / "forbidden.json").read_text())["cells"]
+    assert "may not be written or read here (Permission denied)" in first["failures"][0]
+    assert [cell["seeds"] for cell in others] == [[0], [0]]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("--json .", r"--json \. is a folder; name a file in it"),
+        ("--json afile/table.json", r"--json afile/table.json cannot be written: .*afile is a file, not a folder"),
+        ("--out afile", r"--out afile/.* cannot be written: .*afile is a file, not a folder"),
+    ],
+)
+def test_what_could_not_be_written_in_the_end_is_refused_before_anything_trains(
+    bench, tmp_path, monkeypatch, words, sentence
+):
+    monkeypatch.chdir(tmp_path)
+    Path("afile").touch()
+    with pytest.raises(UsageError, match=sentence):
+        bench(f"table1 {SHORT} --seed 0 {words}")
+    assert [path.name for path in tmp_path.iterdir()] == ["afile"]
 
 
 def test_data_that_are_not_there_are_one_sentence(home, monkeypatch):

@@ -18,7 +18,7 @@ from tailcloud.bench.parcels import parcel_of
 from tailcloud.bench.sharing import Step, waves
 from tailcloud.bench.worker import Mailbox, Order, work
 from tailcloud.errors import TailcloudError, explained
-from tailcloud.files import TEMPORARY, write_atomically
+from tailcloud.files import TEMPORARY, named_in_errors, write_atomically
 from tailcloud.training.fleet import Job, Killed, Outcome
 from tailcloud.training.folder import RunFolder
 from tailcloud.training.loop import Observer
@@ -66,7 +66,8 @@ def train_on_ray(ray: Any, errands: Sequence[Errand], place: Path, share: Portio
 def token_in(place: Path) -> Iterator[Path]:
     """A file that only those machines see which share the folder."""
     token = place / f"{TEMPORARY}{uuid4().hex}"
-    write_atomically(token, "Who can read this shares the folder.\n")
+    with named_in_errors(place):
+        write_atomically(token, "Who can read this shares the folder.\n")
     try:
         yield token
     finally:

@@ -95,6 +95,7 @@ def bench(
     )
     from tailcloud.cli.board import Board
     from tailcloud.cli.train import seeds_of
+    from tailcloud.files import check_place
 
     cluster = asked(on, device, gpus, cores)
     chosen = narrowed(with_methods(read_table(table), methods or []), only or [])
@@ -112,5 +113,8 @@ def bench(
     if dry_run:
         print_steps(runs, board)
         return
+    check_place("--out", place, folder=True)
+    if json_file:
+        check_place("--json", json_file, folder=False)
     train_missing(runs, board, on_a_cluster(cluster, place) if cluster else on_this_machine(device))
     conclude(board, place, json_file)

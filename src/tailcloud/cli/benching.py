@@ -1,7 +1,9 @@
 """How a bench runs: what exists is taken, what is missing trains here or on a cluster, and the table is written."""
 
+import os
 import shlex
 import sys
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from functools import partial
@@ -19,10 +21,11 @@ from tailcloud.cli.board import Board
 from tailcloud.cli.console import out, say_note
 from tailcloud.cli.planning import Run
 from tailcloud.cli.train import Stopped, open_data, run_all, train_one
-from tailcloud.errors import TailcloudError
+from tailcloud.errors import TailcloudError, explained
 from tailcloud.files import write_atomically, write_json
 from tailcloud.training.branching import branch, first_stage_file
 from tailcloud.training.fleet import Outcome
+from tailcloud.training.folder import InUse
 from tailcloud.training.loop import Observer
 from tailcloud.training.stopping import Terminated
 from tailcloud.wording import counted
@@ -38,8 +41,8 @@ def take_finished(runs: Sequence[Planned], board: Board) -> list[Planned]:
             if run.folder.finished:
                 board.finish(run, run.folder.result(), new=False)
             usable.append(run)
-        except TailcloudError as error:
-            board.fail((run.row.key, run.spec), str(error))
+        except (TailcloudError, OSError) as error:  # among them folders of somebody else
+            board.fail((run.row.key, run.spec), str(explained(error)))
     say_what_is_outdated(usable)
     return usable
 
@@ -74,24 +77,55 @@ def print_steps(runs: Sequence[Planned], board: Board) -> None:
     say_what_failed(board)
 
 
+PATIENCE = 0.5  # seconds between looks at what others train
 Outcomes = Generator[tuple[Step, Outcome], None, None]  # as they come
 Crew = Callable[[Sequence[Step], Board], Outcomes]
 
 
 def train_missing(runs: Sequence[Planned], board: Board, crew: Crew) -> None:
-    """Train what is missing, and put it on the board. A failure stops nothing else."""
+    """Train what is missing, and put it on the board. A failure stops nothing else.
+
+    Runs that another process trains at the same time, another bench on the same folders for example, are waited for.
+    """
     try:
-        with board, closing(crew(shared(runs), board)) as outcomes:
-            for step, outcome in outcomes:
-                if isinstance(outcome, TailcloudError):
-                    board.fail((step.run.row.key, step.run.spec), str(outcome))
-                else:
-                    board.finish(step.run, outcome)
+        with board:
+            elsewhere = train_round(shared(runs), board, crew)
+            while elsewhere:
+                wait_for(elsewhere)
+                named = {step.run.title for step in elsewhere}
+                for run in (run for run in runs if run.title in named and run.folder.finished):
+                    board.finish(run, run.folder.result())
+                elsewhere = train_round([step for step in shared(runs) if step.run.title in named], board, crew)
     except KeyboardInterrupt:
         again = shlex.join(["tailcloud", *sys.argv[1:]])
         raise Stopped(f'stopped; nothing but the last second is lost. Go on with "{again}"') from None
     except Terminated:
         raise Terminated(f'stopped by SIGTERM; go on with "{shlex.join(["tailcloud", *sys.argv[1:]])}"') from None
+
+
+def train_round(steps: Sequence[Step], board: Board, crew: Crew) -> list[Step]:
+    """Train what nobody else trains; the others."""
+    elsewhere = []
+    with closing(crew(steps, board)) as outcomes:
+        for step, outcome in outcomes:
+            if isinstance(outcome, InUse):
+                elsewhere.append(step)
+            elif isinstance(outcome, TailcloudError):
+                board.fail((step.run.row.key, step.run.spec), str(outcome))
+            else:
+                board.finish(step.run, outcome)
+    return elsewhere
+
+
+def wait_for(steps: Sequence[Step]) -> None:
+    """Until nobody trains these runs, or the ones whose first stages they take, any more."""
+    folders = {run.folder.path: run.folder for step in steps for run in (step.run, step.parent) if run}
+    names = ", ".join(sorted(path.name for path, folder in folders.items() if folder.held))
+    if names:
+        say_note(f"another tailcloud process trains {names}; waiting for it")
+    time.sleep(PATIENCE)
+    while os.name != "nt" and any(folder.held for folder in folders.values()):  # Windows tells only those who try
+        time.sleep(PATIENCE)
 
 
 def on_this_machine(device: str) -> Crew:
@@ -140,6 +174,8 @@ def train_step(step: Step, device: str, observer: Observer) -> dict[str, Any]:
     run = step.run
     if step.parent and not run.folder.exists:
         if not first_stage_file(step.parent.folder, run.recipe).is_file():
+            if step.parent.folder.held:
+                raise InUse(f"{step.parent.folder.path} is trained by another tailcloud process")
             raise TailcloudError(f"it takes the first stage of {step.parent.title}, which was not trained to its end")
         branch(step.parent.folder, run.folder, run.recipe, run.command)
     return train_one(Run(run.folder, run.recipe, run.command), device, observer)
@@ -152,12 +188,12 @@ def conclude(board: Board, place: Path, json_file: Path | None) -> None:
         cells = filled.column(spec)
         print_columns(f"{filled.table.title}: {spec}", [list(SHORT.values()), *lines(cells, list(SHORT))])
     out.print(legend(filled), markup=False)
+    say_what_failed(board)  # before anything is written: the disk may be what failed
     if json_file:
         write_json(json_file, filled.record())
     page = place / f"{filled.table.name}.html"  # tables may share a folder
     write_atomically(page, bench_page([filled]))
     out.print(f"page: {page}", markup=False)
-    say_what_failed(board)
     failed = sum(map(len, board.failures.values()))
     if failed:
         raise TailcloudError(

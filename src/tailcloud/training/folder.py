@@ -17,6 +17,10 @@ from tailcloud.recipe import Recipe, differences, load_recipe
 LOCK, EVENTS = ".lock", "tensorboard"
 
 
+class InUse(TailcloudError):
+    """Another process trains in a run folder."""
+
+
 class RunFolder:
     """The files of a run, by name. Opening one reads nothing; ``create`` starts a run in it."""
 
@@ -171,9 +175,7 @@ class RunFolder:
             try:
                 _lock(file)
             except (BlockingIOError, PermissionError):
-                raise TailcloudError(
-                    f"{self.path} is in use by another tailcloud process; wait for it or stop it"
-                ) from None
+                raise InUse(f"{self.path} is in use by another tailcloud process; wait for it or stop it") from None
             except OSError as error:
                 raise TailcloudError(
                     f"{self.path} cannot be locked ({error.strerror}); choose a folder on another disk with --out"
