@@ -3,7 +3,7 @@
     python benchmarks/larger.py tiny-imagenet-lt --folder DIR --backbone resnet18 --backbone resnet50 --epochs 100
 
 The methods of a backbone train side by side in one command, all with the same settings for the first stage. What was
-measured is written to benchmarks/results/larger-NAME-BACKBONE.json, which docs/scaling.md shows.
+measured is written to benchmarks/results/larger-NAME-BACKBONE.json, which docs/larger.md shows.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The records of benchmarks/larger.py as tables for docs/scaling.md."""
+"""The records of benchmarks/larger.py as tables for docs/larger.md."""
 
 from collections.abc import Sequence
 from typing import Any
