@@ -38,8 +38,8 @@ def training_speed(records: Sequence[Mapping[str, Any]]) -> tuple[float, str] | 
     """
     for record in records:
         about = record["machine"]
-        if record.get("backbone") == BACKBONE and about.get("gpu"):
-            best = max(row["images_per_second"] for row in record["rows"] if "images_per_second" in row)
+        if (record.get("backbone"), record.get("size")) == (BACKBONE, scaling.PIXELS) and about.get("gpu"):
+            best = max(row["images_per_second"] or 0.0 for row in record["rows"])
             return best, f"{about['gpu']}, torch {about['torch']}, commit `{record['commit']}`"
     return None
 

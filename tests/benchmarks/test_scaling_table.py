@@ -16,6 +16,7 @@ DECODING = {
 }
 STREAMING = {
     "backbone": "resnet50",
+    "size": 224,
     "machine": ABOUT,
     "commit": "def",
     "rows": [{"data": "decoded", "images_per_second": 900.0}, {"data": "device", "images_per_second": 2000.0}],
