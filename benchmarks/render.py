@@ -306,7 +306,7 @@ def performance_records(folder: Path) -> dict[str, Path]:
 
 
 def performance_with(path: Path, records: dict[str, Path]) -> str:
-    """The page on performance with the tables of benchmarks/speed.py and benchmarks/scale.py in it."""
+    """The page on performance with the tables of benchmarks/speed.py, scale.py and long_list.py in it."""
     text = page(path)
     for name, file in records.items():
         text = with_block(path, text, name, PERFORMANCE[name](read_json(file)))
@@ -342,6 +342,17 @@ def scale_row(curve: dict[str, Any]) -> list[str]:
     return [curve["piece"], *times, steepest["seconds"], number(curve["bytes"][-1] / 1e6, 0), steepest["bytes"]]
 
 
+def long_list_parts(record: dict[str, Any]) -> list[str]:
+    """What opening a long list takes, step by step."""
+    about = record["machine"]
+    origin = f"{about['processor']}, one thread, torch {about['torch']}, commit `{record['commit']}`"
+    size = f"{record['list_bytes'] / 1e6:,.0f} MB"
+    what = f"A list of {record['images']:,} images of {record['classes']:,} classes: {size}."
+    header = ["", "seconds", "MB at most so far"]
+    rows = [[each["step"], number(each["seconds"]), number(each["peak_bytes"] / 1e6, 0)] for each in record["steps"]]
+    return [f"Measured on {origin}. {what}\n", markdown(header, rows)]
+
+
 def measured_page(
     path: Path, name: str, parts: Callable[[Sequence[dict[str, Any]]], Iterable[str]], results: Path
 ) -> dict[Path, str]:
@@ -369,6 +380,7 @@ PERFORMANCE = {
     "speed-cuda": speed_table.parts,
     "ablation-cpu": speed_table.changes,
     "scale-cpu": scale_parts,
+    "long-list-cpu": long_list_parts,
 }
 
 

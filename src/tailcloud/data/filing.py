@@ -13,6 +13,7 @@ from tailcloud.data.decoding import read_headers, read_pictures, unreadable_rema
 from tailcloud.data.file_images import FileImages
 from tailcloud.data.memory import shortage
 from tailcloud.data.names import Names
+from tailcloud.data.parting import Vector
 from tailcloud.data.pictures import Header, Unreadable
 from tailcloud.data.reading import Reading
 from tailcloud.data.sizing import LARGEST_BY_ITSELF, chosen_size
@@ -39,7 +40,8 @@ class Filed:
         """Those of a sample of the files; too many that cannot be read are refused."""
         rows = even_sample(len(self.names))
         found = read_headers([self.path(row) for row in rows])
-        self.refuse_broken(rows, {at: each for at, each in enumerate(found) if isinstance(each, Unreadable)})
+        broken = {at: each for at, each in enumerate(found) if isinstance(each, Unreadable)}
+        self.refuse_broken(rows, broken, len(self.names))
         return [each for each in found if isinstance(each, Header)]
 
     def size(self, reading: Reading) -> tuple[int, list[str]]:
@@ -55,9 +57,9 @@ class Filed:
         grey = all(header.grey for header in self.headers)
         return shortage(len(self.names), self.size(reading)[0], 1 if grey else CHANNELS)
 
-    def refuse_broken(self, rows: list[int], broken: dict[int, Unreadable]) -> list[str]:
-        """A remark on files of a sample that cannot be read, by their place in it; too many of them are refused."""
-        tried = self.spec if len(rows) == len(self.names) else f"{self.spec}, of which {len(rows):,} images were tried"
+    def refuse_broken(self, rows: list[int], broken: dict[int, Unreadable], of: int) -> list[str]:
+        """A remark on files of a sample of so many that cannot be read, by their place in it; too many are refused."""
+        tried = self.spec if len(rows) == of else f"{self.spec}, of which {len(rows):,} images were tried"
         remark = unreadable_remark(tried, [readable(self.names[row]) for row in rows], broken)
         return [sentence.replace(" and are left out", "") for sentence in remark]
 
@@ -73,7 +75,7 @@ def streamed(filed: Filed, arranged: Arrangement, size: int, reading: Reading, r
     """The data set of files that stay where they are; a sample of the training images says what normalises them."""
     files = FileImages(filed.root, filed.names, size, reading.fit, channels=CHANNELS)
     train, val, test = (_part(files, arranged, part) for part in PART_NAMES)
-    mean, std, broken = _statistics(Filed(filed.spec, filed.root, files[arranged.of("train")].names), size, reading)
+    mean, std, broken = _statistics(filed, arranged.of("train"), size, reading)
     return Dataset(
         spec=filed.spec,
         train=train,
@@ -92,8 +94,9 @@ def _part(files: FileImages, arranged: Arrangement, part: str) -> Split:
     return Split(files[rows], arranged.labels[rows], None if arranged.groups is None else arranged.groups[rows])
 
 
-def _statistics(train: Filed, size: int, reading: Reading) -> tuple[list[float], list[float], list[str]]:
-    rows = even_sample(len(train.names))
-    images, broken = read_pictures([train.path(row) for row in rows], CHANNELS, size, reading.fit)
-    remarks = train.refuse_broken(rows, broken)
+def _statistics(filed: Filed, train: Vector, size: int, reading: Reading) -> tuple[list[float], list[float], list[str]]:
+    """Mean and deviation of some training images, which are at the rows ``train`` of all files, and remarks."""
+    rows: list[int] = train[even_sample(len(train))].tolist()
+    images, broken = read_pictures([filed.path(row) for row in rows], CHANNELS, size, reading.fit)
+    remarks = filed.refuse_broken(rows, broken, len(train))
     return *channel_statistics(np.delete(images, list(broken), axis=0)), remarks
