@@ -8,9 +8,8 @@ from pathlib import Path
 
 from tailcloud import plugins
 from tailcloud.bench.table import Row, Table
-from tailcloud.data import SOURCES
 from tailcloud.errors import UsageError
-from tailcloud.recipe import Recipe, load_recipe, parse_setting
+from tailcloud.recipe import Recipe, data_sets, load_recipe, parse_setting
 from tailcloud.training.folder import RunFolder
 
 OF_THE_TABLE = {"data", "method", "seed", "root"}  # fields that --set must leave alone
@@ -95,14 +94,14 @@ def plan(table: Table, protocol: Protocol, out: Path) -> Plan:
 
 
 def known(spec: str) -> bool:
-    """Whether this version can read a data set."""
-    return spec.partition(":")[0] in SOURCES
+    """Whether this version has recipes for a data set."""
+    return spec.partition(":")[0] in data_sets()
 
 
 def missing(table: Table) -> dict[str, str]:
-    """A sentence for each data set of a table that this version cannot read."""
+    """A sentence for each data set of a table that this version has no recipes for."""
     return {
-        spec: f"{spec} is not measured: tailcloud has no reader for it yet; it needs {table.needs[spec]}."
+        spec: f"{spec} is not measured: tailcloud has no recipes for it yet; it needs {table.needs[spec]}."
         for spec in table.columns
         if not known(spec)
     }
