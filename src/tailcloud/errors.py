@@ -21,6 +21,10 @@ class UsageError(TailcloudError, ValueError):
     exit_code = 2
 
 
+class Elsewhere(TailcloudError):
+    """This process ends because of what another one says; it has nothing to add."""
+
+
 class TailcloudWarning(UserWarning):
     """Something that works, but that the caller should know."""
 

@@ -9,7 +9,7 @@ import torch
 
 from tailcloud.training.distributed import joined, world_of
 
-PRELOADED = ["torch._dynamo", "tailcloud.training.loop", "conftest", "ranks"]
+PRELOADED = ["torch._dynamo", "sklearn.datasets", "tailcloud.training.loop", "conftest", "ranks"]
 
 
 def free_port():

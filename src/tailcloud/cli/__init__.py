@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 import warnings
 from typing import Annotated
 
@@ -20,11 +21,13 @@ from tailcloud.cli.rebalance import rebalance
 from tailcloud.cli.report import report
 from tailcloud.cli.train import train
 from tailcloud.cli.watch import watch
-from tailcloud.errors import TailcloudWarning, explained
+from tailcloud.errors import Elsewhere, TailcloudWarning, explained
 
 warnings.filterwarnings("ignore", category=TailcloudWarning)  # verbs print remarks of their own
 warnings.filterwarnings("ignore", message="Image size", module="PIL")  # of pictures that verbs name and do not decode
 pass_notes_on()
+
+LET_SPEAK = 2.0  # seconds for the process that says why: torchrun ends all of them when the first one ends
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -72,10 +75,15 @@ def tailcloud(
 
 def main() -> None:
     """Run the command line: a sentence instead of a traceback, exit code 2 for wrong use and 1 for failure."""
+    if "WORLD_SIZE" in os.environ:  # every process would show what PyTorch remarks by the way
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
         app(prog_name="tailcloud")
     except Exception as error:
         sentence = explained(error)
+        if isinstance(sentence, Elsewhere):
+            time.sleep(LET_SPEAK)
+            sys.exit(sentence.exit_code)
         if sentence is None:
             _unexpected(error)
         else:

@@ -12,9 +12,18 @@ out = Console(soft_wrap=True, highlight=False)
 errors = Console(stderr=True, soft_wrap=True, highlight=False)
 
 
+_speaker = ""
+
+
+def speak_as(name: str) -> None:
+    """Let errors say who they are from, where several processes share a screen."""
+    global _speaker  # noqa: PLW0603
+    _speaker = f"{name}: "
+
+
 def say_error(sentence: str) -> None:
     """The one sentence that a failed command ends with, on standard error."""
-    errors.print(f"[bold red]error:[/] {escape(_harmless(sentence))}")
+    errors.print(f"[bold red]error:[/] {_speaker}{escape(_harmless(sentence))}")
 
 
 def say_note(sentence: str) -> None:

@@ -78,13 +78,24 @@ def train(
         tailcloud train --data photos --time-budget 10m
 
         tailcloud train --resume --out runs/digits-lt-gcl-seed0
+
+        torchrun --nproc-per-node 8 -m tailcloud train cifar10-lt/gcl
+
+    Ctrl-C ends with code 130 and SIGTERM, which saves the runs first, with 143; --resume goes on.
     """
     started = time.perf_counter()  # before the imports, which take seconds of a time budget
     from tailcloud.cli.planning import Request, plan_runs, print_plan
     from tailcloud.training.devices import pick_device
+    from tailcloud.training.distributed import world_of
 
     words = recipes or [], data, root, settings or [], seeds_of(seed or []), output
     request = Request(*words, resume, dry_run, device, time_budget, started)
+    world = world_of()
+    if world.size > 1:
+        from tailcloud.cli.ranks import train_shared
+
+        train_shared(request, world)
+        return
     runs = plan_runs(request)
     if dry_run:
         print_plan(runs, open_data, pick_device(device))

@@ -15,15 +15,11 @@ import torch
 from torch import Tensor, distributed
 
 from tailcloud.data.pieces import Share
-from tailcloud.errors import TailcloudError, UsageError, explained
+from tailcloud.errors import Elsewhere, TailcloudError, UsageError, explained
 
 PATIENCE = timedelta(minutes=30)  # with one that says nothing: data may have to be prepared
 
 T = TypeVar("T")
-
-
-class Elsewhere(TailcloudError):
-    """This process ends because of what another one says; it has nothing to add."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +137,7 @@ def world_of(environment: Mapping[str, str] = os.environ) -> World:
 
 
 def own_device(world: World, device: torch.device) -> torch.device:
-    """The GPU of this process, one each; on a CPU all share the cores."""
+    """The GPU of this process, one each, which is then PyTorch's own choice too; on a CPU all share the cores."""
     if world.size == 1 or device.type != "cuda":
         return device
     if world.local_rank >= torch.cuda.device_count():
@@ -149,6 +145,7 @@ def own_device(world: World, device: torch.device) -> torch.device:
             f"this machine has {torch.cuda.device_count()} GPUs, and process {world.local_rank + 1} would need one of "
             f"its own; start it with torchrun --nproc-per-node {torch.cuda.device_count()}"
         )
+    torch.cuda.set_device(world.local_rank)
     return torch.device("cuda", world.local_rank)
 
 
@@ -160,8 +157,6 @@ def joined(world: World, device: torch.device) -> Iterator[None]:
         return
     if device.type not in {"cpu", "cuda"}:
         raise UsageError(f"several processes can share a run on cpu or cuda, not on {device.type}")
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
     try:
         distributed.init_process_group(
             "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
@@ -169,22 +164,24 @@ def joined(world: World, device: torch.device) -> Iterator[None]:
         )  # fmt: skip
     except (RuntimeError, ValueError) as error:
         raise TailcloudError(f"the {world.size} processes of this run did not meet: {first_line(error)}") from None
-    with together():
+    with together(world):
         yield
         distributed.barrier()
     distributed.destroy_process_group()
 
 
 @contextmanager
-def together() -> Iterator[None]:
-    """Turn PyTorch's words for a process that went away into a sentence."""
+def together(world: World) -> Iterator[None]:
+    """Turn PyTorch's words for a process that went away into a sentence, which one of those that are left says."""
     try:
         yield
     except RuntimeError as error:
         if not lost(error):
             raise
+        if not world.chief:
+            raise quiet(1) from None
         raise TailcloudError(
-            f"another process of this run went away ({first_line(error)}); what it said is above. "
+            f"another process of this run went away ({first_line(error)}); if it could say why, it did. "
             "Start all of them again with --resume"
         ) from None
 

@@ -4,6 +4,7 @@ The gradient is that of the whole batch: each piece counts as much as it has ima
 once, as batch norm does, sees a piece.
 """
 
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -90,7 +91,9 @@ def pieced(step: Step, world: World) -> PiecedStep:
     if world.size > 1:
         # Looking for parameters without a gradient also keeps the buckets that are sent as they are: a run that
         # is resumed then adds in the same order as one that was not stopped.
-        compute = DistributedDataParallel(compute, broadcast_buffers=False, find_unused_parameters=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of an option's new name, which older versions do not know
+            compute = DistributedDataParallel(compute, broadcast_buffers=False, find_unused_parameters=True)
     return PiecedStep(step.model, step.optimizer, step.objective, compute, world, step.half)
 
 

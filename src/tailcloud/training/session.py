@@ -142,14 +142,15 @@ class Session:
 
     def prepare_pieces(self) -> None:
         """Refuse what cannot be cut; steps are eager, since graphs, compiled steps and fused kernels take batches."""
-        for name, stage in self.recipe.stages.items():
-            if stage.epochs:
-                check_pieces(self.plain_objective(stage), name)
+        with self.world.one_voice():
+            for name, stage in self.recipe.stages.items():
+                if stage.epochs:
+                    check_pieces(self.plain_objective(stage), name)
+            if self.recipe.engine.sync_batch_norm:
+                synchronise(self.model, self.world)
         if self.executor != "eager":
             self.remarks.append(f"Batches are computed in pieces here, so steps run eagerly and not {self.executor}.")
         self.executor = "eager"
-        if self.recipe.engine.sync_batch_norm:
-            synchronise(self.model, self.world)
 
     def fused_network(self) -> FusedNetwork | None:
         """The model in fused kernels, where these can compute it; if they should and cannot, a remark or an error."""

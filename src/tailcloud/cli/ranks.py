@@ -1,0 +1,119 @@
+"""``tailcloud train`` under ``torchrun``: one run that several processes share, of which one speaks."""
+
+import logging
+import os
+import shlex
+from contextlib import ExitStack, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from tailcloud.cli import console
+from tailcloud.cli.planning import Request, Run, plan_runs, print_plan
+from tailcloud.cli.train import open_data, print_result, to_go_on, train_one
+from tailcloud.cli.watching import Screen
+from tailcloud.errors import TailcloudError, UsageError
+from tailcloud.recipe import Stage
+from tailcloud.reporting import write_report
+from tailcloud.training import loop, stopping
+from tailcloud.training.checkpoint import peek
+from tailcloud.training.devices import check_engine, pick_device, resumed_device
+from tailcloud.training.distributed import World, joined, own_device, quiet
+from tailcloud.training.events import check_watch
+
+
+class Silent:
+    """Watches a run and says nothing: the chief does."""
+
+    def stage_started(self, name: str, stage: Stage, done: int) -> None:
+        """A stage begins."""
+
+    def epoch_done(self, line: dict[str, Any]) -> None:
+        """An epoch is over."""
+
+    def note(self, text: str) -> None:
+        """A sentence that the chief says too."""
+
+
+def train_shared(request: Request, world: World) -> None:
+    """Train the one run that a command asks for in all processes of a world."""
+    if not world.chief:
+        logging.getLogger("tailcloud").setLevel(logging.CRITICAL)
+    with joined(world, pick_device(request.device)):
+        run = world.from_chief(partial(the_run, request))
+        if request.dry_run:
+            world.from_chief(lambda: print_plan([run], open_data, pick_device(request.device)))
+            return
+        if world.from_chief(lambda: run.folder.finished):
+            result = world.from_chief(partial(look_at, run, request.device))
+        else:
+            result = train_together(run, request.device, world)
+        if world.chief:
+            print_result(run, result)
+
+
+def look_at(run: Run, device: str) -> dict[str, Any]:
+    """The result of a run that is finished."""
+    console.say_note(f"{run.folder.path} is finished already.")
+    return train_one(run, device, Silent())
+
+
+def the_run(request: Request) -> Run:
+    """The run that a command asks for; one that ``torchrun`` starts again after a failure goes on."""
+    runs = None
+    if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0" and not request.resume:
+        try:
+            runs = plan_runs(replace(request, resume=True))
+        except TailcloudError:  # it failed before it began
+            runs = None
+    runs = runs or plan_runs(request)
+    if len(runs) > 1:
+        raise UsageError(
+            f"torchrun lets several processes share one run, and this command asks for {len(runs)}; start them one by "
+            'one, or train many runs with "tailcloud bench"'
+        )
+    return runs[0]
+
+
+def train_together(run: Run, device: str, world: World) -> dict[str, Any]:
+    """Train a run to its end; the chief holds its folder, writes its report and has its result."""
+    with ExitStack() as held:
+        kind = world.from_chief(partial(claim, run, device, held))
+        console.speak_as(f"rank {world.rank}")
+        chosen = own_device(world, torch.device(kind))
+        dataset = open_data(run.recipe)
+        screen = held.enter_context(Screen() if world.chief else nullcontext())
+        observer = screen.watch(run.title) if screen else Silent()
+        for remark in [*dataset.profile.remarks(), *dataset.remarks]:
+            observer.note(remark)
+        try:
+            with stopping.listening():
+                result = loop.train(run.recipe, dataset, run.folder, chosen, observer, world)
+        except stopping.Terminated:
+            if not world.chief:
+                raise quiet(stopping.Terminated.exit_code) from None
+            raise stopping.Terminated(f'stopped by SIGTERM; go on with "{started_again(run)}"') from None
+        if world.chief:
+            write_report([run.folder.path])
+        return result
+
+
+def claim(run: Run, device: str, held: ExitStack) -> str:
+    """Take the run's folder for as long as it is ``held``; the kind of device that the run is for."""
+    state = peek(run.folder.checkpoints) or {}
+    chosen = resumed_device(device, state.get("environment", {}).get("device"))
+    check_engine(run.recipe.engine, chosen)
+    check_watch(run.recipe.watch)
+    held.enter_context(run.folder.locked())
+    run.folder.claim(run.recipe, run.command)
+    return chosen.type
+
+
+def started_again(run: Run) -> str:
+    """What to type to go on; only who typed them knows the words about other machines."""
+    alone = os.environ.get("GROUP_WORLD_SIZE", "1") == "1"
+    here = ["torchrun", "--nproc-per-node", os.environ.get("LOCAL_WORLD_SIZE", "1")] if alone else ["torchrun", "…"]
+    words = shlex.split(to_go_on([run]))
+    return " ".join([*here, "-m", shlex.join(words)])

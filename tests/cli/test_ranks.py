@@ -1,0 +1,91 @@
+"""``tailcloud train`` under torchrun: one process speaks, SIGTERM saves, a killed one takes nothing with it."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from torch.distributed.run import get_args_parser
+from typer.testing import CliRunner
+
+from tailcloud.cli import app
+from tailcloud.cli.planning import Request
+from tailcloud.cli.ranks import started_again, the_run
+from tailcloud.errors import UsageError
+from tailcloud.training.folder import RunFolder
+
+PAGE = Path(__file__).parents[2] / "docs" / "distributed.md"
+COMMANDS = re.findall(r"^\$ torchrun (.*) -m tailcloud (.*)$", PAGE.read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [command[::-1] for command in COMMANDS])
+def test_every_command_of_the_page_is_valid(ours, theirs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    parsed = get_args_parser().parse_args([*theirs.split(), "-m", "tailcloud"])
+    assert parsed.nproc_per_node == "8"
+    words = [*ours.split(), "--help" if "--resume" in ours else "--dry-run"]
+    assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
+
+
+@pytest.fixture
+def torchrun(tmp_path):
+    """Start two processes; they are killed at the end."""
+    started = []
+
+    def start(words):
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "tailcloud"]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        started.append(subprocess.Popen([*command, *words.split()], cwd=tmp_path, env=environment, **pipes))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_several_runs_are_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"torchrun lets several processes share one run.*asks for 2"):
+        the_run(Request(seeds=[0, 1]))
+
+
+def test_what_torchrun_starts_again_goes_on(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    run = the_run(Request())  # it failed before it began
+    run.folder.create(run.recipe, run.command)
+    assert the_run(Request()).folder.path == run.folder.path
+
+
+def test_the_words_to_go_on_name_the_processes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = the_run(Request())
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
+    expected = "-m tailcloud train --resume --out runs/digits-lt-gcl-seed0"
+    assert started_again(run) == f"torchrun --nproc-per-node 8 {expected}"
+    monkeypatch.setenv("GROUP_WORLD_SIZE", "2")
+    assert started_again(run) == f"torchrun … {expected}"
+
+
+@pytest.mark.slow
+def test_sigterm_ends_all_processes_and_one_says_how_to_go_on(torchrun, tmp_path):
+    process = torchrun("train --out run --device cpu --set model.width=0.25 --set stage1.epochs=4000")
+    for _ in range(1200):
+        if RunFolder(tmp_path / "run").log():
+            break
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=100)
+    sentence = (
+        'rank 0: stopped by SIGTERM; go on with "torchrun --nproc-per-node 2 -m tailcloud train --resume --out run"'
+    )
+    assert said.count(sentence) == 1
+    assert said.count("error:") == 1
+    assert list((tmp_path / "run" / "checkpoint").iterdir())
