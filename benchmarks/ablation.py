@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from tailcloud.backbones.cifar_resnet import BasicBlock, CifarResNet
 from tailcloud.data.batch import Batch
+from tailcloud.data.pieces import WHOLE, Share
 from tailcloud.data.resident import ResidentImages
 from tailcloud.data.transform import Normalise
 from tailcloud.errors import TailcloudError
@@ -73,9 +74,10 @@ def folded_block(self: BasicBlock, x: Tensor) -> Tensor:
     return F.relu(y, inplace=True)
 
 
-def batches_of(size: int) -> Callable[[ResidentImages, Normalise], Iterator[Batch]]:
-    def in_order(self: ResidentImages, transform: Normalise) -> Iterator[Batch]:
-        for start in range(0, len(self.labels), size):
+def batches_of(size: int) -> Callable[[ResidentImages, Normalise, Share], Iterator[Batch]]:
+    def in_order(self: ResidentImages, transform: Normalise, share: Share = WHOLE) -> Iterator[Batch]:
+        starts = range(0, len(self.labels), size)
+        for start in (starts[number] for some in share.pieces(0, len(starts)) for number in range(*some)):
             yield Batch(transform(self.images[start : start + size]), self.labels[start : start + size])
 
     return in_order
