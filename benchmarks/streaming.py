@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from measuring import RESULTS, write_record
-from speed_table import NOT_MEASURED, aligned
+from speed_table import aligned
 
 from tailcloud.data import Dataset, Split, open_dataset
 from tailcloud.data.batch import Batch
@@ -32,6 +32,7 @@ from tailcloud.recipe import Recipe, load_recipe
 from tailcloud.stages.scope import set_modes
 from tailcloud.training.devices import make_repeatable, pick_device
 from tailcloud.training.session import Session
+from tailcloud.wording import NOT_MEASURED
 
 ON_DEVICE = "on the device"
 ROWS = {"decoding": "none", "cache in a folder": "folder", "cache in memory": "ram", ON_DEVICE: "none"}
@@ -107,7 +108,7 @@ def attempt(
     options: argparse.Namespace, name: str, recipe: Recipe, dataset: Dataset, device: torch.device, cache: Path
 ) -> dict[str, Any]:
     """A row that cannot be measured says why, and the others go on."""
-    found: dict[str, Any] = {"name": name, "reason": None, "images_per_second": None, "ready_seconds": None}
+    found: dict[str, Any] = {"name": name, "reason": None}
     started = time.perf_counter()
     try:
         session = Session(recipe, resident(recipe, dataset, cache) if name == ON_DEVICE else dataset, device)
@@ -160,7 +161,7 @@ def wait(device: torch.device) -> None:
 
 def table(record: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     yield "", "images a second", "of those on the device", "seconds to make ready"
-    best = next((row["images_per_second"] for row in record["rows"] if row["name"] == ON_DEVICE), None)
+    best = next((row.get("images_per_second") for row in record["rows"] if row["name"] == ON_DEVICE), None)
     for row in record["rows"]:
         if row["reason"]:
             yield row["name"], f"not measured: {row['reason']}", NOT_MEASURED

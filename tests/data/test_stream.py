@@ -1,5 +1,7 @@
 """The streamed plane gives the batches of the resident one, bit for bit, and sees to images that cannot be read."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -7,9 +9,11 @@ from streamed_parts import CPU, DECODERS, files, loaders, same
 
 from tailcloud.data.joined import JoinedLoader
 from tailcloud.data.pieces import Share
+from tailcloud.data.planes import bring
 from tailcloud.data.resident import ResidentImages
-from tailcloud.data.stream import StreamImages
+from tailcloud.data.stream import StreamImages, StreamLoader
 from tailcloud.data.transform import Normalise
+from tailcloud.sampling import make_sampler
 
 VARIED = {
     "plain": {},
@@ -73,3 +77,24 @@ def test_one_image_can_be_of_many_sizes(tmp_path):
         streamed, resident = files(tmp_path / str(side), count=5, side=side)
         (batch,) = StreamImages(streamed, CPU, DECODERS).in_order(Normalise([0.0] * 3, [1 / 255] * 3))
         np.testing.assert_allclose(batch.images.permute(0, 2, 3, 1).numpy(), resident.images, atol=1e-3)
+
+
+@pytest.mark.parametrize("cache", ["none", "folder"])
+def test_memory_and_open_files_stay_the_same_over_many_epochs(tmp_path, cache):
+    streamed, _ = files(tmp_path / "images", count=32)
+    part = bring(streamed, CPU, DECODERS, str(tmp_path / "cache") if cache == "folder" else "none")
+    transform = Normalise([0.4] * 3, [0.2] * 3)
+    loader = StreamLoader(part, make_sampler("ib", streamed.labels, 3), transform, batch=8, mixup=1.0, area=[0.1, 1.0])
+
+    def after(epochs):
+        for number in range(epochs):
+            assert sum(len(batch.target) for batch in loader.epoch(number)) == 32
+        return resident_bytes(), len(list(Path("/proc/self/fd").iterdir()))
+
+    before, later = after(30), after(150)
+    assert later[0] - before[0] < 8e6
+    assert later[1] == before[1]
+
+
+def resident_bytes():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from tailcloud.data import Dataset, Split
+from tailcloud.data.planes import is_streamed
 from tailcloud.errors import TailcloudWarning
 from tailcloud.recipe import Recipe, Stage
 from tailcloud.training.devices import make_repeatable, use_threads
@@ -16,6 +17,7 @@ from tailcloud.training.loop import ready, train_epoch
 from tailcloud.training.session import Session, StageParts
 
 STEPS, JUDGED = 2, 256  # batches in a trial epoch, test images judged
+READ = 128  # images that are read for their time
 ENOUGH, MOST = 0.5, 50  # seconds of timing, epochs timed
 RATE = 1e-4  # of learning; any will do
 AROUND = 3.0  # seconds: the start of a run, and its report
@@ -47,6 +49,11 @@ class Pace:
         """The pace of a model with so many times the arithmetic: a guess, before it is timed itself."""
         return Pace({name: factor * each for name, each in self.image.items()}, factor * self.judged, self.ready)
 
+    def fed(self, reading: float) -> "Pace":
+        """The pace where an image takes so long to be read meanwhile: whichever is slower."""
+        image = {name: max(each, reading) for name, each in self.image.items()}
+        return Pace(image, max(self.judged, reading), self.ready)
+
     def seconds(self, recipe: Recipe, images: int, judged: int) -> float:
         """What a run takes: so many training images, so many to judge after every evaluated epoch and at the end."""
         total = AROUND
@@ -65,9 +72,19 @@ def measure(recipe: Recipe, dataset: Dataset, side: int, device: torch.device) -
             warnings.simplefilter("ignore", TailcloudWarning)  # a few batches do not hold every class
             session = Session(recipe, sampled(recipe, dataset, side), device)
             use_threads(recipe, session.work)
-            return measured(session)
+            return measured(session).fed(reading_seconds(dataset.train))
     finally:
         torch.set_num_threads(threads)
+
+
+def reading_seconds(split: Split) -> float:
+    """How long it takes to read an image that stays in its file, of a few evenly spread ones; 0 of those in memory."""
+    if not is_streamed(split):
+        return 0.0
+    rows = np.linspace(0, len(split) - 1, min(READ, len(split))).astype(np.int64)
+    started = time.perf_counter()
+    split.some(rows)
+    return (time.perf_counter() - started) / len(rows)
 
 
 def sampled(recipe: Recipe, dataset: Dataset, side: int) -> Dataset:
