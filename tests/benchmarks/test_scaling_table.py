@@ -17,9 +17,14 @@ DECODING = {
 STREAMING = {
     "backbone": "resnet50",
     "size": 224,
+    "batch": 256,
     "machine": ABOUT,
     "commit": "def",
-    "rows": [{"data": "decoded", "images_per_second": 900.0}, {"data": "device", "images_per_second": 2000.0}],
+    "rows": [
+        {"name": "decoding", "reason": None, "images_per_second": 900.0},
+        {"name": "cache in memory", "reason": "no room", "images_per_second": None},
+        {"name": "on the device", "reason": None, "images_per_second": 2000.0},
+    ],
 }
 FORWARD = 2 * (4_087_136_256 + 2048 * 1000)  # ResNet-50 at 224 pixels: multiply-adds of its convolutions and its head
 
@@ -76,11 +81,14 @@ def test_the_page_says_which_figure_is_missing_and_fills_in_once_it_is_there():
     )
     text = page(STREAMING)
     assert "not measured yet" not in text
-    assert re.search(r"2,000 \(49.1.TFLOP/s\) \| a card, torch 2.13, commit `def`", text)
+    assert re.search(r"2,000 \(49.1.TFLOP/s\) \| batches of 256, a card, torch 2.13, commit `def`", text)
     assert re.match(r"\| imagenet-lt \| 1 \| 3.91 \| 12 \| 0 \| 0 % \|", row(text, "| imagenet-lt | 1 |"))
     assert "| imagenet-lt | 2,000 | 10 | 0.39 |" in text
 
 
-def test_a_record_of_another_network_or_of_a_cpu_is_no_basis():
-    for other in ({**STREAMING, "backbone": "resnet18"}, {**STREAMING, "machine": {**ABOUT, "gpu": None}}):
-        assert scaling_table.training_speed([other]) is None
+@pytest.mark.parametrize(
+    "change",
+    [{"backbone": "resnet18"}, {"size": 64}, {"machine": {**ABOUT, "gpu": None}}, {"rows": STREAMING["rows"][1:2]}],
+)
+def test_a_record_of_something_else_is_no_basis(change):
+    assert scaling_table.training_speed([{**STREAMING, **change}]) is None
