@@ -52,6 +52,7 @@ def test_both_branches_start_kaiming_normal():
 def test_the_name_follows_from_the_number_of_branches():
     assert branched("resnet8", 1) == "resnet8"
     assert branched("resnet8", 2) == branched(branched("resnet8", 2), 2) == "resnet8-two-branch"
+    assert branched("resnet152-fresh", 2) == "resnet152-two-branch"
 
 
 def test_published_weights_fill_all_but_the_branches(tmp_path):

@@ -38,8 +38,8 @@ BACKBONES: dict[str, Callable[..., Backbone]] = {
 
 
 def branched(name: str, branches: int) -> str:
-    """The name of a backbone that shall have so many branches."""
-    return name + SUFFIX if branches == 2 and not name.endswith(SUFFIX) else name
+    """The name of a backbone that shall have so many branches; these take the place of a block that is new."""
+    return name.removesuffix(FRESH) + SUFFIX if branches == 2 and not name.endswith(SUFFIX) else name
 
 
 def check_backbone(name: str) -> None:

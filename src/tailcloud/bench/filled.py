@@ -89,6 +89,12 @@ class Filled:
         """The cells of a data set, row by row."""
         return [cell for cell in self.cells if cell.spec == spec]
 
+    def unmeasured(self, spec: str) -> list[str]:
+        """A sentence about a data set of which nothing was measured, where the table knows what that takes."""
+        if spec not in self.table.needs or any(cell.results for cell in self.column(spec)):
+            return []
+        return [f"{spec} is not measured here: it needs {self.table.needs[spec]}."]
+
     @property
     def measured(self) -> bool:
         """Whether there is any figure of our own."""

@@ -6,7 +6,6 @@ from typing import Any
 from tailcloud.bench import wording
 from tailcloud.bench.chart import plot_cells
 from tailcloud.bench.filled import Cell, Filled
-from tailcloud.bench.plan import missing
 from tailcloud.reporting.rendering import render
 from tailcloud.wording import counted
 
@@ -37,7 +36,6 @@ def headline(tables: Sequence[Filled]) -> str:
 
 def columns(filled: Filled) -> list[dict[str, Any]]:
     """The data sets of a table."""
-    lacking = missing(filled.table)
     found = []
     for spec in filled.table.columns:
         cells = filled.column(spec)
@@ -47,7 +45,7 @@ def columns(filled: Filled) -> list[dict[str, Any]]:
                 "rows": [(cell, wording.lines([cell], list(wording.LONG))[0]) for cell in cells],
                 "chart": plot_cells(spec, cells),
                 "marks": marks(cells),
-                "said": [*([lacking[spec]] if spec in lacking else []), *wording.remarks(cells)],
+                "said": [*filled.unmeasured(spec), *wording.remarks(cells)],
             }
         )
     return found

@@ -9,7 +9,7 @@ from pathlib import Path
 from tailcloud import plugins
 from tailcloud.bench.table import Row, Table
 from tailcloud.errors import UsageError
-from tailcloud.recipe import Recipe, data_sets, load_recipe, parse_setting
+from tailcloud.recipe import Recipe, load_recipe, parse_setting
 from tailcloud.training.folder import RunFolder
 
 OF_THE_TABLE = {"data", "method", "seed", "root"}  # fields that --set must leave alone
@@ -82,7 +82,7 @@ class Plan:
 def plan(table: Table, protocol: Protocol, out: Path) -> Plan:
     """The runs of a table, column by column; a row that cannot be a recipe is a sentence, unless none can."""
     made = Plan()
-    for spec in (spec for spec in table.columns if known(spec)):
+    for spec in table.columns:
         for row in table.rows:
             try:
                 made.runs += runs_of(row, spec, protocol, out)
@@ -91,20 +91,6 @@ def plan(table: Table, protocol: Protocol, out: Path) -> Plan:
     if made.impossible and not made.runs:
         raise UsageError(next(iter(made.impossible.values())))
     return made
-
-
-def known(spec: str) -> bool:
-    """Whether this version has recipes for a data set."""
-    return spec.partition(":")[0] in data_sets()
-
-
-def missing(table: Table) -> dict[str, str]:
-    """A sentence for each data set of a table that this version has no recipes for."""
-    return {
-        spec: f"{spec} is not measured: tailcloud has no recipes for it yet; it needs {table.needs[spec]}."
-        for spec in table.columns
-        if not known(spec)
-    }
 
 
 def runs_of(row: Row, spec: str, protocol: Protocol, out: Path) -> list[Planned]:

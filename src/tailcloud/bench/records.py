@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from tailcloud.bench.filled import Filled, Place, fill
-from tailcloud.bench.plan import Protocol, known, runs_of
+from tailcloud.bench.plan import Protocol, runs_of
 from tailcloud.bench.table import TABLES, Row, Table, read_table
 from tailcloud.errors import UsageError
 from tailcloud.recipe import resolve
@@ -42,10 +42,10 @@ def variant_of(result: Result) -> str:
 def substance_of(row: Row, spec: str) -> str | None:
     """Everything that decides a cell, as text; None if this version cannot run it."""
     try:
-        run = runs_of(row, spec, Protocol(seeds=(0,)), Path())[0] if known(spec) else None
+        run = runs_of(row, spec, Protocol(seeds=(0,)), Path())[0]
     except UsageError:
         return None
-    return None if run is None else as_text(run.recipe.substance())
+    return as_text(run.recipe.substance())
 
 
 def settings_of(result: Result) -> str | None:

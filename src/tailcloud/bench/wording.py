@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 
 from tailcloud.bench.filled import TOLERANCE, Cell, Filled
-from tailcloud.bench.plan import missing
 from tailcloud.reporting.tables import markdown
 from tailcloud.wording import magnitude, number, whole
 
@@ -99,10 +98,10 @@ def legend(filled: Filled) -> str:
 
 def sections(filled: Filled) -> list[str]:
     """The table in Markdown: one for each data set, and under it what there is to say."""
-    parts, lacking = [], missing(filled.table)
+    parts = []
     for spec in filled.table.columns:
         cells = filled.column(spec)
-        said = [*([lacking[spec]] if spec in lacking else []), *remarks(cells)]
+        said = [*filled.unmeasured(spec), *remarks(cells)]
         parts += [f"### {spec}\n", markdown(list(SHORT.values()), lines(cells, list(SHORT))), ""]
         parts += [*(f"- {sentence}" for sentence in said), ""] if said else []
     return parts

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from tailcloud.cli.console import say_note
 from tailcloud.cli.plugin import Plugin
 
 NAMES = "table1, table2, cloud-size (table 3), sampling (table 4) or retraining (table 5)"
@@ -83,7 +82,6 @@ def bench(
     """
     from tailcloud.bench import Protocol, narrowed, plan, read_table
     from tailcloud.bench.cluster import asked
-    from tailcloud.bench.plan import missing
     from tailcloud.bench.table import with_methods
     from tailcloud.cli.benching import (
         conclude,
@@ -105,8 +103,6 @@ def bench(
     place = (output or Path("runs") / "bench" / table) / protocol.folder
     planned = plan(chosen, protocol, place)
     board = Board(chosen, protocol, planned.runs)
-    for sentence in missing(chosen).values():
-        say_note(sentence)
     for cell, sentence in planned.impossible.items():
         board.fail(cell, sentence)
     runs = take_finished(planned.runs, board)
