@@ -92,4 +92,4 @@ class Feeder:
 
     def _to_device(self, tensor: Tensor) -> Tensor:
         pinned = tensor.pin_memory() if self.pinned and tensor.numel() and not tensor.is_pinned() else tensor
-        return pinned.to(self.device, non_blocking=True)
+        return pinned.to(self.device, non_blocking=self.pinned)

@@ -47,8 +47,8 @@ class Draws:
         return Draws(**{name: each[rows] if len(each) else each for name, each in self.tensors().items()})
 
     def to(self, device: torch.device) -> "Draws":
-        """The same on a device; out of pinned memory without waiting."""
-        return Draws(**{name: each.to(device, non_blocking=True) for name, each in self.tensors().items()})
+        """The same on a device."""
+        return Draws(**{name: each.to(device) for name, each in self.tensors().items()})
 
 
 @dataclass(frozen=True)
