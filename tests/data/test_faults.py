@@ -84,6 +84,8 @@ def test_a_file_that_is_spoilt_while_training_goes_on_is_replaced_from_then_on(t
     assert torch.equal(shown(part)[3], pixels[4])
     spoil_missing(tmp_path / "4.png")  # what stood for another one
     assert torch.equal(shown(part)[3:5], pixels[[5, 5]])
+    part.reader.substitutes.replace = None  # what is known to be unreadable is not asked for again
+    assert torch.equal(shown(part)[3:5], pixels[[5, 5]])
 
 
 def test_more_than_a_twentieth_of_unreadable_images_stops_the_run(tmp_path):

@@ -114,6 +114,12 @@ def test_what_is_not_asked_for_draws_nothing_and_changes_nothing():
     assert torch.equal(jitter.draws.factors, both.draws.factors)
 
 
+def test_boxes_and_colours_are_drawn_apart():
+    draws = drawn(Views(CROPPING.transform, area=[0.08, 1.0], jitter=[0.5, 0.5, 0.5]), 5)
+    of_areas = (draws.tries[..., 0].flatten() - 0.08) / 0.92
+    assert not torch.isclose(draws.factors.flatten()[:, None] - 0.5, of_areas, atol=1e-6).any()
+
+
 def test_crops_are_of_the_asked_size_and_mixed_after_colours():
     for batch in loader(area=[0.1, 1.0], jitter=[0.4, 0.4, 0.4], mixup=1.0, shape=(4, 5)).epoch(0):
         assert batch.images.shape == (8, 3, 4, 5)
