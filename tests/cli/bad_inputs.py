@@ -128,6 +128,7 @@ def cifar(*, batches=5, label=None, cut=0, evil=False):
     return prepare
 
 
+STREAMED = "--set data.plane=stream --set engine.workers=1"
 PHOTOS = "--data photos --out run"
 
 
@@ -315,6 +316,9 @@ SECTIONS = {
         Case("images that do not fit into memory", f"train own/ce {PHOTOS} --set data.plane=resident", no_memory),
         Case("a page in place of another file", "inspect --html mine.html", text("mine.html", "<p>mine</p>")),
         Case("a page that is no page", "inspect --html mine.txt"),
+        Case("a cache where a file is", f"train own/ce {PHOTOS} {STREAMED} --set data.cache=photos/cat/0.png", photos),
+        Case("two ways to crop", "train --set augment.area=[0.1,1.0]"),
+        Case("a range from above", "train --set augment.area=[1.0,0.1]"),
         Case("a misspelt setting of data", "inspect --set data.sise=96"),
         Case("a threshold that leaves no class", f"train own/ce {PHOTOS} --set data.min_count=99", photos),
         Case("a pattern without a group", f"train own/ce {PHOTOS} --set data.group=cat", photos),
