@@ -387,6 +387,8 @@ SECTIONS = {
         Case("an executor that does not exist", "train --set engine.executor=jit"),
         Case("fused kernels without a GPU", "train --set engine.kernels=fused"),
         Case("kernels that do not exist", "train --set engine.kernels=cudnn"),
+        Case("a batch in pieces for a loss of whole batches", "train digits-lt/lade --set engine.accumulate=2"),
+        Case("no piece at all", "train --set engine.accumulate=0"),
     ],
     "While it trains, and going on": [
         Case("a loss that diverges", f"train --out run {SMALL} --set stage1.lr=1e20"),

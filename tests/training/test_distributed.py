@@ -14,7 +14,7 @@ from tailcloud.data import open_dataset
 from tailcloud.errors import Elsewhere, TailcloudError, UsageError
 from tailcloud.stages.scope import set_modes
 from tailcloud.training import keeping, stopping
-from tailcloud.training.distributed import ALONE, first_line, lost, own_device, world_of
+from tailcloud.training.distributed import ALONE, World, first_line, lost, own_device, together, world_of
 from tailcloud.training.folder import RunFolder
 from tailcloud.training.loop import train
 from tailcloud.training.pieced import PieceExecutor
@@ -190,5 +190,17 @@ def test_the_environment_says_who_we_are(monkeypatch):
 def test_words_about_lost_connections_are_known_from_others():
     gone = RuntimeError("[../third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:1")
     assert lost(gone)
-    assert first_line(gone).startswith("Connection closed")
+    assert first_line(gone).startswith("Connection closed by peer")
     assert not lost(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+
+
+def test_a_process_that_went_away_is_a_sentence_of_the_chief():
+    gone = RuntimeError("[enforce fail at pair.cc:553] Connection reset by peer. This is typically caused by others.")
+    sentence = r"another process of this run went away.*again with --resume"
+    assert first_line(gone) == "Connection reset by peer"
+    with pytest.raises(TailcloudError, match=sentence), together(World(0, 2)):
+        raise gone
+    with pytest.raises(Elsewhere), together(World(1, 2)):
+        raise gone
+    with pytest.raises(RuntimeError, match="shapes"), together(World(1, 2)):
+        raise RuntimeError("shapes cannot be multiplied")

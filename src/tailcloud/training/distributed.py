@@ -195,6 +195,6 @@ def lost(error: RuntimeError) -> bool:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says first, without the place in PyTorch's sources that it comes from."""
+    """What an error says first, without the place in PyTorch's sources that it comes from and its advice."""
     text = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return text.rpartition("] ")[2][:200].rstrip(".")
+    return text.rpartition("] ")[2].partition(". ")[0][:200].rstrip(".")
