@@ -19,7 +19,7 @@ import numpy as np
 import PIL
 from numpy.typing import NDArray
 
-from tailcloud.data.decoders import CHUNK, Aspects, Failures, Pixels
+from tailcloud.data.decoders import Aspects, Failures, Pixels
 from tailcloud.data.faults import Substitutes
 from tailcloud.data.fetching import Fetched
 from tailcloud.data.file_images import FileImages
@@ -30,6 +30,7 @@ from tailcloud.files import read_json
 PIXELS, ASPECTS, ABOUT = "images.u8", "aspects.f32", "about.json"
 BLOCK = 4096  # files that a thread looks at
 THREADS = 4  # that copy, or look at files
+AT_ONCE = 1 << 24  # bytes that one of them copies: fewer turns, since each turn holds up who launches kernels
 
 log = logging.getLogger(__name__)
 
@@ -109,8 +110,9 @@ class CachedReader:
     def fetch(self, rows: Positions, *, pinned: bool = False) -> Fetched:
         """Ask for the images at these rows."""
         fetched = Fetched.room(self.images, self.substitutes.instead(rows), pinned=pinned)
-        for start in range(0, len(rows), 2 * CHUNK):
-            fetched.parts.append(self.threads.submit(self._copy, fetched, slice(start, start + 2 * CHUNK)))
+        each = max(1, AT_ONCE * len(self.images) // max(1, self.images.nbytes))
+        for start in range(0, len(rows), each):
+            fetched.parts.append(self.threads.submit(self._copy, fetched, slice(start, start + each)))
         return fetched
 
     def wait(self, fetched: Fetched) -> None:

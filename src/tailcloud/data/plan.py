@@ -42,10 +42,6 @@ class Draws:
         """All of it, by name."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
-    def at(self, rows: Tensor) -> "Draws":
-        """Those of some images of the epoch."""
-        return Draws(**{name: each[rows] if len(each) else each for name, each in self.tensors().items()})
-
     def to(self, device: torch.device) -> "Draws":
         """The same on a device."""
         return Draws(**{name: each.to(device) for name, each in self.tensors().items()})

@@ -10,12 +10,12 @@ from torch import Tensor
 from tailcloud.data.batch import Batch
 from tailcloud.data.dataset import Split
 from tailcloud.data.decoders import Decoders
-from tailcloud.data.feeding import Arrived, Feeder, Order
+from tailcloud.data.feeding import Arrived, Feeder
 from tailcloud.data.fetching import FileReader, Reader
 from tailcloud.data.file_images import FileImages
 from tailcloud.data.mixing import mix
 from tailcloud.data.pieces import WHOLE, Share
-from tailcloud.data.plan import Draws, EpochPlan
+from tailcloud.data.plan import EpochPlan
 from tailcloud.data.planned import PlannedLoader
 from tailcloud.data.resident import images_at_once
 from tailcloud.data.transform import Normalise
@@ -54,18 +54,26 @@ class StreamImages:
 
 @dataclass(frozen=True)
 class Piece:
-    """Some rows of an epoch, the ``own`` ones first, then partners that lie elsewhere in their batch."""
+    """Some rows of an epoch, the ``own`` ones first, then partners that lie elsewhere in their batch.
+
+    ``here`` is where the rows lie, if they lie side by side and have all their partners among them: then nothing more
+    has to be said about them on the device. ``partners`` are those of the own rows, as positions among the rows.
+    """
 
     rows: Tensor
     own: int
-    partners: Tensor  # of the own ones, as positions among the rows; empty where nothing is mixed
     lam: Tensor
+    here: slice | None = None
+    partners: Tensor | None = None
     place: int = 0
     whole: int | None = None
 
 
 class StreamLoader(PlannedLoader[StreamImages]):
-    """Batches of images that are in files: those that a ``ResidentLoader`` has of the same pixels."""
+    """Batches of images that are in files: those that a ``ResidentLoader`` has of the same pixels.
+
+    The host knows the plan of an epoch, to ask for images; so does the device, to vary and mix them.
+    """
 
     def epoch(self, number: int) -> Iterator[Batch]:
         """The batches of one epoch; the same ones whenever that epoch is asked for."""
@@ -86,7 +94,8 @@ class StreamLoader(PlannedLoader[StreamImages]):
     assemble_piece = assemble
 
     def _whole(self, plan: EpochPlan, step: int) -> Piece:
-        return self._piece(plan, torch.arange(*self.bounds(step)), plan.lambdas[step])
+        start, end = self.bounds(step)
+        return Piece(torch.arange(start, end), end - start, plan.lambdas[step], slice(start, end))
 
     def _cut(self, plan: EpochPlan, step: int) -> list[Piece]:
         """The pieces of a batch that are computed here, or the batch."""
@@ -102,27 +111,34 @@ class StreamLoader(PlannedLoader[StreamImages]):
 
     def _piece(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Piece:
         if not self.mixup:
-            return Piece(rows, len(rows), plan.partners, lam)
+            return Piece(rows, len(rows), lam)
         partners = plan.partners[rows]
         elsewhere = partners[~torch.isin(partners, rows)]  # each row is the partner of one
         wanted = torch.cat([rows, elsewhere])
         ordered, places = wanted.sort()
-        return Piece(wanted, len(rows), places[torch.searchsorted(ordered, partners)], lam)
+        return Piece(wanted, len(rows), lam, partners=places[torch.searchsorted(ordered, partners)])
 
     def _made(self, plan: EpochPlan, pieces: Iterator[Piece]) -> Iterator[Batch]:
-        return map(self._batch, self.data.feeder.feed(self._order(plan, piece) for piece in pieces))
+        there = plan.to(self.device)
+        arriving = self.data.feeder.feed((piece, plan.order[piece.rows].numpy(), _beside(piece)) for piece in pieces)
+        return (self._batch(there, arrived) for arrived in arriving)
 
-    def _order(self, plan: EpochPlan, piece: Piece) -> Order[Piece]:
-        chosen = plan.order[piece.rows]
-        beside = chosen, piece.partners, piece.lam, *plan.draws.at(piece.rows).tensors().values()
-        return piece, chosen.numpy(), beside
-
-    def _batch(self, arrived: Arrived[Piece]) -> Batch:
+    def _batch(self, plan: EpochPlan, arrived: Arrived[Piece]) -> Batch:
         """From stored pixels to what a training step sees: device code."""
-        piece, (chosen, partners, lam, *draws) = arrived.job, arrived.beside
-        floats, target = self.look(arrived.pixels, Draws(*draws), aspects=arrived.aspects), self.data.labels[chosen]
-        own = slice(piece.own)
+        piece = arrived.job
+        rows = arrived.beside[0] if piece.here is None else piece.here
+        floats = self.look(arrived.pixels, plan.draws, rows, arrived.aspects)
+        target, own = self.data.labels[plan.order[rows]], slice(piece.own)
         batch = Batch(floats[own], target[own], place=piece.place, whole=piece.whole)
         if not self.mixup:
             return batch
+        partners = arrived.beside[-2] if piece.here is None else plan.partners[piece.here] - piece.here.start
+        lam = arrived.beside[-1]
         return replace(batch, images=mix(floats[own], floats[partners], lam), other=target[partners], lam=lam)
+
+
+def _beside(piece: Piece) -> tuple[Tensor, ...]:
+    """What the device has to be told about a piece."""
+    if piece.here is not None:
+        return (piece.lam,)
+    return piece.rows, *([] if piece.partners is None else [piece.partners]), piece.lam
