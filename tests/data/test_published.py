@@ -200,6 +200,7 @@ def test_all_of_it_can_be_read_into_memory(tmp_path, monkeypatch):
     ):
         assert np.array_equal(mine.pixels, [theirs.images.read(row)[0] for row in range(len(theirs))])
         assert mine.labels.tolist() == theirs.labels.tolist()
+    assert resident.keep == streamed.keep == 0.875  # a trained model is shown as much of a picture, wherever these were
     monkeypatch.setattr("tailcloud.data.memory.available_memory", lambda: 1000)
     with pytest.raises(TailcloudError, match="imagenet-lt has 12 images, which take"):
         open_dataset("imagenet-lt", tmp_path, Reading(plane="resident"))

@@ -58,7 +58,8 @@ class Split:
 class Dataset:
     """Training, test and perhaps validation images; ``mean`` and ``std`` per channel, on a 0 … 1 scale.
 
-    ``fit`` says how an image of another size is brought to the size of these.
+    ``fit`` says how an image of another size is brought to the size of these, and ``keep`` which share of its middle is
+    kept before, as it was of the test images.
     """
 
     spec: str
@@ -70,6 +71,7 @@ class Dataset:
     val: Split | None = None
     remarks: tuple[str, ...] = ()
     fit: Fit = "squash"
+    keep: float = 1.0
 
     def __post_init__(self) -> None:
         for name, part in {"training": self.train, "test": self.test}.items():
@@ -80,11 +82,6 @@ class Dataset:
         """Height, width and channels of an image as a model sees it."""
         height, width, channels = self.test.images.shape[1:]
         return height, width, channels
-
-    @property
-    def keep(self) -> float:
-        """The share of the middle of a picture that a model sees."""
-        return self.test.images.keep if isinstance(self.test.images, FileImages) else 1.0
 
     @property
     def classes(self) -> int:

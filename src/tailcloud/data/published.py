@@ -55,6 +55,7 @@ def listed(name: str, root: Path, reading: Reading) -> Dataset:
         val=parts.get("val"),
         remarks=(*whole.remarks, *_remarks(edition, lists)),
         fit="crop",
+        keep=KEEP,
     )
 
 
