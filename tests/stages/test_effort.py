@@ -36,3 +36,12 @@ def test_the_estimate_of_memory_knows_of_it():
     plain = estimate(load_recipe("digits-lt/ce"), data)
     more = estimate(load_recipe("digits-lt/ce", [parse_setting("stage1.ema=0.9")]), data)
     assert more.memory - plain.memory == 4 * plain.parameters
+
+
+def test_less_is_kept_of_a_batch_in_pieces():
+    data, whole = open_dataset("digits-lt"), {"stage1": {"batch": 50}}
+    batch, pieces, images = (
+        estimate(load_recipe("digits-lt/ce", [whole, more]), data).memory
+        for more in ({}, {"engine": {"accumulate": 4}}, {"stage1": {"batch": 13}})
+    )
+    assert pieces == images < batch

@@ -29,7 +29,8 @@ def estimate(recipe: Recipe, dataset: Dataset) -> Estimate:
     parts = [part for part in (dataset.train, dataset.test, dataset.val) if part and not is_streamed(part)]
     images = sum(part.pixels.nbytes for part in parts)
     batch, kept = (max(map(count, recipe.stages.values())) for count in (images_a_step, copies))
-    memory = images + FLOAT * (kept * price.parameters + 2 * batch * price.activations)
+    piece = -(-batch // recipe.engine.accumulate)
+    memory = images + FLOAT * (kept * price.parameters + 2 * piece * price.activations)
     size = len(dataset.train)
     steps = {name: stage.epochs * len(batch_ends(size, stage.batch)) for name, stage in recipe.stages.items()}
     return Estimate(steps, price.parameters, price.flops, memory)
