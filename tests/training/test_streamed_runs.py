@@ -7,7 +7,7 @@ from streamed_parts import files
 
 from conftest import Watcher, small_recipe
 from tailcloud.data import Dataset
-from tailcloud.errors import UsageError
+from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.recipe import load_recipe
 from tailcloud.training.folder import RunFolder
 from tailcloud.training.loop import train
@@ -44,6 +44,20 @@ def test_a_streamed_run_ends_with_the_bits_of_a_resident_one(tmp_path, method):
     assert all(torch.equal(streamed[1][key], value) for key, value in resident[1].items())
     logs = [RunFolder(tmp_path / str(number)).log() for number in (0, 1)]
     assert [line["gradients"] for line in logs[0]] == [line["gradients"] for line in logs[1]]
+
+
+def test_a_run_goes_on_with_the_plane_it_was_started_on(tmp_path):
+    class Impatient(Watcher):
+        def epoch_done(self, line):
+            raise KeyboardInterrupt
+
+    (streamed, resident), recipe, place = datasets(tmp_path), small_recipe(), RunFolder(tmp_path / "run")
+    place.create(recipe, "tailcloud train")
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, resident, place, CPU, Impatient())
+    with pytest.raises(TailcloudError, match=r'were on the plane "resident".*set data.plane = "resident"'):
+        train(recipe, streamed, place, CPU, Watcher())
+    assert train(recipe, resident, place, CPU, Watcher())["machine"]["plane"] == "resident"
 
 
 def test_resized_crops_come_from_whole_pictures(tmp_path):

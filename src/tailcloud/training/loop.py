@@ -260,8 +260,13 @@ def check_same_recipe(folder: RunFolder, then: dict[str, Any], recipe: Recipe) -
 
 
 def check_same_world(then: dict[str, Any], fingerprint: str, session: Session, observer: Observer) -> None:
-    """Other data is refused; another device or version is allowed and said, because the bits will differ."""
-    dataset = session.dataset
+    """Other data or another plane is refused; another device or version is allowed and said: the bits will differ."""
+    dataset, plane = session.dataset, session.environment["plane"]
+    if then.get("plane", plane) != plane:
+        raise TailcloudError(
+            f'the images of {dataset.spec} were on the plane "{then["plane"]}" when this run was started, and are on '
+            f'"{plane}" now; to go on, set data.plane = "{then["plane"]}" in its recipe.toml'
+        )
     if fingerprint != dataset.fingerprint:
         raise TailcloudError(
             f"{dataset.spec} is not the data this run was started on (fingerprint {dataset.fingerprint}, "
@@ -273,7 +278,8 @@ def check_same_world(then: dict[str, Any], fingerprint: str, session: Session, o
         session.executor = "eager"
         observer.note("This run goes on eagerly, as it was started, though its recipe would have it compiled.")
     now = session.environment
-    then = {"kernels": "plain", "ranks": 1, "accumulate": 1, "sync_batch_norm": False, **then}  # before others were
+    first = {"plane": plane, "kernels": "plain", "ranks": 1, "accumulate": 1, "sync_batch_norm": False}
+    then = {**first, **then}  # as it was before there were others
     for key in sorted(now):
         if now[key] != then.get(key):
             observer.note(

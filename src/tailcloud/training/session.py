@@ -324,7 +324,8 @@ class Session:
     def environment(self) -> dict[str, Any]:
         """What a bit-for-bit repetition depends on."""
         start = {"weights": self.pretrained.sha256} if self.pretrained else {}
-        return {**environment(self.device), "executor": self.executor, **self.arithmetic, **self.sharing, **start}
+        steps = {"executor": self.executor, "plane": "stream" if self.streamed else "resident"}
+        return {**environment(self.device), **steps, **self.arithmetic, **self.sharing, **start}
 
     @property
     def sharing(self) -> dict[str, int | bool]:
