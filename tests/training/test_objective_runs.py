@@ -132,7 +132,7 @@ def test_published_constants():
         ("gcl", {"stage1": {"objective": "feature-noise"}}, 'works with the head "linear" or'),
         ("bbn", {"stage1": {"mixup": 1.0}}, "cannot be mixed"),
         ("hybrid-sc", {"stage1": {"objective": {"temperature": 0.0}}}, "temperature"),
-        ("bbn", {"model": {"backbone": "resnet33"}}, 'did you mean "resnet32-two-branch"'),
+        ("bbn", {"model": {"backbone": "resnt32"}}, 'did you mean "resnet32-two-branch"'),
         ("oltr", {"stage2": {"mixup": 0.5}}, "cannot be mixed"),
         ("bbn", {"stage1": {"second": {"name": "en", "beta": 1.5}}}, "stage1.second: β must lie"),
     ],
