@@ -41,7 +41,7 @@ def tensors(batch: Batch):
 def together(pieces):
     """The batch that some pieces make up."""
     ordered = sorted(pieces, key=lambda piece: piece.place)
-    assert sum(len(piece.target) for piece in ordered) == ordered[0].whole
+    assert all(torch.equal(piece.whole, torch.cat([each.target for each in ordered])) for piece in ordered)
     columns = zip(*map(tensors, ordered), strict=True)
     return [None if column[0] is None else torch.cat(column) for column in columns]
 

@@ -11,7 +11,7 @@ from conftest import run, small_recipe
 from tailcloud.data.batch import Batch
 from tailcloud.data.pieces import WHOLE
 from tailcloud.errors import UsageError
-from tailcloud.losses import GCLLoss
+from tailcloud.losses import CrossEntropyLoss, FocalLoss, GCLLoss, LDAMLoss
 from tailcloud.objectives import Classify
 from tailcloud.optimizers import OPTIMIZERS
 from tailcloud.recipe import Stage, load_recipe
@@ -22,6 +22,12 @@ from tailcloud.training.session import Session
 from tailcloud.training.step import Step
 
 COUNTS, ROWS = [40, 9, 4, 1], 11
+LOSSES = {
+    "gcl": GCLLoss(COUNTS),
+    "weighted ldam": LDAMLoss(COUNTS, weights="effective", beta=0.9),
+    "weighted ce": CrossEntropyLoss(COUNTS, weights="inverse"),
+    "weighted focal": FocalLoss(COUNTS, weights="inverse"),
+}
 STAGE = Stage.model_validate({"epochs": 1, "loss": "gcl", "lr": 0.3})
 CPU = torch.device("cpu")
 
@@ -46,16 +52,17 @@ def tiny(norm):
 def whole_batch(rows=ROWS):
     generator = torch.Generator().manual_seed(1)
     images = torch.randn(rows, 1, 4, 4, dtype=torch.float64, generator=generator)
-    target, other = (torch.randint(len(COUNTS), (rows,), generator=generator) for _ in range(2))
-    return Batch(images, target, other, torch.tensor(0.4, dtype=torch.float64))
+    target = torch.randint(len(COUNTS), (rows,), generator=generator)
+    partners = torch.randperm(rows, generator=generator)
+    return Batch(images, target, target[partners], torch.tensor(0.4, dtype=torch.float64))
 
 
 def piece_of(batch, start, end):
     own = batch.images[start:end], batch.target[start:end], batch.other[start:end]
-    return Batch(*own, batch.lam, place=start, whole=len(batch.target))
+    return Batch(*own, batch.lam, place=start, whole=batch.target)
 
 
-def step_in(world, norm, accumulate, rows):
+def step_in(world, norm, accumulate, rows, loss="gcl"):
     """Gradients, running statistics and loss after a step on the own pieces; weights afterwards."""
     model, batch = tiny(norm), whole_batch(rows)
     if norm:
@@ -65,19 +72,19 @@ def step_in(world, norm, accumulate, rows):
             for parameter in model.parameters():
                 parameter.add_(1.0)
     optimizer = OPTIMIZERS["sgd"](STAGE, dict(model.named_parameters()), CPU)
-    step = pieced(Step(model, Classify(GCLLoss(COUNTS)), optimizer), world)
+    step = pieced(Step(model, Classify(LOSSES[loss]), optimizer), world)
     pieces = tuple(piece_of(batch, *bounds) for bounds in world.share(accumulate).pieces(0, rows))
-    loss = world.total(step(pieces, torch.Generator().manual_seed(2)).reshape(1))
+    value = world.total(step(pieces, torch.Generator().manual_seed(2)).reshape(1))
     found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    return {**found, **model.state_dict(prefix="after."), "loss": loss.squeeze(0)}
+    return {**found, **model.state_dict(prefix="after."), "loss": value.squeeze(0)}
 
 
-def whole_step(norm, rows):
-    model, objective = tiny(norm), Classify(GCLLoss(COUNTS))
+def whole_step(norm, rows, loss="gcl"):
+    model, objective = tiny(norm), Classify(LOSSES[loss])
     optimizer = OPTIMIZERS["sgd"](STAGE, dict(model.named_parameters()), CPU)
-    loss = Step(model, objective, optimizer)(whole_batch(rows), torch.Generator().manual_seed(2))
+    value = Step(model, objective, optimizer)(whole_batch(rows), torch.Generator().manual_seed(2))
     found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-    return {**found, **model.state_dict(prefix="after."), "loss": loss}
+    return {**found, **model.state_dict(prefix="after."), "loss": value}
 
 
 def check_same(made, expected):
@@ -86,12 +93,30 @@ def check_same(made, expected):
         torch.testing.assert_close(made[name], value, rtol=1e-9, atol=1e-11, msg=name)
 
 
+@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("accumulate", [2, 3, 20])
-def test_a_batch_in_pieces_has_its_own_gradient(accumulate):
-    check_same(step_in(ALONE, False, accumulate, ROWS), whole_step(False, ROWS))
+def test_a_batch_in_pieces_has_its_own_gradient(accumulate, loss):
+    check_same(step_in(ALONE, False, accumulate, ROWS, loss), whole_step(False, ROWS, loss))
 
 
-CASES = [(False, 1, 11), (False, 2, 11), (False, 1, 3), (True, 1, 11), (True, 1, 3)]  # 3: one of 4 has no image
+@pytest.mark.parametrize("loss", [LOSSES["weighted ldam"], LOSSES["weighted ce"]])
+def test_class_weights_of_pieces_add_up_to_those_of_the_batch(loss):
+    generator = torch.Generator().manual_seed(3)
+    target = torch.randint(len(COUNTS), (ROWS,), generator=generator)
+    output = torch.rand(ROWS, len(COUNTS), dtype=torch.float64, generator=generator)
+    plain = type(loss)(COUNTS)  # each image alone
+    weights = [float(loss.weights.now[label]) for label in target.tolist()]
+    each = [float(plain(output[at : at + 1], target[at : at + 1])) for at in range(ROWS)]
+    expected = sum(weight * value for weight, value in zip(weights, each, strict=True)) / sum(weights)
+    found = 0.0
+    for own in (slice(0, 2), slice(2, 2), slice(2, ROWS)):
+        mean = loss(output[own], target[own])
+        found += len(target[own]) / ROWS * float(loss.in_whole(mean, target[own], target))
+    assert found == pytest.approx(expected, rel=1e-6)
+
+
+CASES = [(False, 1, 11, "gcl"), (False, 2, 11, "gcl"), (False, 1, 3, "gcl"), (True, 1, 11, "gcl"), (True, 1, 3, "gcl")]
+CASES += [(True, 1, 11, "weighted ldam"), (False, 1, 3, "weighted ce")]  # 3: one of 4 has no image
 
 
 def steps_in(world):
@@ -101,8 +126,8 @@ def steps_in(world):
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_processes_add_up_to_the_whole_batch_and_so_does_their_batch_norm(ranks):
     for made in in_ranks(ranks, steps_in):
-        for (norm, _, rows), one in zip(CASES, made, strict=True):
-            check_same(one, whole_step(norm, rows))
+        for (norm, _, rows, loss), one in zip(CASES, made, strict=True):
+            check_same(one, whole_step(norm, rows, loss))
 
 
 def test_batch_norm_alone_is_left_as_it_is_and_an_unknown_one_is_refused():
@@ -131,14 +156,21 @@ def test_accumulating_gives_the_same_run_up_to_rounding(tmp_path):
         assert made["per_class"] == pytest.approx(expected["per_class"], abs=10)
 
 
-@pytest.mark.parametrize("method", ["ldam-drw", "cb-ce", "lade", "hybrid-sc", "oltr"])
-def test_what_is_no_mean_over_images_is_refused_in_pieces(method, tmp_path):
-    recipe = load_recipe(f"digits-lt/{method}", [{"engine": {"accumulate": 2}}])
+WEIGHED = {"stage1": {"loss": {"weights": "inverse"}}}
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"), [("lade", {}), ("hybrid-sc", {}), ("oltr", {}), ("bbn", WEIGHED), ("hybrid-psc", WEIGHED)]
+)
+def test_what_is_no_mean_over_images_is_refused_in_pieces(method, settings, tmp_path):
+    recipe = load_recipe(f"digits-lt/{method}", [settings, {"engine": {"accumulate": 2}}])
     with pytest.raises(UsageError, match=r"is no mean over images.*engine.accumulate = 1"):
         run(tmp_path / "run", recipe)
 
 
-@pytest.mark.parametrize("method", ["bbn", "hybrid-psc", "gcl-feature-noise", "gcl-official", "mislas"])
+@pytest.mark.parametrize(
+    "method", ["bbn", "hybrid-psc", "gcl-feature-noise", "gcl-official", "mislas", "ldam-drw", "cb-ce"]
+)
 def test_methods_that_are_means_over_images_train_in_pieces(method, tmp_path):
     table = {"engine": {"accumulate": 2}, "stage1": {"epochs": 1, "batch": 200}, "model": {"width": 0.25}}
     recipe = load_recipe(f"digits-lt/{method}", [table])

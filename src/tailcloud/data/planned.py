@@ -130,11 +130,11 @@ class PlannedLoader(Generic[Source]):
     def pieces(self, plan: EpochPlan, step: int) -> tuple[Batch, ...]:
         """The pieces of a batch that are computed here; the partners of their images may lie in others."""
         start, end = self.bounds(step)
-        made = []
+        whole, made = self.data.labels[plan.order[start:end]], []
         for first, last in self.own.pieces(start, end):
             rows = torch.arange(first, last, device=plan.order.device)
             piece = self.assemble_piece(plan, rows, plan.lambdas[step])
-            made.append(replace(piece, place=first - start, whole=end - start))
+            made.append(replace(piece, place=first - start, whole=whole))
         return tuple(made)
 
     def assemble(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:

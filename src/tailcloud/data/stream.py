@@ -66,7 +66,7 @@ class Piece:
     here: slice | None = None
     partners: Tensor | None = None
     place: int = 0
-    whole: int | None = None
+    whole: slice | None = None  # where the rows of its batch are
 
 
 class StreamLoader(PlannedLoader[StreamImages]):
@@ -104,7 +104,9 @@ class StreamLoader(PlannedLoader[StreamImages]):
         start, end = self.bounds(step)
         return [
             replace(
-                self._piece(plan, torch.arange(first, last), plan.lambdas[step]), place=first - start, whole=end - start
+                self._piece(plan, torch.arange(first, last), plan.lambdas[step]),
+                whole=slice(start, end),
+                place=first - start,
             )
             for first, last in self.own.pieces(start, end)
         ]
@@ -129,7 +131,8 @@ class StreamLoader(PlannedLoader[StreamImages]):
         rows = arrived.beside[0] if piece.here is None else piece.here
         floats = self.look(arrived.pixels, plan.draws, rows, arrived.aspects)
         target, own = self.data.labels[plan.order[rows]], slice(piece.own)
-        batch = Batch(floats[own], target[own], place=piece.place, whole=piece.whole)
+        whole = None if piece.whole is None else self.data.labels[plan.order[piece.whole]]
+        batch = Batch(floats[own], target[own], place=piece.place, whole=whole)
         if not self.mixup:
             return batch
         partners = arrived.beside[-2] if piece.here is None else plan.partners[piece.here] - piece.here.start

@@ -19,6 +19,7 @@ class Loss(nn.Module):
     needs_cosine: ClassVar[bool] = False
     balances: ClassVar[bool] = False  # the clean logits are meant for classes that are all alike
     per_image: bool = False  # the mean of what each image adds alone, so that a batch may be computed in pieces
+    weighs: ClassVar[bool] = False  # that mean up to weights of images, which ``in_whole`` sees to
 
     def __init__(self, scale: float) -> None:
         super().__init__()
@@ -48,6 +49,13 @@ class Loss(nn.Module):
         Their first dimension is ``rows``, or 1 where all samples share them.
         """
         return None
+
+    def in_whole(self, mean: Tensor, target: Tensor, whole: Tensor) -> Tensor:  # noqa: ARG002
+        """The mean loss of a piece of a batch, made such that pieces add up to the loss of the batch.
+
+        ``target`` and ``whole`` are the classes of both; each piece then counts by its number of images.
+        """
+        return mean
 
     def forward(self, output: Tensor, target: Tensor, *, epsilon: Tensor | None = None) -> Tensor:
         """The mean loss of a batch."""

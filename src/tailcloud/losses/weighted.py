@@ -1,7 +1,7 @@
 """Class weights: how much an image of each class counts, from the first epoch on or only later (DRW)."""
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -76,11 +76,13 @@ class WeightedLoss(Loss):
     NeurIPS 2019). Without class weights nothing is multiplied.
     """
 
+    weighs: ClassVar[bool] = True
+
     def __init__(
         self, counts: Sequence[int] | None, scale: float, weights: Weighting, beta: float, defer: float, power: float
     ) -> None:
         super().__init__(scale)
-        self.per_image = weights == "none"  # Σ w_y is a matter of the whole batch
+        self.per_image = weights == "none"  # Σ w_y is a matter of the whole batch, which ``in_whole`` sees to
         self.weights: ClassWeights | None = None
         if weights != "none":
             if counts is None:
@@ -105,6 +107,13 @@ class WeightedLoss(Loss):
             return batch_mean(each)
         weight: Tensor = self.weights(target).to(each)
         return (weight * each).sum() / weight.sum().clamp(min=torch.finfo(each.dtype).tiny)
+
+    def in_whole(self, mean: Tensor, target: Tensor, whole: Tensor) -> Tensor:
+        """``weighted_mean`` of a piece, times what its images weigh on average to what those of its batch weigh."""
+        if self.weights is None or self.per_image:
+            return mean
+        own, every = (batch_mean(self.weights(classes).to(mean)) for classes in (target, whole))
+        return mean * own / every
 
     def mean_of_weighted(self, each: Tensor, target: Tensor) -> Tensor:
         """Σ w_y · L / B over a batch of B samples, as the focal losses were published; 0 for an empty one."""

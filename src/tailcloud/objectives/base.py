@@ -41,6 +41,7 @@ class Objective(nn.Module):
     branches: ClassVar[int] = 1  # of the backbone
     needs: ClassVar[type[Head] | None] = None  # the kind of head it works with, where not all will do
     per_image: bool = False  # with a loss that is so, the mean of what each image adds alone
+    weighs: ClassVar[bool] = False  # and that of a piece goes through the loss's ``in_whole``
 
     def __init__(self, loss: Loss, counts: Sequence[int] = (), features: int = 1) -> None:  # noqa: ARG002
         super().__init__()

@@ -1,5 +1,7 @@
 """The objective of nearly every method: a loss on the network's outputs."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -13,6 +15,7 @@ class Classify(Objective):
     """A loss on the model's outputs; on a mixed batch λ·L(z, y_a) + (1 − λ)·L(z, y_b), each with clouds of its own."""
 
     per_image = True
+    weighs: ClassVar[bool] = True
 
     def draw(self, batch: Batch, generator: torch.Generator) -> Noise:
         """The random numbers of both terms."""
@@ -23,8 +26,12 @@ class Classify(Objective):
     def forward(self, network: Network, batch: Batch, noise: Noise) -> Tensor:
         """The scalar to minimise."""
         output = network(batch.images)
-        value: Tensor = self.loss(output, batch.target, epsilon=noise[0])
+        value = self.term(output, batch.target, batch.whole, noise[0])
         if batch.other is None or batch.lam is None:
             return value
-        other: Tensor = self.loss(output, batch.other, epsilon=noise[1])
-        return batch.lam * value + (1 - batch.lam) * other
+        return batch.lam * value + (1 - batch.lam) * self.term(output, batch.other, batch.whole, noise[1])
+
+    def term(self, output: Tensor, target: Tensor, whole: Tensor | None, epsilon: Tensor | None) -> Tensor:
+        """The loss for one of the labels; partners are of the same batch, so its classes are theirs too."""
+        value: Tensor = self.loss(output, target, epsilon=epsilon)
+        return value if whole is None else self.loss.in_whole(value, target, whole)

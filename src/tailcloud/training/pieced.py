@@ -27,9 +27,10 @@ from tailcloud.training.step import Step
 
 def check_pieces(objective: Objective, stage: str) -> None:
     """Refuse what is no mean over images: the gradients of its pieces do not add up to that of the batch."""
-    if objective.per_image and objective.loss.per_image:
+    loss = objective.loss
+    if objective.per_image and (loss.per_image or (loss.weighs and objective.weighs)):
         return
-    what = type(objective.loss if objective.per_image else objective).__name__
+    what = type(loss if objective.per_image else objective).__name__
     raise UsageError(
         f"the {what} of {stage} is no mean over images: it compares those of a batch, or weighs them by their sum, "
         "so a batch cannot be computed in pieces; train in one process with engine.accumulate = 1"
