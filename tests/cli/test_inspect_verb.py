@@ -53,7 +53,8 @@ def test_a_folder_is_shown_with_all_that_is_wrong(photos):
 
 def test_the_plan_is_that_of_training(photos):
     code, said = command("inspect photos --set data.size=8")
-    plan = said.partition("What training would do")[2]
+    before, _, plan = said.partition("What training would do")
+    assert "a few steps are timed" in before
     assert code == 0, said
     assert "resnet8, for images of 8 pixels." in plan
     assert "should take" in plan

@@ -90,6 +90,7 @@ def test_recipes_are_listed_shown_and_copied(call, tmp_path):
     listed = call("recipes", "ls")
     assert "cifar100-lt" in listed
     assert "Label-distribution-aware margins with deferred re-weighting" in " ".join(listed.split())
+    assert "GCL with the noise of its eq. 5 on the feature" in " ".join(listed.split())
     assert 'method = "gcl"' in call("recipes", "show", "digits-lt/gcl")
     assert "granularity" in call("recipes", "show", "digits-lt/gcl", "--resolved")
     call("recipes", "copy", "digits-lt/gcl")

@@ -1,5 +1,7 @@
 """List files: CSV, TSV and lines of path and label; parts, groups, and every way to get them wrong."""
 
+import logging
+
 import numpy as np
 import pytest
 from drawing import draw
@@ -78,6 +80,23 @@ def test_published_lists_of_parts_are_read_together(photos):
     assert data.remarks[0].startswith("ImageNet_LT_train.txt, ImageNet_LT_val.txt, ImageNet_LT_test.txt are read")
 
 
+def test_an_image_of_two_lists_is_refused_with_both_of_them(photos):
+    written(photos, "photos/1.png 0\n", "birds_train.txt")
+    written(photos, "photos/2.png 0\nphotos/1.png 1\n", "birds_val.txt")
+    with pytest.raises(
+        TailcloudError, match=r'"0" in line 1 of .*birds_train.txt and "1" in line 2 of .*birds_val.txt'
+    ):
+        opened(photos / "birds_train.txt")
+
+
+def test_long_lists_are_told_while_they_are_read(photos, monkeypatch, caplog):
+    monkeypatch.setattr("tailcloud.data.lists.LINES", 2)
+    monkeypatch.setattr("tailcloud.data.lists.SECONDS_BETWEEN_NOTES", -1.0)
+    with caplog.at_level(logging.INFO):
+        read_list(written(photos, rows(range(3), lambda i: f" {i % 3}"), "list.txt"))
+    assert [record.getMessage() for record in caplog.records] == [f"2 lines of {photos / 'list.txt'} read"]
+
+
 def test_groups_by_a_column_stay_in_one_part(photos):
     text = "path,label,patient\n" + rows(range(12), lambda i: f",{i % 2},p{i // 3}")
     data = opened(written(photos, text), group="patient", test=0.25)
@@ -117,8 +136,12 @@ def test_a_line_given_twice_counts_once(photos):
         ("a.csv", "path,label\n,cat\n", "line 2 of .* has no path"),
         ("a.csv", "path,label,split\na.png,cat,holdout\n", 'has the split "holdout"; it should be train'),
         ("a.csv", "path,label,split\na.png,cat,\n", "line 2 of .* has no split"),
-        ("a.csv", "path,label\na.png,cat\na.png,dog\n", 'label "cat" in line 2 and "dog" in line 3'),
-        ("a.csv", "path,label,split\na.png,c,train\na.png,c,test\n", 'part "train" in line 2 and "test" in line 3'),
+        ("a.csv", "path,label\na.png,cat\na.png,dog\n", 'label "cat" in line 2 of .*a.csv and "dog" in line 3 of'),
+        (
+            "a.csv",
+            "path,label,split\na.png,c,train\na.png,c,test\n",
+            'part "train" in line 2 of .* and "test" in line 3 of',
+        ),
         ("a.csv", "path,label,split\na.png,c,test\n", "cannot be read"),
         ("a.txt", "a.png 0\nb.png\n", 'line 2 of .* is "b.png"; it should be a path, a space and a label'),
         ("a.csv", 'path,label\n"' + "x" * 200_000 + '",1\n', "line 2 of .* is no CSV"),

@@ -87,6 +87,8 @@ def test_a_sample_that_cannot_be_read_stops_and_a_few_do_not(tmp_path, monkeypat
     data = opened(tmp_path)
     assert len(data.train) + len(data.test) == 60
     assert any(r.startswith("1 of 48 images cannot be read: cat/0.png (it is not an image") for r in data.remarks)
+    monkeypatch.setattr("tailcloud.data.filing.SAMPLE", 40)
+    assert any(r.startswith("1 of 40 images that were tried cannot be read: cat/0") for r in opened(tmp_path).remarks)
     monkeypatch.setattr("tailcloud.data.filing.SAMPLE", 10)
     with pytest.raises(TailcloudError, match=r"of which 10 images were tried: 1 of 10 images \(10 %, more than 5 %\)"):
         opened(tmp_path)

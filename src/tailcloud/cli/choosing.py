@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from tailcloud.cli.console import out
+from tailcloud.cli.console import out, say_note
 from tailcloud.data import OWN, parse_spec
 from tailcloud.errors import UsageError
 from tailcloud.recipe import Recipe, load_recipe
@@ -31,6 +31,7 @@ def chosen_recipe(request: "Request", asked: Recipe) -> Recipe:
     whole = asked.model_copy(update={"selection": asked.selection.model_copy(update={"split": 0.0})})
     dataset = open_data(whole)
     runs = max(1, len(request.seeds))
+    say_note("a few steps are timed, to choose a recipe …")
     choice = choose(
         dataset, pick_device(request.device), budget and budget / runs, request.overrides(), request.started
     )

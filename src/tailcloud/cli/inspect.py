@@ -139,6 +139,7 @@ def plan_of(seen: "Survey", device: str, asked: Sequence[Mapping[str, Any]], com
 
     if seen.dataset is None or seen.refusals:
         return None
+    say_note("a few steps are timed, to say what training would do and how long it would take …")
     expected = expect(seen.dataset, pick_device(device), asked)
     out.print("\n[bold]What training would do[/]")
     for reason in expected.reasons:

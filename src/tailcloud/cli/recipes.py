@@ -43,7 +43,7 @@ def ls(_plugin: Plugin = None) -> None:
 def title(text: str) -> str:
     """What a method's file says first about itself."""
     lines = [line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ")]
-    return re.split(r"[:;.](?:\s|$)", " ".join(lines))[0]
+    return re.split(r"(?<!\beq)[:;.](?:\s|$)", " ".join(lines))[0]
 
 
 @app.command()

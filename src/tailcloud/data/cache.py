@@ -99,12 +99,12 @@ def locked(place: Path) -> Iterator[None]:
 
 
 class CachedReader:
-    """Copies images out of a cache, in threads."""
+    """Copies images out of a cache, in threads; perhaps people were ``told`` which could not be read."""
 
-    def __init__(self, images: FileImages, labels: NDArray[np.int64], stored: Stored) -> None:
+    def __init__(self, images: FileImages, labels: NDArray[np.int64], stored: Stored, *, told: bool = False) -> None:
         self.images, self.stored = images, stored
         self.substitutes = Substitutes(images, labels)
-        self.substitutes.settle(stored.broken)
+        self.substitutes.settle(stored.broken, told=told)
         self.threads = ThreadPoolExecutor(THREADS, "copying")
 
     def fetch(self, rows: Positions, *, pinned: bool = False) -> Fetched:

@@ -37,10 +37,10 @@ def cached(images: FileImages, labels: Labels, decoders: Decoders, where: str) -
     in_memory, key = where == "ram", key_of(images)
     place = (_memory_folder() if in_memory else _folder(Path(where).expanduser())) / key
     with locked(place):
-        if not place.is_dir():
+        if fresh := not place.is_dir():
             _check_room(images, place.parent, in_memory=in_memory)
             _build(images, labels, decoders, place)
-        reader = CachedReader(images, labels, open_cache(place, images))
+        reader = CachedReader(images, labels, open_cache(place, images), told=fresh)
     if in_memory and _is_ours(reader.stored.about.get("process")):
         weakref.finalize(reader, _give_back, place)
     return reader

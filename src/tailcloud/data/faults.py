@@ -56,22 +56,24 @@ class Substitutes:
             return found
         raise self._hopeless(row, why)
 
-    def settle(self, broken: Mapping[int, str]) -> None:
-        """Find who stands for images that are known to be unreadable, all at once."""
+    def settle(self, broken: Mapping[int, str], *, told: bool = False) -> None:
+        """Find who stands for images that are known to be unreadable, all at once; perhaps people were ``told``."""
         for row, why in broken.items():
-            self.report(row, why)
+            self.report(row, why, told=told)
         for row, why in broken.items():
             other = next((other for other in self._followers(row) if other not in self.reasons), None)
             if other is None:
                 raise self._hopeless(row, why)
             self.places[row] = other
 
-    def report(self, row: int, why: str) -> None:
-        """Say once that an image cannot be read; too many of them stop the run."""
+    def report(self, row: int, why: str, *, told: bool = False) -> None:
+        """Say once, unless people were ``told``, that an image cannot be read; too many of them stop the run."""
         if row in self.reasons:
             return
         self.reasons[row] = why
-        log.warning("%s cannot be read (%s); the next image of its class stands for it.", self.images.path(row), why)
+        if not told:
+            what = "%s cannot be read (%s); the next image of its class stands for it."
+            log.warning(what, self.images.path(row), why)
         share = 100 * len(self.reasons) / len(self.images)
         if share > MOST_UNREADABLE:
             raise TailcloudError(

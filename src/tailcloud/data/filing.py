@@ -61,7 +61,10 @@ class Filed:
         """A remark on files of a sample of so many that cannot be read, by their place in it; too many are refused."""
         tried = self.spec if len(rows) == of else f"{self.spec}, of which {len(rows):,} images were tried"
         remark = unreadable_remark(tried, [readable(self.names[row]) for row in rows], broken)
-        return [sentence.replace(" and are left out", "") for sentence in remark]
+        whom = "images" if len(rows) == of else "images that were tried"
+        return [
+            sentence.replace("images cannot be read and are left out", f"{whom} cannot be read") for sentence in remark
+        ]
 
 
 def even_sample(images: int) -> list[int]:

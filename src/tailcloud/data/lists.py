@@ -1,10 +1,12 @@
 """List files: a CSV or TSV with a header, or lines of a path and a label."""
 
 import csv
+import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from time import monotonic
 
 from tailcloud.data.listing import PARTS, Listing, readable, some_of
 from tailcloud.data.pictures import SUFFIXES
@@ -15,12 +17,16 @@ PATH_COLUMNS = ("path", "file", "image", "filename", "filepath", "file_name", "i
 LABEL_COLUMNS = ("label", "class", "category", "target")
 SPLIT_COLUMNS = ("split", "part", "subset")
 LARGEST = 2**28  # bytes
+LINES, SECONDS_BETWEEN_NOTES = 10_000, 5.0  # how often somebody looks at the clock, and how often it is told
+
+log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Row:
     """A line of a list."""
 
+    file: Path
     line: int
     path: str
     label: str
@@ -41,7 +47,7 @@ def read_list(file: Path, group: str | None = None) -> Listing:
         remarks.append(f"{', '.join(place.name for place in others.values())} are read together as parts.")
     if not rows:
         raise UsageError(f"{file} lists no image; each line should be a path and a label")
-    unique = _unique(file, rows)
+    unique = _unique(rows)
     if len(unique) < len(rows):
         again = counted(len(rows) - len(unique), "line")
         remarks.append(f"Left out, since their images were listed before: {again}.")
@@ -67,7 +73,7 @@ def companions(file: Path) -> dict[str, Path]:
     return found if len(found) > 1 else {}
 
 
-def _unique(file: Path, rows: Iterable[Row]) -> list[Row]:
+def _unique(rows: Iterable[Row]) -> list[Row]:
     """Each image once; one with two labels or in two parts is refused."""
     first: dict[str, Row] = {}
     for row in rows:
@@ -75,8 +81,8 @@ def _unique(file: Path, rows: Iterable[Row]) -> list[Row]:
         for what, then, now in (("label", before.label, row.label), ("part", before.part, row.part)):
             if then != now:
                 raise UsageError(
-                    f'{file} names {readable(row.path)} with the {what} "{then}" in line {before.line} and "{now}" in '
-                    f"line {row.line}; an image can have one only"
+                    f'{readable(row.path)} has the {what} "{then}" in line {before.line} of {before.file} and "{now}" '
+                    f"in line {row.line} of {row.file}; an image can have one only"
                 )
     return list(first.values())
 
@@ -88,7 +94,7 @@ def _rows(file: Path, group: str | None, part: str = "") -> Iterator[Row]:
             raise UsageError(f"line {line} of {file} has no {'path' if not path else 'label'}")
         if said and said.lower() not in PARTS:
             raise UsageError(f'line {line} of {file} has the split "{readable(said)}"; it should be train, val or test')
-        yield Row(line, Path(path).as_posix(), readable(label), part or PARTS.get(said.lower(), ""), key)
+        yield Row(file, line, Path(path).as_posix(), readable(label), part or PARTS.get(said.lower(), ""), key)
 
 
 def _spaced(file: Path) -> Iterator[tuple[int, tuple[str, str, str, str]]]:
@@ -156,6 +162,16 @@ def _lines(file: Path) -> Iterator[tuple[int, str]]:
         raise UsageError(f"{file} has {file.stat().st_size:,} bytes, and a list of images at most {LARGEST:,}")
     try:
         with file.open(encoding="utf-8-sig", newline="") as lines:
-            yield from enumerate(lines, start=1)
+            yield from _noted(file, lines)
     except UnicodeDecodeError:
         raise UsageError(f"{file} is not UTF-8 text; save it as UTF-8") from None
+
+
+def _noted(file: Path, lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers, and a note every few seconds."""
+    last = monotonic()
+    for number, line in enumerate(lines, start=1):
+        yield number, line
+        if number % LINES == 0 and monotonic() - last > SECONDS_BETWEEN_NOTES:
+            last = monotonic()
+            log.info("%s lines of %s read", f"{number:,}", file)

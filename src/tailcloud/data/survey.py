@@ -15,7 +15,10 @@ from tailcloud.errors import TailcloudError
 
 Vector = NDArray[np.int64]
 
-UNREAD = "No image was read: whether all are there and whole, tailcloud data verify says."
+UNREAD = (
+    "Not every image was read: sizes and images that are there twice were not looked for, and whether all files are "
+    "there and whole, tailcloud data verify says."
+)
 
 
 @dataclass
