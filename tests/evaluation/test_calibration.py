@@ -37,6 +37,13 @@ def test_the_temperature_that_classes_were_drawn_with_is_found(truth):
     assert fit_temperature(logits, target) == pytest.approx(truth, rel=0.06)
 
 
+def test_logits_that_are_no_numbers_have_no_part_in_the_temperature():
+    logits, target = drawn(0, images=50)
+    more = np.concatenate([[[np.nan] * 4, [0.0, 0.0, np.inf, 0.0]], logits])
+    assert fit_temperature(more, np.array([0, 1, *target])) == fit_temperature(logits, target)
+    assert fit_temperature(more[:2], np.array([0, 1])) == 1.0
+
+
 def test_a_long_tail_among_the_held_out_images_is_not_mistaken_for_doubt():
     """Balanced logits on long-tailed images: with the mix taken into account, T is what it is on balanced ones."""
     random = np.random.default_rng(0)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from oracles import metrics as oracle
 from tailcloud.classifier import Architecture, build_classifier
 from tailcloud.data.batch import Batch
-from tailcloud.evaluation import Predictions, confusion, predict, summarise
+from tailcloud.evaluation import Predictions, confusion, gathered, judge, predict, summarise
 
 
 def predictions(target, predicted, confidence=None, top=None):
@@ -71,3 +71,15 @@ def test_predict_ranks_the_true_class_and_clamps_top_k(classes):
     assert (said.in_top_k == (top == target[:, None]).any(dim=1).numpy()).all()
     if classes <= 5:
         assert said.in_top_k.all()
+
+
+def test_outputs_that_are_no_numbers_are_wrong_and_unsure():
+    target = torch.tensor([0, 1, 2])
+    outputs = torch.tensor([[float("nan")] * 3, [0.0, 1.0, float("inf")], [0.0, 0.0, 9.0]])
+    said = gathered(judge(lambda images: images, [Batch(outputs, target)], 1.0), 3)
+    assert said.unanswered == 2
+    with np.errstate(all="raise"):
+        figures = summarise(said, [5, 5, 5])
+    assert figures["per_class"] == [0.0, 0.0, 100.0]
+    assert figures["top5"] == pytest.approx(100 / 3)
+    assert figures["ece"] == pytest.approx(100 / 3 * (1 - said.confidence[2]))

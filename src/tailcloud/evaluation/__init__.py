@@ -61,10 +61,13 @@ def _joined(judged: list[Judged]) -> Judged:
 
 
 def gathered(judged: Judged, classes: int) -> Predictions:
-    """What was judged, for counting."""
+    """What was judged, for counting. Outputs that are no numbers are no answer: wrong, and without confidence."""
     target, predicted, confidence, rank = (column.cpu().numpy() for column in judged)
-    top_k = min(TOP_K, classes)
-    return Predictions(target, predicted, confidence.astype(np.float64), rank < top_k, top_k)
+    top_k, lost = min(TOP_K, classes), np.isnan(confidence)
+    predicted = np.where(lost, (target + 1) % classes, predicted)
+    return Predictions(
+        target, predicted, np.where(lost, 0.0, confidence.astype(np.float64)), (rank < top_k) & ~lost, top_k
+    )
 
 
 def _judge(logits: Tensor, target: Tensor) -> Judged:

@@ -24,10 +24,12 @@ def fit_temperature(logits: Floats, target: NDArray[np.int64], shift: Floats | N
     """The T within [0.1, 10] that minimises the mean of −log softmax(z / T + shift)_y; 1 if T does not matter.
 
     ``logits`` is [images, classes], ``target`` [images], ``shift`` [classes]. In 1 / T that mean is convex: its slope
-    grows, and T is where the slope crosses zero.
+    grows, and T is where the slope crosses zero. Images whose logits are no numbers have no part in it.
     """
+    known = np.isfinite(logits).all(axis=1)
+    logits, target = logits[known], target[known]
     logits = logits - logits.max(axis=1, keepdims=True)
-    if not logits.any():
+    if not logits.any():  # also where no image is left
         return 1.0
     low, high = np.log(1 / HOTTEST), np.log(1 / COLDEST)
     for _ in range(HALVINGS):

@@ -26,6 +26,11 @@ class Predictions:
     in_top_k: NDArray[np.bool_]
     top_k: int
 
+    @property
+    def unanswered(self) -> int:
+        """Images for which the outputs were no numbers: nothing else has a confidence of 0."""
+        return int((self.confidence == 0).sum())
+
     @classmethod
     def joined(cls, parts: Sequence["Predictions"]) -> "Predictions":
         """What was said about the images of several parts, in their order."""

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from tailcloud.data import Dataset
 from tailcloud.errors import TailcloudError
-from tailcloud.evaluation import confusion, summarise
+from tailcloud.evaluation import Predictions, confusion, summarise
 from tailcloud.kernels import CannotFuse
 from tailcloud.recipe import Recipe, Stage, completed, differences
 from tailcloud.stages.scope import set_modes
@@ -79,7 +79,7 @@ def train(
         if name != progress.stage:
             progress.next_stage(name)
         train_stage(session, folder, progress, checkpoint, observer)
-        progress.finished.append(conclude(session, progress, stage))
+        progress.finished.append(conclude(session, progress, stage, observer))
         checkpoint = None
     write_examples(session, folder, progress.finished[-1]["per_class"])
     return finish(session, folder, progress) if world.chief else {}
@@ -191,11 +191,14 @@ def evaluate_epoch(session: Session, parts: StageParts, progress: Progress, epoc
     return measured
 
 
-def conclude(session: Session, progress: Progress, stage: Stage) -> dict[str, Any]:
+def conclude(session: Session, progress: Progress, stage: Stage, observer: Observer) -> dict[str, Any]:
     """Close a stage: measure its last epoch in full, and if another one was picked, take and measure that apart."""
     scale, counts = session.loss(stage).scale, session.dataset.profile.counts
     predictions = session.predict(session.test, scale)
     last = summarise(predictions, counts)
+    if predictions.unanswered:
+        session.overflows.append(overflow(progress.stage, predictions))
+        observer.note(session.overflows[-1])
     best = progress.best or {"epoch": 0, "top1": last["top1"], "on": session.best_on}
     result = {
         "name": progress.stage,
@@ -212,6 +215,14 @@ def conclude(session: Session, progress: Progress, stage: Stage) -> dict[str, An
         picked = summarise(session.predict(session.test, scale), counts)
         result["picked"] = {"epoch": best["epoch"], "on": best["on"], **picked}
     return result
+
+
+def overflow(stage: str, predictions: Predictions) -> str:
+    """What to know about a model that answers with NaN though its loss and weights are numbers."""
+    return (
+        f"After {stage} the model's outputs are NaN or infinite for {predictions.unanswered:,} of "
+        f"{len(predictions.target):,} test images, which count as wrong; a lower {stage}.lr is the usual way out."
+    )
 
 
 def resume(session: Session, folder: RunFolder, observer: Observer) -> tuple[Progress, Checkpoint | None]:

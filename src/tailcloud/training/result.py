@@ -95,7 +95,7 @@ def make_result(session: Session, folder: RunFolder, progress: Progress) -> dict
             "flops": cost.flops,
         },
         "recipe": recipe.substance(),
-        "remarks": [*dataset.profile.remarks(), *dataset.remarks, *session.faults],
+        "remarks": [*dataset.profile.remarks(), *dataset.remarks, *session.faults, *session.overflows],
         "seconds": sum(stage["seconds"] for stage in progress.finished),
         "device": session.device.type,
         "version": tailcloud.__version__,

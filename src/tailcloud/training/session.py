@@ -107,6 +107,7 @@ class Session:
                 '"auto", or set data.plane = "resident"'
             )
         self.remarks: list[str] = []
+        self.overflows: list[str] = []  # what is to be known of outputs that are no numbers
         if recipe.data.cache != "none" and not self.streamed:
             self.remarks.append("There is no use for data.cache here: all images are in memory.")
         if self.in_pieces:
