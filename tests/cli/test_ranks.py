@@ -1,5 +1,6 @@
 """``tailcloud train`` under torchrun: one process speaks, SIGTERM saves, a killed one takes nothing with it."""
 
+import logging
 import os
 import re
 import signal
@@ -14,8 +15,9 @@ from typer.testing import CliRunner
 
 from tailcloud.cli import app
 from tailcloud.cli.planning import Request
-from tailcloud.cli.ranks import started_again, the_run
-from tailcloud.errors import UsageError
+from tailcloud.cli.ranks import check_same_data, hush, started_again, the_run
+from tailcloud.data import caching, open_dataset
+from tailcloud.errors import Elsewhere, TailcloudError, UsageError
 from tailcloud.training.folder import RunFolder
 
 PAGE = Path(__file__).parents[2] / "docs" / "distributed.md"
@@ -73,14 +75,60 @@ def test_the_words_to_go_on_name_the_processes(tmp_path, monkeypatch):
     assert started_again(run) == f"torchrun … {expected}"
 
 
+def test_bench_is_no_work_for_torchrun(monkeypatch):
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "here"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match=r'"tailcloud bench" is no work for the 2 processes.*without torchrun'):
+        CliRunner().invoke(app, ["bench", "table1", "--dry-run"], catch_exceptions=False)
+    monkeypatch.setenv("RANK", "1")
+    with pytest.raises(Elsewhere):
+        CliRunner().invoke(app, ["bench", "table1", "--dry-run"], catch_exceptions=False)
+
+
+def test_only_the_cache_that_a_process_fills_is_told_by_others_than_the_chief(monkeypatch):
+    for name in ("tailcloud", caching.__name__):
+        monkeypatch.setattr(logging.getLogger(name), "level", logging.NOTSET)
+    hush()
+    assert logging.getLogger(caching.__name__).getEffectiveLevel() == logging.INFO
+    assert logging.getLogger("tailcloud.data.faults").getEffectiveLevel() == logging.CRITICAL
+
+
+def test_other_data_than_those_of_the_chief_are_refused():
+    dataset = open_dataset("digits-lt")
+    check_same_data(dataset, dataset.fingerprint)
+    with pytest.raises(TailcloudError, match=r"digits-lt is not what rank 0 has.*give all processes the same data"):
+        check_same_data(dataset, "0")
+
+
+@pytest.mark.slow
+def test_data_that_are_not_there_are_said_once_and_leave_no_run(torchrun, tmp_path):
+    said, _ = torchrun("train own/gcl --data ./nowhere --out run --device cpu").communicate(timeout=100)
+    assert said.count("there is no nowhere") == said.count("error:") == 1
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_ctrl_c_is_a_sentence_of_the_chief(torchrun, tmp_path):
+    process = torchrun("train --out run --device cpu --set model.width=0.25 --set stage1.epochs=4000")
+    wait_for_an_epoch(process, tmp_path / "run")
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=100)
+    assert said.count('error: rank 0: stopped; go on with "torchrun --nproc-per-node 2') == 1
+    assert said.count("error:") == 1
+
+
+def wait_for_an_epoch(process, folder):
+    for _ in range(1200):
+        if RunFolder(folder).log():
+            return
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+
+
 @pytest.mark.slow
 def test_sigterm_ends_all_processes_and_one_says_how_to_go_on(torchrun, tmp_path):
     process = torchrun("train --out run --device cpu --set model.width=0.25 --set stage1.epochs=4000")
-    for _ in range(1200):
-        if RunFolder(tmp_path / "run").log():
-            break
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
+    wait_for_an_epoch(process, tmp_path / "run")
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=100)
     sentence = (

@@ -136,6 +136,23 @@ def fail_in(world):
     return heard, world.from_chief(lambda: "news"), world.any(world.rank == 1, False), world.gather(world.rank)
 
 
+def together_in(world):
+    """What each process hears when all fail alike, when one does, and when none does."""
+    heard = []
+    for failing in ({0, 1}, {1}, set()):
+        try:
+            heard.append(world.everywhere(raise_usage if world.rank in failing else lambda: world.rank))
+        except TailcloudError as error:
+            heard.append((type(error).__name__, error.exit_code))
+    return heard
+
+
+def test_a_sentence_is_said_once_and_by_the_one_that_it_is_about():
+    chief, other = in_ranks(2, together_in)
+    assert chief == [("UsageError", 2), ("Elsewhere", 2), 0]
+    assert other == [("Elsewhere", 2), ("UsageError", 2), 1]
+
+
 def refuse(world):
     world.from_chief(raise_usage)
 

@@ -10,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from conftest import Watcher, run, small_recipe
-from tailcloud.training import keeping, stopping
+from tailcloud.training import keeping, loop, stopping
 from tailcloud.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from tailcloud.training.executors import EagerExecutor
 from tailcloud.training.folder import RunFolder
@@ -106,6 +106,17 @@ def test_sigterm_saves_within_an_epoch_and_the_run_goes_on(tmp_path, monkeypatch
     )
     run(tmp_path / "broken", recipe)
     check_same(tmp_path / "undisturbed", tmp_path / "broken")
+
+
+def test_sigterm_before_the_first_step_waits_for_nothing(tmp_path, monkeypatch):
+    recipe = small_recipe()
+    with monkeypatch.context() as patch, stopping.listening():
+        patch.setattr(loop, "Session", lambda *_: (ask_to_end(), pytest.fail("it went on")))
+        with pytest.raises(stopping.Terminated):
+            run(tmp_path / "run", recipe)
+    with stopping.listening():
+        ask_to_end()  # between two steps it is remembered again
+    run(tmp_path / "run", recipe)
 
 
 @pytest.mark.usefixtures("every_step")

@@ -94,7 +94,9 @@ def bench(
     from tailcloud.cli.board import Board
     from tailcloud.cli.train import seeds_of
     from tailcloud.files import check_place
+    from tailcloud.training.distributed import check_alone
 
+    check_alone("bench")
     cluster = asked(on, device, gpus, cores)
     chosen = narrowed(with_methods(read_table(table), methods or []), only or [])
     if cluster:  # every machine takes paths as they are

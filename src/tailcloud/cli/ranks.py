@@ -12,8 +12,9 @@ import torch
 
 from tailcloud.cli import console
 from tailcloud.cli.planning import Request, Run, plan_runs, print_plan
-from tailcloud.cli.train import open_data, print_result, to_go_on, train_one
+from tailcloud.cli.train import Stopped, open_data, print_result, to_go_on, train_one
 from tailcloud.cli.watching import Screen
+from tailcloud.data import Dataset, caching
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.recipe import Stage
 from tailcloud.reporting import write_report
@@ -40,7 +41,7 @@ class Silent:
 def train_shared(request: Request, world: World) -> None:
     """Train the one run that a command asks for in all processes of a world."""
     if not world.chief:
-        logging.getLogger("tailcloud").setLevel(logging.CRITICAL)
+        hush()
     with joined(world, pick_device(request.device)):
         run = world.from_chief(partial(the_run, request))
         if request.dry_run:
@@ -52,6 +53,12 @@ def train_shared(request: Request, world: World) -> None:
             result = train_together(run, request.device, world)
         if world.chief:
             print_result(run, result)
+
+
+def hush() -> None:
+    """Leave notes to the chief, but for how far a cache is: only the process that fills it knows."""
+    logging.getLogger("tailcloud").setLevel(logging.CRITICAL)
+    logging.getLogger(caching.__name__).setLevel(logging.INFO)
 
 
 def look_at(run: Run, device: str) -> dict[str, Any]:
@@ -79,11 +86,13 @@ def the_run(request: Request) -> Run:
 
 def train_together(run: Run, device: str, world: World) -> dict[str, Any]:
     """Train a run to its end; the chief holds its folder, writes its report and has its result."""
+    console.speak_as(f"rank {world.rank}")
     with ExitStack() as held:
-        kind = world.from_chief(partial(claim, run, device, held))
-        console.speak_as(f"rank {world.rank}")
-        chosen = own_device(world, torch.device(kind))
-        dataset = open_data(run.recipe)
+        kind = world.from_chief(partial(fitting_device, run, device))
+        chosen = world.everywhere(partial(own_device, world, torch.device(kind)))
+        dataset = world.everywhere(partial(open_data, run.recipe))
+        world.everywhere(partial(check_same_data, dataset, world.gather(dataset.fingerprint)[0]))
+        world.from_chief(partial(claim, run, held))
         screen = held.enter_context(Screen() if world.chief else nullcontext())
         observer = screen.watch(run.title) if screen else Silent()
         for remark in [*dataset.profile.remarks(), *dataset.remarks]:
@@ -95,20 +104,37 @@ def train_together(run: Run, device: str, world: World) -> dict[str, Any]:
             if not world.chief:
                 raise quiet(stopping.Terminated.exit_code) from None
             raise stopping.Terminated(f'stopped by SIGTERM; go on with "{started_again(run)}"') from None
+        except KeyboardInterrupt:
+            if not world.chief:
+                raise quiet(Stopped.exit_code) from None
+            raise Stopped(f'stopped; go on with "{started_again(run)}"') from None
         if world.chief:
             write_report([run.folder.path])
         return result
 
 
-def claim(run: Run, device: str, held: ExitStack) -> str:
-    """Take the run's folder for as long as it is ``held``; the kind of device that the run is for."""
+def fitting_device(run: Run, device: str) -> str:
+    """The kind of device that the run is for, which has all that its recipe asks for."""
     state = peek(run.folder.checkpoints) or {}
     chosen = resumed_device(device, state.get("environment", {}).get("device"))
     check_engine(run.recipe.engine, chosen)
     check_watch(run.recipe.watch)
+    return chosen.type
+
+
+def check_same_data(dataset: Dataset, fingerprint: str) -> None:
+    """Refuse data that are not those of the chief: the processes would draw other epochs."""
+    if dataset.fingerprint != fingerprint:
+        raise TailcloudError(
+            f"{dataset.spec} is not what rank 0 has under that name (fingerprint {dataset.fingerprint}, there "
+            f"{fingerprint}); give all processes the same data"
+        )
+
+
+def claim(run: Run, held: ExitStack) -> None:
+    """Take the run's folder for as long as it is ``held``."""
     held.enter_context(run.folder.locked())
     run.folder.claim(run.recipe, run.command)
-    return chosen.type
 
 
 def started_again(run: Run) -> str:

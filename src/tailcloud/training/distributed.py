@@ -16,6 +16,7 @@ from torch import Tensor, distributed
 
 from tailcloud.data.pieces import Share
 from tailcloud.errors import Elsewhere, TailcloudError, UsageError, explained
+from tailcloud.training.stopping import Terminated
 
 PATIENCE = timedelta(minutes=30)  # with one that says nothing: data may have to be prepared
 
@@ -81,6 +82,27 @@ class World:
                 raise
             raise quiet(error.exit_code) from None
 
+    def everywhere(self, work: Callable[[], T]) -> T:
+        """What each process makes for itself; where some fail, all end, and each sentence is said once."""
+        if self.size == 1:
+            return work()
+        made: list[T] = []
+        failure: TailcloudError | None = None
+        try:
+            made.append(work())
+        except Terminated:  # whoever ends the others tells them too, and they may have long to work still
+            raise
+        except Exception as error:
+            failure = explained(error)
+            if failure is None:
+                raise
+        told = self.gather((str(failure), failure.exit_code) if failure else None)
+        if failure and told.index((str(failure), failure.exit_code)) == self.rank:
+            raise failure
+        for other in filter(None, told):
+            raise quiet(other[1])
+        return made[0]
+
     def from_chief(self, work: Callable[[], T]) -> T:
         """What the chief makes, for everybody; where it fails, all fail, and only the chief says why."""
         if self.size == 1:
@@ -134,6 +156,17 @@ def world_of(environment: Mapping[str, str] = os.environ) -> World:
             "where they meet; start them with torchrun, or unset WORLD_SIZE to train in one process"
         )
     return world
+
+
+def check_alone(verb: str) -> None:
+    """Refuse what every process that ``torchrun`` starts would do anew."""
+    world = world_of()
+    if world.size > 1:
+        with world.one_voice():
+            raise UsageError(
+                f'"tailcloud {verb}" is no work for the {world.size} processes of torchrun, which share one run of '
+                f'"tailcloud train"; start it without torchrun'
+            )
 
 
 def own_device(world: World, device: torch.device) -> torch.device:

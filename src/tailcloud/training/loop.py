@@ -67,12 +67,14 @@ def train(
     """
     observer = observed(recipe, folder.path, observer) if world.chief else observer
     make_repeatable(device)
-    session = Session(recipe, dataset, device, world)
+    with stopping.at_once():  # there is nothing to save yet
+        session = world.everywhere(partial(Session, recipe, dataset, device, world))
     use_threads(recipe, session.work)
     for remark in session.remarks:
         observer.note(remark)
     progress, checkpoint = resume(session, folder, observer)
-    stopping.check()
+    if any(world.any(stopping.asked())):
+        raise terminated(folder)
     for name, stage in recipe.stages.items():
         if name in {done["name"] for done in progress.finished}:
             continue

@@ -27,6 +27,7 @@ class _Ear:
     """What this process was told; a process has one."""
 
     told: float | None = None
+    patient: bool = True
     parent: Callable[[], bool] | None = None
 
 
@@ -61,10 +62,26 @@ def listening() -> Iterator[None]:
         _Ear.told = None
 
 
+@contextmanager
+def at_once() -> Iterator[None]:
+    """Around what can be broken off anywhere and leaves nothing to save: whoever listens there ends where it is."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not _hear:
+        yield
+        return
+    _Ear.patient = False
+    try:
+        check()
+        yield
+    finally:
+        _Ear.patient = True
+
+
 def _hear(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     now = time.monotonic()
     if _Ear.told is None:
         _Ear.told = now
+        if not _Ear.patient:
+            check()
     elif now - _Ear.told > AT_ONCE:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)
