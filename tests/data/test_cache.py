@@ -7,12 +7,13 @@ import resource
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 from streamed_parts import CLASSES, CPU, DECODERS, files, same
 
-from tailcloud.data.cache import key_of
+from tailcloud.data.cache import key_of, locked
 from tailcloud.data.caching import cached
 from tailcloud.data.planes import bring
 from tailcloud.data.resident import ResidentImages, ResidentLoader
@@ -212,3 +213,17 @@ def test_filling_is_told(tmp_path, monkeypatch, caplog):
     with caplog.at_level(logging.INFO):
         bring(streamed, CPU, DECODERS, str(tmp_path / "cache"))
     assert "64 of 100 images in the cache" in caplog.records[0].getMessage()
+
+
+def test_a_lock_that_vanishes_while_it_is_looked_at_is_taken_again(tmp_path, monkeypatch):
+    lock, taken = tmp_path / "key.lock", []
+
+    def vanishing(_, how):
+        taken.append(how)
+        if len(taken) == 1:
+            lock.unlink()
+
+    monkeypatch.setattr("tailcloud.data.cache.fcntl.flock", vanishing)
+    monkeypatch.setattr(Path, "exists", lambda _: True)  # it was there a moment ago
+    with locked(tmp_path / "key"):
+        assert len(taken) == 2

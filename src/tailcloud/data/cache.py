@@ -9,7 +9,7 @@ import logging
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -93,9 +93,16 @@ def locked(place: Path) -> Iterator[None]:
             except BlockingIOError:
                 log.info("waiting for another process that fills the cache in %s", place)
                 fcntl.flock(file, fcntl.LOCK_EX)
-            if path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat()):
+            if _is_at(path, file.fileno()):
                 yield
                 return  # else it was taken away while we waited
+
+
+def _is_at(path: Path, file: int) -> bool:
+    """Whether an open file is still the one at a path, from which others may take it at any moment."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(file), path.stat())
+    return False
 
 
 class CachedReader:
