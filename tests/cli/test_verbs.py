@@ -98,6 +98,13 @@ def test_recipes_are_listed_shown_and_copied(call, tmp_path):
     assert "gcl on digits-lt" in call("train", "digits-lt-gcl.toml", "--dry-run")
 
 
+def test_a_trunk_that_stays_random_is_told(call):
+    settings = ["--set", "model.backbone=resnet18-fresh", "--dry-run"]
+    told = "all else of resnet18-fresh keeps the random weights that it starts with"
+    assert told in " ".join(call("train", *settings, "--set", "stage1.train=backbone.fresh+head").split())
+    assert told not in " ".join(call("train", *settings).split())
+
+
 def test_report_names_its_page(call, finished_run, tmp_path):
     assert "page.html" in call("report", str(finished_run), "--out", str(tmp_path / "page.html"))
     assert (tmp_path / "page.html").stat().st_size < 5_000_000

@@ -15,6 +15,7 @@ from tailcloud.data import Dataset, is_path
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.plugins import words as plugin_words
 from tailcloud.recipe import Recipe, differences, load_recipe, parse_setting
+from tailcloud.recipe.names import frozen_remarks
 from tailcloud.training.estimate import estimate
 from tailcloud.training.folder import RunFolder
 from tailcloud.wording import magnitude
@@ -168,7 +169,7 @@ def print_plan(runs: Sequence[Run], open_data: Callable[[Recipe], Dataset], devi
         describe(members[0].recipe, dataset, device)
         for run in members:
             out.print(f"run      seed {run.recipe.seed} in {run.folder.path}", markup=False)
-        for remark in [*dataset.profile.remarks(), *dataset.remarks]:
+        for remark in [*frozen_remarks(members[0].recipe), *dataset.profile.remarks(), *dataset.remarks]:
             say_note(remark)
 
 

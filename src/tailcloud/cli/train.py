@@ -180,6 +180,7 @@ def attempt(job: "Job", observer: "Observer") -> "Outcome":
 
 def train_one(run: "Run", device: str, observer: "Observer") -> dict[str, Any]:
     """Train a run to its end and write its report."""
+    from tailcloud.recipe.names import frozen_remarks
     from tailcloud.reporting import write_report
     from tailcloud.reporting.result import parse_result
     from tailcloud.training import loop, stopping
@@ -198,7 +199,7 @@ def train_one(run: "Run", device: str, observer: "Observer") -> dict[str, Any]:
             result = run.folder.result()
             parse_result(result, str(run.folder.result_file))
         else:
-            for remark in [*dataset.profile.remarks(), *dataset.remarks]:
+            for remark in [*frozen_remarks(run.recipe), *dataset.profile.remarks(), *dataset.remarks]:
                 observer.note(remark)
             with stopping.listening():
                 result = loop.train(run.recipe, dataset, run.folder, chosen, observer)

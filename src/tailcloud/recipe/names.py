@@ -22,6 +22,17 @@ def check_names(recipe: Recipe, name: str) -> None:
         check_factors(stage, head, f"{name}: {stage_name}.lr_factors", has)
 
 
+def frozen_remarks(recipe: Recipe) -> list[str]:
+    """A remark where the first stage leaves parts of a backbone as they are that nobody has trained."""
+    stage, model = recipe.stage1, recipe.model
+    if model.weights or not stage.epochs or {"all", "backbone"} & set(stage.parts):
+        return []
+    return [
+        f'stage1.train = "{stage.train}", and model.weights names no file: all else of {model.backbone} keeps the '
+        "random weights that it starts with."
+    ]
+
+
 def check_backbone_part(recipe: Recipe, part: str, where: str) -> None:
     """A part of the backbone that is there."""
     parameters = backbone_parameters(recipe.model.backbone, recipe.model.width)
