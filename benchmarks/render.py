@@ -23,6 +23,7 @@ import guide_table
 import larger_table
 import scaling_table
 import speed_table
+import streaming_table
 
 from tailcloud.bench import TABLES, Filled, read_table
 from tailcloud.bench.filled import TOLERANCE
@@ -114,6 +115,7 @@ def render(root: Path) -> dict[Path, str]:
         **measured_page(root / "docs" / "executors.md", "executors", executors_table.parts, root / RESULTS),
         **measured_page(root / "docs" / "methods.md", "choose-second-stage", choice_table.parts, root / RESULTS),
         **measured_page(root / "docs" / "larger.md", "larger", larger_table.parts, root / RESULTS),
+        **measured_page(root / "docs" / "streaming.md", "streaming", streaming_table.parts, root / RESULTS),
         **scaling_page(root / "docs" / "scaling.md", root / RESULTS),
         **measured_page(root / "docs" / "predict.md", HELD_OUT, calibration_table.parts, root / RESULTS),
         **{path: recipe_with(path, tables) for path in sorted(recipes.rglob("*.toml"))},
