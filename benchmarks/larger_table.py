@@ -1,4 +1,4 @@
-"""The records of benchmarks/larger.py as tables for docs/larger.md."""
+"""The records of benchmarks/larger.py and samplers.py as tables for docs/larger.md."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -46,3 +46,29 @@ def row(backbone: str, runs: Sequence[dict[str, Any]]) -> list[str]:
     alone = mean_std(first).text() if len(runs[0]["stages"]) > 1 else ""
     texts = [figure.text() for figure in figures]
     return [backbone, runs[0]["method"], str(len(runs)), *texts, alone, magnitude(runs[0]["model"]["parameters"])]
+
+
+def samplers(records: Sequence[dict[str, Any]]) -> list[str]:
+    """The second stage with several samplers, behind the same first stages."""
+    return [line for record in records for line in (samplers_origin(record), "", samplers_table(record))]
+
+
+def samplers_origin(record: dict[str, Any]) -> str:
+    """What was trained on, and where."""
+    counts, about = record["runs"][0]["counts"], record["machine"]
+    data = f"{sum(counts):,} training images of {len(counts)} classes, {max(counts)} to {min(counts)} each"
+    return (
+        f"{record['data']}, {data}, 32 pixels, resnet20, {record['epochs']} epochs in stage 1, seeds: "
+        f"{len(record['runs'])}; {about['gpu'] or about['processor']}, commit `{record['commit']}`."
+    )
+
+
+def samplers_table(record: dict[str, Any]) -> str:
+    """A row for the first stage alone, and one for each sampler of the second."""
+    names = {"stage1": "without stage 2", **{name: f"`stage2.sampler = {name}`" for name in record["samplers"]}}
+    keys = ("top1", *FIGURES)
+    rows = [
+        [name, *(mean_std([run[way][key] for run in record["runs"]]).text() for key in keys)]
+        for way, name in names.items()
+    ]
+    return markdown(("GCL", "top-1", *FIGURES), rows)

@@ -58,6 +58,17 @@ HELD_OUT = "calibration"
 IN_README = (BASELINE, OURS, "gcl-official")
 SHORT = ("seeds", "top1", "many", "medium", "few", "ece", "parameters", "flops")
 
+Parts = Callable[[Sequence[dict[str, Any]]], Iterable[str]]
+MEASURED: tuple[tuple[str, str, Parts], ...] = (  # a page, a block in it that is named as its records are, its content
+    ("choosing.md", "choosing", choosing_table.parts),
+    ("executors.md", "executors", executors_table.parts),
+    ("methods.md", "choose-second-stage", choice_table.parts),
+    ("larger.md", "larger", larger_table.parts),
+    ("larger.md", "samplers", larger_table.samplers),
+    ("streaming.md", "streaming", streaming_table.parts),
+    ("predict.md", HELD_OUT, calibration_table.parts),
+)
+
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -111,13 +122,8 @@ def render(root: Path) -> dict[Path, str]:
         readme: readme_with(readme, tables),
         **({guide: with_block(guide, page(guide), "guide", guide_table.parts(tables))} if guide.exists() else {}),
         **({performance: performance_with(performance, records)} if records else {}),
-        **measured_page(root / "docs" / "choosing.md", "choosing", choosing_table.parts, root / RESULTS),
-        **measured_page(root / "docs" / "executors.md", "executors", executors_table.parts, root / RESULTS),
-        **measured_page(root / "docs" / "methods.md", "choose-second-stage", choice_table.parts, root / RESULTS),
-        **measured_page(root / "docs" / "larger.md", "larger", larger_table.parts, root / RESULTS),
-        **measured_page(root / "docs" / "streaming.md", "streaming", streaming_table.parts, root / RESULTS),
+        **measured_pages(root / "docs", root / RESULTS),
         **scaling_page(root / "docs" / "scaling.md", root / RESULTS),
-        **measured_page(root / "docs" / "predict.md", HELD_OUT, calibration_table.parts, root / RESULTS),
         **{path: recipe_with(path, tables) for path in sorted(recipes.rglob("*.toml"))},
     }
 
@@ -355,12 +361,15 @@ def long_list_parts(record: dict[str, Any]) -> list[str]:
     return [f"Measured on {origin}. {what}\n", markdown(header, rows)]
 
 
-def measured_page(
-    path: Path, name: str, parts: Callable[[Sequence[dict[str, Any]]], Iterable[str]], results: Path
-) -> dict[Path, str]:
-    """A page with the tables of the records of that name in it, if there are any."""
-    records = sorted(results.glob(f"{name}-*.json"))
-    return {path: with_block(path, page(path), name, parts(list(map(read_json, records))))} if records else {}
+def measured_pages(docs: Path, results: Path) -> dict[Path, str]:
+    """The pages with tables of records in them, as far as there are such records."""
+    pages: dict[Path, str] = {}
+    for file, name, parts in MEASURED:
+        path, records = docs / file, sorted(results.glob(f"{name}-*.json"))
+        if records:
+            text = pages.get(path, page(path))
+            pages[path] = with_block(path, text, name, parts(list(map(read_json, records))))
+    return pages
 
 
 def scaling_page(path: Path, results: Path) -> dict[Path, str]:
