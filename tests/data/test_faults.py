@@ -121,8 +121,9 @@ def test_a_process_that_is_killed_is_told_and_replaced(tmp_path):
 
 
 SCRIPT = """
-import sys, time
+import signal, sys, time
 sys.path[:0] = {paths!r}
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
 from pathlib import Path
 from streamed_parts import CPU, files
 from tailcloud.data.decoders import Decoders

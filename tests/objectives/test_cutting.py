@@ -37,7 +37,8 @@ def batch_of(objective: Objective) -> Batch:
 
     batch = Batch(images(), classes())
     if objective.mixes:
-        batch = replace(batch, other=classes(), lam=torch.tensor(0.3, dtype=torch.float64))
+        partners = torch.randperm(ROWS, generator=generator)  # every image is the partner of one
+        batch = replace(batch, other=batch.target[partners], lam=torch.tensor(0.3, dtype=torch.float64))
     return replace(
         batch,
         view=images() if objective.views else None,
@@ -51,7 +52,7 @@ def piece_of(batch: Batch, start: int, end: int) -> Batch:
 
     return Batch(
         batch.images[start:end], batch.target[start:end], some(batch.other), batch.lam, some(batch.view),
-        piece_of(batch.second, start, end) if batch.second else None, start, len(batch.target),
+        piece_of(batch.second, start, end) if batch.second else None, start, batch.target,
     )  # fmt: skip
 
 
@@ -91,8 +92,9 @@ CUTS = [[Share(0, 2, 2)], [Share(0, 1, 4), Share(1, 2, 4), Share(3, 1, 4)], [Sha
 @pytest.mark.parametrize(("name", "loss"), VARIANTS, ids=[name for name, _ in VARIANTS])
 def test_a_loss_says_whether_its_batches_may_be_cut(name, loss, shares):
     assert loss.per_image == (name not in {"lade", "weighted ce", "ldam drw"})
+    assert (loss.per_image or loss.weighs) == (name != "lade")
     made, whole = compared(OBJECTIVES["classify"](loss), "cosine", shares)
-    assert torch.allclose(made, whole, rtol=1e-10, atol=1e-12) == loss.per_image
+    assert torch.allclose(made, whole, rtol=1e-10, atol=1e-12) == (loss.per_image or loss.weighs)
 
 
 @pytest.mark.parametrize("shares", CUTS, ids=["halves", "quarters", "more than images"])
