@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from tailcloud.data import hold_out, open_dataset
 from tailcloud.recipe import load_recipe
@@ -32,6 +33,29 @@ class Watcher:
 
     def note(self, text):
         self.notes.append(text)
+
+
+class Interrupted(Exception):
+    pass
+
+
+class StopAfter(Watcher):
+    """Breaks a run off after a number of epochs."""
+
+    def __init__(self, epochs):
+        super().__init__()
+        self.left = epochs
+
+    def epoch_done(self, line):
+        super().epoch_done(line)
+        self.left -= 1
+        if not self.left:
+            raise Interrupted
+
+
+def same_weights(first, second):
+    a, b = (load_file(folder / "model.safetensors") for folder in (first, second))
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
 def small_recipe(*settings, name="digits-lt/gcl"):

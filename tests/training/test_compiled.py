@@ -9,11 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import nn
 from torch._dynamo.backends.common import aot_autograd
 
-from conftest import Watcher, run, small_recipe
+from conftest import Interrupted, StopAfter, Watcher, run, same_weights, small_recipe
 from tailcloud.data.dataset import Dataset, Split
 from tailcloud.errors import UsageError
 from tailcloud.recipe import Engine
@@ -31,23 +30,6 @@ HARD = {"stage2": {"loss": {"name": "gcl", "margin": 0.1, "focal": 1.0}, "mixup"
 needs_compiler = pytest.mark.skipif(
     not shutil.which(os.environ.get("CXX", "g++")), reason="there is no C++ compiler on this machine"
 )
-
-
-class Interrupted(Exception):
-    pass
-
-
-class StopAfter(Watcher):
-    """Breaks a run off after a number of epochs."""
-
-    def __init__(self, epochs):
-        super().__init__()
-        self.left = epochs
-
-    def epoch_done(self, line):
-        self.left -= 1
-        if not self.left:
-            raise Interrupted
 
 
 class SmallBackbone(nn.Module):
@@ -201,11 +183,6 @@ def test_runs_in_threads_compile_one_after_the_other(light):
 
 
 COMPILED = {"engine": {"executor": "compiled"}}
-
-
-def same_weights(first, second):
-    a, b = (load_file(folder / "model.safetensors") for folder in (first, second))
-    return all(torch.equal(a[name], b[name]) for name in a)
 
 
 def test_an_interrupted_compiled_run_ends_where_it_would_have_ended(tmp_path, light):

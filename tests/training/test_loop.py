@@ -7,35 +7,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from conftest import Watcher, run, small_recipe
+from conftest import Interrupted, StopAfter, Watcher, run, same_weights, small_recipe
 from tailcloud.data import open_dataset
 from tailcloud.errors import TailcloudError
 from tailcloud.serving.evaluate import evaluate_run
 from tailcloud.training import loop, session
 from tailcloud.training.folder import RunFolder
-
-
-class Interrupted(Exception):
-    pass
-
-
-class StopAfter(Watcher):
-    """Breaks a run off after a number of epochs."""
-
-    def __init__(self, epochs):
-        super().__init__()
-        self.left = epochs
-
-    def epoch_done(self, line):
-        super().epoch_done(line)
-        self.left -= 1
-        if not self.left:
-            raise Interrupted
-
-
-def same_weights(first, second):
-    a, b = (load_file(folder / "model.safetensors") for folder in (first, second))
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
 def test_a_run_folder_holds_what_it_promises(finished_run):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from conftest import Watcher, run, small_recipe
+from conftest import Interrupted, StopAfter, run, same_weights, small_recipe
 from tailcloud.data import open_dataset
 from tailcloud.recipe import load_recipe
 from tailcloud.recipe.layers import parse_setting
@@ -13,27 +13,6 @@ from tailcloud.training import loop
 from tailcloud.training.checkpoint import load_newest, save_checkpoint
 
 ADAMW = {"optimizer": {"name": "adamw", "beta2": 0.99}, "lr": 0.003, "clip": 1.0, "ema": 0.9}
-
-
-class Interrupted(Exception):
-    pass
-
-
-class StopAfter(Watcher):
-    def __init__(self, epochs):
-        super().__init__()
-        self.left = epochs
-
-    def epoch_done(self, line):
-        super().epoch_done(line)
-        self.left -= 1
-        if not self.left:
-            raise Interrupted
-
-
-def same_weights(first, second):
-    a, b = (load_file(folder / "model.safetensors") for folder in (first, second))
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
 @pytest.fixture(scope="module")
