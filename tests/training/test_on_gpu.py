@@ -1,0 +1,55 @@
+"""What only a GPU can show: graphs with every optimiser, a graphed run that is broken off, batches in pieces."""
+
+import pytest
+import torch
+
+from conftest import Interrupted, StopAfter, Watcher, run, same_weights, small_recipe
+from tailcloud.data import open_dataset
+from tailcloud.training.folder import RunFolder
+from tailcloud.training.loop import train
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+WAYS = {
+    "adamw": {"optimizer": "adamw", "lr": 0.001},
+    "clipped": {"clip": 0.5},
+    "averaged": {"ema": 0.9},
+    "all": {"optimizer": "adamw", "lr": 0.001, "clip": 0.5, "ema": 0.9},
+}
+
+
+def on_gpu(folder, recipe, watcher=None):
+    place = RunFolder(folder)
+    if not place.exists:
+        place.create(recipe, "tailcloud train")
+    dataset = open_dataset(recipe.data.spec, recipe.root)
+    return train(recipe, dataset, place, torch.device("cuda"), watcher or Watcher())
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kernels", ["plain", "fused"])
+def test_a_graph_ends_where_eager_steps_do(tmp_path, way, kernels):
+    for executor in ("eager", "graphed"):
+        engine = {"executor": executor, "kernels": kernels}
+        result = on_gpu(tmp_path / executor, small_recipe({"stage1": WAYS[way], "engine": engine}))
+        assert result["stages"][0]["executor"] == executor
+    assert same_weights(tmp_path / "eager", tmp_path / "graphed")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_graphed_run_that_was_broken_off_ends_with_the_same_bits(tmp_path, way):
+    recipe = small_recipe({"stage1": {"epochs": 4, **WAYS[way]}, "engine": {"executor": "graphed"}})
+    on_gpu(tmp_path / "whole", recipe)
+    with pytest.raises(Interrupted):
+        on_gpu(tmp_path / "broken", recipe, StopAfter(2))
+    on_gpu(tmp_path / "broken", recipe)
+    assert same_weights(tmp_path / "whole", tmp_path / "broken")
+
+
+def test_batches_in_pieces_train_as_they_do_on_a_cpu(tmp_path):
+    engine = {"kernels": "plain", "executor": "eager", "precision": "float32", "accumulate": 2}
+    recipe = small_recipe({"stage1": {"epochs": 1}, "stage2": {"epochs": 1}, "engine": engine})
+    run(tmp_path / "cpu", recipe)
+    on_gpu(tmp_path / "cuda", recipe)
+    losses = [RunFolder(tmp_path / name).log()[0]["loss"] for name in ("cpu", "cuda")]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
