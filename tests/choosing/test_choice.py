@@ -45,7 +45,7 @@ def pace(monkeypatch):
         def measured(recipe, dataset, side, device):
             tried.append((recipe.model.backbone, side))
             each = seconds * speeds[recipe.model.backbone] * (side / 32) ** 2
-            return Pace({"stage1": each, "stage2": each / 3}, each / 3, 0.0)
+            return Pace({"stage1": each, "stage2": each / 3, "stage3": 0.0}, each / 3, 0.0)
 
         monkeypatch.setattr("tailcloud.choosing.fitting.measure", measured)
         return tried
@@ -129,6 +129,45 @@ def test_short_trainings_mix_less(pace):
 def test_balanced_data_need_no_second_stage(pace):
     pace(1e-5)
     assert choose(photos([60, 50]), CPU).settings["stage2"]["epochs"] == 0
+
+
+CORRECTED = "What the second stage gives to rare classes is corrected on the held-out images."
+
+
+@pytest.mark.parametrize(
+    ("counts", "val", "asked", "corrected"),
+    [
+        ([400, 300, 100, 20], 0, {}, True),
+        ([300, 20], 10, {}, True),
+        ([300, 20], 0, {"selection": {"split": 0.2}}, True),
+        ([400, 300, 100, 20], 0, {"method": "lws"}, True),
+        ([300, 20], 0, {}, False),  # nothing is held out
+        ([300, 20], 9, {}, False),  # or too few to fit anything on
+        ([400, 300, 100, 20], 0, {"selection": {"split": 0.0}}, False),
+        ([400, 300], 0, {}, False),  # no second stage
+        ([400, 300, 100, 20], 0, {"stage2": {"epochs": 0}}, False),
+        ([400, 300, 100, 20], 0, {"method": "ce"}, False),
+        ([400, 300, 100, 20], 0, {"method": "tau-norm"}, False),  # a second stage that trains nothing
+        ([400, 300, 100, 20], 0, {"method": "disalign"}, False),  # a head that has no place for it
+    ],
+)
+def test_a_second_stage_is_corrected_where_images_are_held_out(pace, counts, val, asked, corrected):
+    pace(1e-5)
+    dataset = photos(counts, val=val, side=8)
+    choice = choose(dataset, CPU, None, [asked])
+    recipe = recipe_of(dataset, choice, asked)
+    assert (recipe.stage3 is not None) == (CORRECTED in choice.reasons) == corrected
+    if corrected:
+        assert (recipe.stage3.head.name, recipe.stage3.epochs) == ("level", 0)
+        assert recipe.stage3.loss == recipe.stage2.loss
+
+
+def test_a_third_stage_that_is_asked_for_is_not_chosen(pace):
+    pace(1e-5)
+    dataset, asked = photos([400, 300, 100, 20], side=8), {"stage3": {"head": "keep"}}
+    choice = choose(dataset, CPU, None, [asked])
+    assert CORRECTED not in choice.reasons
+    assert recipe_of(dataset, choice, asked).stage3.head.name == "keep"
 
 
 @pytest.mark.parametrize(("counts", "val", "split"), [([300, 300], 0, 0.1), ([300, 300], 5, 0.0), ([300, 20], 0, 0.0)])

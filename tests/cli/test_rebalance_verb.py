@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from tailcloud.cli import app
 from tailcloud.cli.rebalance import WAYS, rebalanced
-from tailcloud.errors import TailcloudError
-from tailcloud.recipe import load_recipe
+from tailcloud.errors import TailcloudError, UsageError
+from tailcloud.recipe import load_recipe, parse_setting
 
 
 @pytest.fixture
@@ -53,6 +53,20 @@ def test_the_new_run_is_a_run_like_any_other(call, tmp_path):
 @pytest.mark.parametrize("second", WAYS.values())
 def test_the_recipe_is_the_one_that_two_methods_have_from_the_start(name, second):
     assert rebalanced(load_recipe(name), second, []) == load_recipe(f"{name}+{second}")
+
+
+def test_a_third_stage_goes_with_the_second_one_unless_it_is_asked_for():
+    levelled = [parse_setting(setting) for setting in ("stage3.head=level", "selection.split=0.1")]
+    recipe = load_recipe("digits-lt/gcl", levelled)
+    assert rebalanced(recipe, "crt", []).stage3 is None
+    again = rebalanced(recipe, "crt", ["stage3.head=level"])
+    assert again == load_recipe("digits-lt/gcl+crt", levelled)
+
+
+def test_a_third_stage_without_held_out_images_is_refused_before_anything_is_written(call, tmp_path):
+    with pytest.raises(UsageError, match=r"stage3\.head = \"level\" looks at images that were not trained on"):
+        call("rebalance run --with crt --set stage3.head=level")
+    assert not (tmp_path / "run-crt").exists()
 
 
 def test_settings_change_the_second_stage_only(call, tmp_path):

@@ -13,6 +13,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from conftest import run, small_recipe
 from tailcloud.cli import app, logtail, spectating
 from tailcloud.cli.following import Followed, check_runs, runs_in, stages_of
 from tailcloud.cli.logtail import LogTail
@@ -151,6 +152,15 @@ def test_a_finished_run_is_told_at_once(finished_run):
     last = RunFolder(finished_run).log()[-1]
     assert f"stage2 epoch 2/2  loss {last['loss']:.3f}  top-1 {last['top1']:.1f}" in done.output
     assert f"{finished_run} is finished: top-1 {last['top1']:.1f}" in done.output
+
+
+def test_a_last_stage_without_epochs_has_its_accuracy_in_the_result(tmp_path):
+    levelled = {"stage3": {"head": "level"}, "selection": {"split": 0.1}}
+    result = run(tmp_path / "run", small_recipe(levelled, {"stage1": {"epochs": 1}, "stage2": {"epochs": 1}}))
+    done = watch(tmp_path / "run")
+    assert f"is finished: top-1 {result['stages'][-1]['top1']:.1f}" in done.output
+    (tmp_path / "run" / "result.json").write_text("{}")
+    assert "is finished: top-1 n/a" in watch(tmp_path / "run").output
 
 
 def test_a_run_under_way_is_followed_to_its_end(started):

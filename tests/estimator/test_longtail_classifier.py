@@ -139,6 +139,17 @@ def test_a_tenth_is_held_out_and_calibrates_where_there_are_500_images():
     assert "There is no test part: every figure is of the 179 images that were held out" in result["remarks"][-1]
 
 
+def test_what_its_second_stage_does_is_corrected_on_the_images_held_out(digits):
+    classifier = small("gcl", epochs=2, validation_fraction=0.1).fit(digits.train.images, digits.train.labels)
+    result = classifier.result_
+    assert [stage["name"] for stage in result["stages"]] == ["stage1", "stage2", "stage3"]
+    assert "which its temperature and third stage were fitted on too" in " ".join(result["remarks"])
+    assert "held-out images have it" in result["remarks"][-1]
+    assert len(classifier.predict(digits.test.images[:7])) == 7
+    with pytest.raises(UsageError, match="has no validation part"):
+        small(settings={"stage3.head": "level"}).fit(digits.train.images, digits.train.labels)
+
+
 def test_where_nothing_is_held_out_the_result_says_that_it_is_of_training_images(fitted):
     assert fitted.result_["dataset"]["images"] == {"train": 331, "val": 0, "test": 331}
     assert fitted.model_.fitted_on is None

@@ -39,3 +39,25 @@ def accuracy_of_a_drawn_test_part(target, predicted, images):
         total += weight
         right += weight * (y == said)
     return 100 * right / total if total else None
+
+
+def tilted_nll(logits, target, inverse, tau, tilt, shift):
+    """The mean of −log softmax(z / T + τ·t + shift)_y."""
+    return nll(logits, target, 1 / inverse, [tau * t + b for t, b in zip(tilt, shift, strict=True)])
+
+
+def best_tilt(logits, target, tilt, shift, inverses=(0.1, 10.0), taus=(-2.0, 2.0), rounds=12, places=9):
+    """(1 / T, τ) of the smallest such mean, on grids that close in on the best place of the one before."""
+    low, high = [inverses[0], taus[0]], [inverses[1], taus[1]]
+    best = None
+    for _ in range(rounds):
+        grids = [
+            [a + (b - a) * place / (places - 1) for place in range(places)] for a, b in zip(low, high, strict=True)
+        ]
+        tried = [(tilted_nll(logits, target, a, tau, tilt, shift), a, tau) for a in grids[0] for tau in grids[1]]
+        best = min(tried if best is None else [best, *tried])
+        for axis, (bound_low, bound_high) in enumerate((inverses, taus)):
+            reach = (high[axis] - low[axis]) / 3
+            low[axis] = max(bound_low, best[axis + 1] - reach)
+            high[axis] = min(bound_high, best[axis + 1] + reach)
+    return best[1], best[2]

@@ -22,7 +22,8 @@ SUPPORTED = {
     "unit": {"cosine"},
     "lws": {"linear", "cosine"},
     "tau-norm": {"linear", "cosine"},
-    "logit-adjust": {"linear", "cosine"},
+    "logit-adjust": {"linear", "cosine", "scaled-linear", "scaled-cosine"},
+    "level": {"linear", "cosine", "scaled-linear", "scaled-cosine"},
     "disalign": {"linear", "cosine"},
     "tde": {"causal"},
 }
@@ -102,7 +103,7 @@ def test_tau_one_is_nothing_new_for_cosines_and_a_weight_of_length_zero_stays_fi
         assert (changed(old, before, "tau-norm", tau=1.5)(features)[:, 2] == 0).all()
 
 
-@pytest.mark.parametrize("before", ["linear", "cosine"])
+@pytest.mark.parametrize("before", sorted(SUPPORTED["logit-adjust"]))
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 10**6), tau=st.floats(0, 2), scale=st.floats(1, 30))
 def test_logits_are_adjusted_by_the_log_of_the_prior(before, seed, tau, scale):

@@ -10,6 +10,7 @@ from tailcloud.errors import UsageError
 from tailcloud.losses import LOSSES, Loss
 from tailcloud.recipe import data_sets, find_recipe, load_recipe, parse_setting, resolve, shipped
 from tailcloud.recipe.layers import merge
+from tailcloud.recipe.written import WRITTEN, Written
 
 
 @pytest.mark.parametrize("name", shipped("recipes"))
@@ -242,3 +243,55 @@ def test_nesting_and_numbers_beyond_all_bounds_are_no_recipe(text, tmp_path):
     (tmp_path / "recipe.toml").write_text(text)
     with pytest.raises(UsageError, match=r"recipe\.toml is no recipe"):
         load_recipe(str(tmp_path / "recipe.toml"))
+
+
+@pytest.mark.parametrize(
+    ("name", "loss"),
+    [
+        ("digits-lt/gcl", {"name": "gcl", "scale": 20.0}),
+        ("digits-lt/ce", {"name": "ce", "scale": 1.0}),
+        ("digits-lt/gcl+crt", {"name": "ce", "scale": 30.0}),
+    ],
+)
+def test_a_third_stage_can_be_laid_behind_any_method_and_trains_nothing_unasked(name, loss):
+    plain = load_recipe(name)
+    recipe = load_recipe(name, [parse_setting("stage3.head=level")])
+    last = list(plain.stages.values())[-1]
+    assert (recipe.stage3.epochs, recipe.stage3.train, recipe.stage3.batch) == (0, "head", last.batch)
+    assert recipe.stage3.loss == last.loss
+    assert loss.items() <= recipe.stage3.loss.model_dump().items()
+    assert recipe.model_copy(update={"stage3": None}) == plain
+    assert resolve(tomllib.loads(recipe.to_toml())) == recipe
+
+
+def test_a_third_stage_follows_what_was_set_of_the_second():
+    settings = ["stage2.loss.scale=12.0", "stage3.head=level", "stage3.epochs=2"]
+    recipe = load_recipe("digits-lt/gcl", [parse_setting(setting) for setting in settings])
+    assert (recipe.stage3.loss.options["scale"], recipe.stage3.epochs) == (12.0, 2)
+    other = load_recipe("digits-lt/gcl", [parse_setting("stage3.loss=ce"), parse_setting("stage3.loss.scale=9.0")])
+    assert (other.stage3.loss.name, other.stage3.loss.options["scale"]) == ("ce", 9.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "sentence"),
+    [
+        ("gcl", "stage3=5", r"stage3 = 5 should be a table"),
+        ("gcl", "stage3.epcohs=5", r'no field "stage3\.epcohs"; did you mean "stage3\.epochs"'),
+        ("oltr", "stage3.head=level", r'stage3\.head: "level" cannot change a memory head'),
+        ("gcl", "stage3.loss.scale=1.0", r"stage3\.loss\.scale = 1 cannot learn with a cosine head"),
+    ],
+)
+def test_a_third_stage_that_cannot_be_is_a_sentence(name, setting, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        load_recipe(f"digits-lt/{name}", [parse_setting(setting)])
+
+
+def test_a_methods_own_third_stage_goes_with_its_second(monkeypatch):
+    text = (
+        shipped("methods")["gcl"].read_text()
+        + '[stage3]\nepochs = 0\nhead = "level"\nloss = {name = "ce", scale = 20.0}\n'
+    )
+    monkeypatch.setitem(WRITTEN, "levelled", Written("levelled", text))
+    assert resolve({"method": "levelled"}).stage3.head.name == "level"
+    assert resolve({"method": "levelled+crt"}).stage3 is None
+    assert resolve({"method": "ce+levelled", "model": {"head": "cosine"}, "stage1": {"loss": {"scale": 30.0}}}).stage3

@@ -87,6 +87,20 @@ def test_groups_show_both_stages_and_n_a_for_none():
         assert f"{value:.1f}" in words
 
 
+def test_groups_show_a_third_stage_like_the_others():
+    raw = make_result(10, picked_on="val")
+    raw["stages"].append({**raw["stages"][-1], "name": "stage3", "top1": 91.0, "picked": None})
+    raw["top1"]["last"] = 91.0
+    figure = plot_groups(parse_result(raw))
+    words = texts(figure.drawing)
+    assert figure.title == "Shot groups after stage1, stage2 and stage3"
+    assert all(f"{stage['top1']:.1f}" in words for stage in raw["stages"])
+    assert {'class="fill all paler"', 'class="fill all pale"'} <= set(
+        re.findall('class="fill[^"]*"', str(figure.drawing))
+    )
+    assert "stage2 started from epoch 40 of stage1." in figure.caption
+
+
 def test_names_are_escaped():
     raw = make_result(10, class_names=["<script>alert(1)</script>"] * 10)
     for figure in (plot_counts, plot_classes, plot_confusion):

@@ -11,7 +11,7 @@ from conftest import run, small_recipe
 from oracles import deployed as oracle
 from oracles import metrics
 from tailcloud.data import hold_out, open_dataset
-from tailcloud.training import calibrating
+from tailcloud.training import held_out
 
 
 @pytest.fixture(scope="module")
@@ -80,13 +80,13 @@ def test_without_held_out_images_the_temperature_is_1_and_that_is_said(finished_
 
 
 def test_a_handful_of_held_out_images_fits_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(calibrating, "FEWEST", 1000)
+    monkeypatch.setattr(held_out, "FEWEST", 1000)
     result = run(tmp_path / "run", small_recipe({"selection": {"split": 0.1}}))
     assert (result["calibrated"]["temperature"], result["calibrated"]["fitted_on"]) == (1.0, None)
 
 
 def test_more_images_than_one_number_needs_are_thinned_out_evenly(with_validation, tmp_path, monkeypatch):
-    monkeypatch.setattr(calibrating, "MOST_LOGITS", 170)
+    monkeypatch.setattr(held_out, "MOST_LOGITS", 170)
     result = run(tmp_path / "run", small_recipe({"selection": {"split": 0.1}}))
     assert result["calibrated"]["images"] == 17
 

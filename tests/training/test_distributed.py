@@ -10,7 +10,7 @@ from ranks import in_ranks
 from safetensors.torch import load_file
 
 from conftest import Watcher, small_recipe
-from tailcloud.data import open_dataset
+from tailcloud.data import hold_out, open_dataset
 from tailcloud.errors import Elsewhere, TailcloudError, UsageError
 from tailcloud.stages.scope import set_modes
 from tailcloud.training import keeping, stopping
@@ -123,6 +123,32 @@ def test_a_shared_run_is_the_run_of_one_process_and_goes_on_when_one_is_asked_to
     assert all(torch.equal(a[key], b[key]) for key in a)
     logs = [[line["loss"] for line in RunFolder(tmp_path / folder).log()] for folder in ("whole", "broken")]
     assert logs[0] == logs[1]
+
+
+def levelled_in(world, folder):
+    """A run whose head is levelled: what is said, and what this process has for its shift."""
+    recipe = small_recipe({"stage1": {"epochs": 1}, "stage2": {"epochs": 1}, "stage3": {"head": "level"}})
+    place, watcher, heads = RunFolder(folder if world.chief else folder / "not" / "here"), Watcher(), []
+    if world.chief:
+        place.create(recipe, "tailcloud train")
+    measure = Session.predict
+
+    def noted(session, *words):
+        heads.append(session.model.head)
+        return measure(session, *words)
+
+    Session.predict = noted
+    train(recipe, hold_out(open_dataset("digits-lt", "data"), 0.1), place, CPU, watcher, world)
+    return watcher.notes[-1], heads[-1].shift.tolist()
+
+
+def test_processes_level_a_head_alike(tmp_path):
+    (said, shift), (heard, other) = in_ranks(2, levelled_in, tmp_path / "run")
+    assert shift == other
+    assert any(shift)
+    assert said == heard
+    assert "33 held-out images" in said
+    assert load_file(tmp_path / "run" / "model.safetensors")["head.shift"].tolist() == shift
 
 
 def fail_in(world):

@@ -1,5 +1,8 @@
 """Whole runs on images that stay in their files: they end where those on images in memory end."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -44,6 +47,20 @@ def test_a_streamed_run_ends_with_the_bits_of_a_resident_one(tmp_path, method):
     assert all(torch.equal(streamed[1][key], value) for key, value in resident[1].items())
     logs = [RunFolder(tmp_path / str(number)).log() for number in (0, 1)]
     assert [line["gradients"] for line in logs[0]] == [line["gradients"] for line in logs[1]]
+
+
+def test_a_streamed_head_is_levelled_to_the_bits_of_a_resident_one(tmp_path):
+    recipe = small_recipe({"stage3": {"head": "level"}})
+    held = files(tmp_path / "val", 30, seed=2)
+    heads = []
+    for at, dataset in enumerate(datasets(tmp_path)):
+        tail = np.flatnonzero(dataset.train.labels == 2)[3:]
+        rows = np.setdiff1d(np.arange(len(dataset.train)), tail)
+        result = trained(tmp_path / str(at), recipe, replace(dataset, train=dataset.train.take(rows), val=held[at]))
+        assert "30 held-out images" in result["remarks"][-1]
+        heads.append(load_file(tmp_path / str(at) / "model.safetensors")["head.shift"])
+    assert heads[0].any()
+    assert torch.equal(*heads)
 
 
 def test_a_run_goes_on_with_the_plane_it_was_started_on(tmp_path):

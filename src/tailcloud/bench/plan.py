@@ -112,10 +112,11 @@ def changed(plain: Recipe, protocol: Protocol) -> list[str]:
     settings = []
     if protocol.epochs and protocol.epochs < plain.stage1.epochs:
         settings.append(f"stage1.epochs={protocol.epochs}")
-        if plain.stage2 and plain.stage2.epochs:
-            share = plain.stage2.epochs / plain.stage1.epochs
-            settings.append(f"stage2.epochs={max(1, round(share * protocol.epochs))}")
-    absent = {"stage1", "stage2"} - set(plain.stages)
+        for name, stage in plain.stages.items():
+            if name != "stage1" and stage.epochs:
+                share = stage.epochs / plain.stage1.epochs
+                settings.append(f"{name}.epochs={max(1, round(share * protocol.epochs))}")
+    absent = {"stage2"} - set(plain.stages)  # every recipe has a first stage, and may get a third
     return settings + [setting for setting in protocol.settings if not absent & set(parse_setting(setting))]
 
 

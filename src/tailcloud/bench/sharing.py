@@ -41,9 +41,9 @@ def fitness(run: Planned) -> tuple[bool, bool, bool, bool]:
 
     A finished run whose checkpoints were deleted has none to lend, and will not train it again.
     """
-    finished, second = run.folder.finished, run.recipe.stage2
+    finished, (_, *later) = run.folder.finished, run.recipe.stages.values()
     lends = finished and first_stage_file(run.folder, run.recipe).is_file()
-    return lends, not finished and run.folder.exists, not finished, second is None or second.epochs == 0
+    return lends, not finished and run.folder.exists, not finished, not any(stage.epochs for stage in later)
 
 
 def waves(steps: Sequence[Step]) -> list[list[Step]]:

@@ -12,6 +12,7 @@ from tailcloud.choosing.mirroring import Mirrored
 from tailcloud.choosing.rules import (
     Rules,
     choose_augmentation,
+    choose_correction,
     choose_engine,
     choose_model,
     choose_stages,
@@ -57,7 +58,13 @@ class Draft:
         choose_stages(rules, self.dataset, self.base)
         choose_validation(rules, self.dataset)
         choose_engine(rules, self.device)
+        so_far = {**rules.settings, "data": self.data_of(rules)}
+        choose_correction(rules, self.dataset, load_recipe(None, [so_far, *self.asked]))
         return rules
+
+    def data_of(self, rules: Rules) -> Settings:
+        """The data, as the rules would have them read."""
+        return {"spec": self.dataset.spec, **rules.settings.get("data", {})}
 
     @property
     def side(self) -> int:
@@ -99,7 +106,7 @@ class Draft:
     def settings(self, epochs: int, every: int = 1) -> dict[str, Any]:
         """The settings of a run of so many epochs in its first stage, judged every so many epochs."""
         chosen = {table: dict(fields) for table, fields in self.rules.settings.items()}
-        chosen["data"] = {"spec": self.dataset.spec, **chosen.get("data", {})}
+        chosen["data"] = dict(self.data_of(self.rules))
         if "stage1.epochs" in fields_of(self.asked):
             epochs = self.base.stage1.epochs
         chosen["stage1"]["epochs"] = epochs

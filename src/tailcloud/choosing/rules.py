@@ -11,7 +11,9 @@ import torch
 from tailcloud.choosing.candidates import Candidate, is_own
 from tailcloud.choosing.mirroring import Mirrored
 from tailcloud.data import Dataset
-from tailcloud.recipe import Recipe
+from tailcloud.evaluation.calibration import FEWEST
+from tailcloud.rebalance.kinds import SHIFTED
+from tailcloud.recipe import Recipe, head_kinds
 from tailcloud.wording import counted
 
 SPLIT, WORTH_HOLDING_OUT = 0.1, 500  # training images
@@ -93,6 +95,17 @@ def choose_stages(rules: Rules, dataset: Dataset, base: Recipe) -> None:
     else:
         reason = f"the largest class has {profile.ratio:.3g} times the images of the smallest"
         rules.reasons.append(("stage2.epochs", f"A second stage re-balances the classifier: {reason}."))
+
+
+def choose_correction(rules: Rules, dataset: Dataset, recipe: Recipe) -> None:
+    """A third stage that corrects a second one, where images are held out; ``recipe`` is what is chosen so far."""
+    second, share = recipe.stage2, recipe.selection.split
+    held_out = len(dataset.val) if dataset.val else round(share * len(dataset.train))
+    if recipe.stage3 or not second or not second.epochs or held_out < FEWEST:
+        return
+    if head_kinds(recipe)["stage2"] in SHIFTED:
+        reason = "What the second stage gives to rare classes is corrected on the held-out images."
+        rules.set("stage3.head", "level", reason)
 
 
 def wanted_epochs(dataset: Dataset, candidate: Candidate) -> int:

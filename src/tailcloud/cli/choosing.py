@@ -24,12 +24,11 @@ def chooses(request: "Request", recipe: Recipe) -> bool:
 def chosen_recipe(request: "Request", asked: Recipe) -> Recipe:
     """The recipe for what was asked for; several runs share the budget."""
     from tailcloud.choosing import choose, parse_budget
-    from tailcloud.cli.train import note_alike, open_data
+    from tailcloud.cli.train import note_alike, open_whole
     from tailcloud.training.devices import pick_device
 
     budget = parse_budget(request.time_budget) if request.time_budget else None
-    whole = asked.model_copy(update={"selection": asked.selection.model_copy(update={"split": 0.0})})
-    dataset = open_data(whole)
+    dataset = open_whole(asked)
     runs = max(1, len(request.seeds))
     say_note("a few steps are timed, to choose a recipe …")
     choice = choose(

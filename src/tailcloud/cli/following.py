@@ -12,7 +12,7 @@ from tailcloud.files import check_format
 from tailcloud.reporting.runs import Epoch
 from tailcloud.wording import duration, readable
 
-STAGES = {"stage1", "stage2"}
+STAGES = {"stage1", "stage2", "stage3"}
 DEPTH = 3  # how far below a folder its runs may be
 LONGEST = 1 << 20  # bytes of a recipe
 RECENT = 20  # epochs that tell how long the next ones take

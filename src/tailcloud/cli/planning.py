@@ -187,6 +187,9 @@ def describe(recipe: Recipe, dataset: Dataset, device: torch.device) -> None:
         f"{magnitude(figures.flops)}FLOP an image"
     )
     for name, stage in recipe.stages.items():
+        if not stage.epochs:
+            out.print(f"{name}   no epochs: what happens to the head is {stage.head.name}")
+            continue
         out.print(
             f"{name}   {stage.epochs} epochs, {figures.steps[name]:,} steps of {stage.batch}; loss {stage.loss.name}, "
             f"sampler {stage.sampler.name}, mixup {stage.mixup:g}, trains {stage.train}, "

@@ -28,7 +28,8 @@ def rebalance(
     way: Annotated[str, typer.Option("--with", metavar="NAME", help=f"How: {', '.join(WAYS)}.")],
     output: Annotated[Path | None, typer.Option("--out", help="The new run folder.  [default: RUN-NAME]")] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the second stage.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the second stage, or add a third."),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     _plugin: Plugin = None,
@@ -44,7 +45,7 @@ def rebalance(
     The new folder is a run like any other; its method is called FIRST+SECOND, for example ce+crt.
     """
     from tailcloud.cli.planning import Run
-    from tailcloud.cli.train import finish_with_errors, print_result, train_all
+    from tailcloud.cli.train import finish_with_errors, open_data, print_result, train_all
     from tailcloud.training.branching import branch
     from tailcloud.training.folder import RunFolder
 
@@ -55,6 +56,7 @@ def rebalance(
     parent.result()  # refuses a run that is not finished
     child = Run(RunFolder(place), recipe, command(run, way, settings or [], place))
     child.folder.check_free()
+    open_data(recipe)  # refuses data that the new stages cannot work with
     branch(parent, child.folder, recipe, child.command)
     outcomes = train_all([child], device)
     if not isinstance(outcomes[0], TailcloudError):
@@ -69,11 +71,14 @@ def default_place(run: Path, way: str) -> Path:
 
 
 def rebalanced(recipe: "Recipe", second: str, settings: list[str]) -> "Recipe":
-    """The recipe of a run with the second stage of another method, as that method has it on the same data."""
+    """The recipe of a run with the second stage of another method, as that method has it on the same data.
+
+    A third stage was made for the second one of the run, and goes with it.
+    """
     from tailcloud.recipe import find_recipe, parse_setting, read_toml, resolve
     from tailcloud.recipe.layers import default_recipe, merge
 
-    table = recipe.model_dump(exclude={"stage2"}, exclude_none=True)
+    table = recipe.model_dump(exclude={"stage2", "stage3"}, exclude_none=True)
     table["method"] = f"{recipe.method.partition('+')[0]}+{second}"
     own = read_toml(find_recipe(f"{default_recipe(recipe.data.spec).partition('/')[0]}/{second}"))
     table |= {"stage2": own["stage2"]} if "stage2" in own else {}

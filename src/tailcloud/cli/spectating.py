@@ -11,6 +11,8 @@ from rich.text import Text
 
 from tailcloud.cli.console import on_terminal, out
 from tailcloud.cli.following import Followed, runs_in
+from tailcloud.errors import TailcloudError
+from tailcloud.files import read_json
 from tailcloud.profile import GROUPS
 from tailcloud.reporting.runs import Epoch
 from tailcloud.wording import NOT_MEASURED, duration, number
@@ -136,4 +138,17 @@ def closing(run: Followed) -> str:
     """What there is to say about a finished run."""
     there = (run.path / "report.html").is_file()
     page = f"; its page is {Path(run.name) / 'report.html'}" if there else ""
-    return f"{run.name} is finished: top-1 {accuracies(run)[0]}{page}"
+    return f"{run.name} is finished: top-1 {final_accuracy(run)}{page}"
+
+
+def final_accuracy(run: Followed) -> str:
+    """The newest top-1; from the result where the last stage has no epochs, and so no line in the log."""
+    if list(run.stages.values())[-1]:
+        return accuracies(run)[0]
+    from tailcloud.reporting.result import parse_result
+
+    file = run.path / "result.json"
+    try:
+        return number(parse_result(read_json(file), str(file)).top1.last)
+    except TailcloudError:
+        return NOT_MEASURED

@@ -209,9 +209,18 @@ def train_one(run: "Run", device: str, observer: "Observer") -> dict[str, Any]:
 
 
 def open_data(recipe: "Recipe") -> "Dataset":
-    """The data of a recipe, a part of it held out where the recipe says so."""
+    """The data of a recipe, a part of it held out where the recipe says so, and refused where it needs more of them."""
+    from tailcloud.training.held_out import check_held_out
+
+    dataset = open_whole(recipe, recipe.selection.split)
+    check_held_out(recipe, dataset)
+    return dataset
+
+
+def open_whole(recipe: "Recipe", held_out: float = 0.0) -> "Dataset":
+    """The data of a recipe as they are, or with a share of the training images held out."""
     with _opening:
-        return _open_data(_read_alike.get(recipe.data, recipe.data), recipe.root, recipe.selection.split)
+        return _open_data(_read_alike.get(recipe.data, recipe.data), recipe.root, held_out)
 
 
 _opening = Lock()  # runs in threads share what the first of them has opened

@@ -27,7 +27,7 @@ class LongTailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """An image classifier for long-tailed classes, with scikit-learn's manners.
 
     ``fit`` does what ``tailcloud train`` does: it chooses backbone, image size, batch and epochs from the data and the
-    machine, trains both stages of the method, and calibrates probabilities on images that it holds out.
+    machine, trains all stages of the method, and calibrates probabilities on images that it holds out.
 
     Args:
         method: one of ``tailcloud recipes ls``, for example "ce" or "mislas".

@@ -16,6 +16,7 @@ from tailcloud.training import loop
 from tailcloud.training.devices import check_engine
 from tailcloud.training.events import check_watch
 from tailcloud.training.folder import RunFolder
+from tailcloud.training.held_out import check_held_out
 from tailcloud.wording import counted
 
 USUAL_SHARE = 0.1  # of the images is held out, as far as the time of a run is told in advance
@@ -100,6 +101,7 @@ def learn(task: Task, folder: RunFolder, teller: Teller) -> None:
     if recipe.data.size not in {None, opened.shape[0]}:
         opened = task.source.open(recipe.data.reading)
     dataset = judged_honestly(opened, recipe)
+    check_held_out(recipe, dataset)
     for remark in [*dataset.profile.remarks(), *dataset.remarks]:
         teller.note(remark)
     with folder.locked():
@@ -130,7 +132,8 @@ def judged_honestly(dataset: Dataset, recipe: Recipe) -> Dataset:
     if has_test(dataset):
         return parted
     if parted.val:
-        held = f"the {len(parted.val):,} images that were held out, which its temperature was fitted on too"
+        fitted = "temperature and third stage were" if recipe.stage3 else "temperature was"
+        held = f"the {len(parted.val):,} images that were held out, which its {fitted} fitted on too"
         return _remarked(replace(parted, test=parted.val), f"There is no test part: every figure is of {held}.")
     if recipe.selection.pick == "best":
         raise UsageError(

@@ -18,6 +18,7 @@ Floats = NDArray[np.float64]
 
 COLDEST, HOTTEST = 0.1, 10.0
 HALVINGS = 40
+FEWEST = 20  # images; from fewer a temperature would be chance
 
 
 def fit_temperature(logits: Floats, target: NDArray[np.int64], shift: Floats | None = None) -> float:
@@ -26,9 +27,7 @@ def fit_temperature(logits: Floats, target: NDArray[np.int64], shift: Floats | N
     ``logits`` is [images, classes], ``target`` [images], ``shift`` [classes]. In 1 / T that mean is convex: its slope
     grows, and T is where the slope crosses zero. Images whose logits are no numbers have no part in it.
     """
-    known = np.isfinite(logits).all(axis=1)
-    logits, target = logits[known], target[known]
-    logits = logits - logits.max(axis=1, keepdims=True)
+    logits, target = that_are_numbers(logits, target)
     if not logits.any():  # also where no image is left
         return 1.0
     low, high = np.log(1 / HOTTEST), np.log(1 / COLDEST)
@@ -39,6 +38,13 @@ def fit_temperature(logits: Floats, target: NDArray[np.int64], shift: Floats | N
         else:
             low = middle
     return float(np.exp(-(low + high) / 2))
+
+
+def that_are_numbers(logits: Floats, target: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:
+    """The images whose logits are numbers, these lowered so that the largest of each image is 0; and their classes."""
+    known = np.isfinite(logits).all(axis=1)
+    some = logits[known]
+    return some - some.max(axis=1, keepdims=True), target[known]
 
 
 def _slope(logits: Floats, target: NDArray[np.int64], shift: Floats | None, inverse: float) -> float:

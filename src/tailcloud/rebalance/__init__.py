@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
-from tailcloud.rebalance.base import Change, Trained
+from tailcloud.rebalance.base import Change, HeldOut, Trained
 from tailcloud.rebalance.disalign import DisAlign
+from tailcloud.rebalance.level import Level
 from tailcloud.rebalance.logit_adjust import LogitAdjust
 from tailcloud.rebalance.lws import LearnableScaling
 from tailcloud.rebalance.memory import Remember
@@ -13,7 +14,7 @@ from tailcloud.rebalance.tau_norm import TauNorm
 from tailcloud.rebalance.tde import TotalDirectEffect
 from tailcloud.rebalance.unit import Unit
 
-__all__ = ["CHANGES", "Change", "Trained"]
+__all__ = ["CHANGES", "Change", "HeldOut", "Trained"]
 
 CHANGES: dict[str, Callable[..., Change]] = {
     "keep": Keep,
@@ -23,6 +24,7 @@ CHANGES: dict[str, Callable[..., Change]] = {
     "tau-norm": TauNorm,
     "nearest-mean": NearestMean,
     "logit-adjust": LogitAdjust,
+    "level": Level,
     "disalign": DisAlign,
     "tde": TotalDirectEffect,
     "memory": Remember,

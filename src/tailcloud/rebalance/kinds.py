@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 SCALED = {"linear": "scaled-linear", "cosine": "scaled-cosine"}
+SHIFTED = {"linear": "linear", "cosine": "scaled-cosine", **{kind: kind for kind in SCALED.values()}}
 ALIGNED = {"linear": "disalign-linear", "cosine": "disalign-cosine"}
 
 

@@ -3,21 +3,21 @@
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from tailcloud.heads import Head, LinearHead, ScaledHead
+from tailcloud.heads import Head
 from tailcloud.losses.base import not_negative
 from tailcloud.losses.logit_adjustment import log_priors
 from tailcloud.rebalance.base import Change, Trained
-from tailcloud.rebalance.kinds import made_of
+from tailcloud.rebalance.kinds import SHIFTED, made_of
+from tailcloud.rebalance.shifting import shift_outputs
 
 
 class LogitAdjust(Change):
     """Logits are lowered by how frequent their class was: s·z_j − τ·log π_j, π_j = n_j / N.
 
-    A linear head takes it into its bias, a cosine head becomes a scaled one with a shift; both are divided by the scale
-    s of the coming stage's loss, which must be the one that the head was trained with.
+    What is added to the outputs is divided by the scale s of the coming stage's loss, which must be the one that the
+    head was trained with.
 
     Args:
         counts: training images per class; an absent class counts as one image.
@@ -36,14 +36,8 @@ class LogitAdjust(Change):
 
     def kind(self, before: str) -> str:
         """Linear stays linear; a cosine head is scaled."""
-        return made_of(before, {"linear": "linear", "cosine": "scaled-cosine"}, "logit-adjust")
+        return made_of(before, SHIFTED, "logit-adjust")
 
     def apply(self, old: Head, new: Head, trained: Trained) -> None:
         """The trained head and a shift of its outputs."""
-        shift = torch.from_numpy(-self.tau * log_priors(self.counts) / trained.scale)
-        if isinstance(new, ScaledHead):
-            new.inner.load_state_dict(old.state_dict())
-            new.shift.copy_(shift)
-        elif isinstance(new, LinearHead):
-            new.load_state_dict(old.state_dict())
-            new.bias.add_(shift.to(new.bias))
+        shift_outputs(old, new, -self.tau * log_priors(self.counts) / trained.scale)

@@ -25,6 +25,7 @@ from tailcloud.recipe.written import WRITTEN
 Table = dict[str, Any]
 
 BASELINE = "/ce"
+LATER = ("stage2", "stage3")
 
 
 class Readable(Protocol):
@@ -52,7 +53,7 @@ def _toml_files(folder: Traversable, prefix: str = "") -> Iterable[tuple[str, Tr
 class Composed:
     """A recipe that has no file of its own: a data set's baseline with another method.
 
-    FIRST+SECOND takes the settings of DATA/FIRST but for the second stage, whose settings are those of DATA/SECOND.
+    FIRST+SECOND takes the settings of DATA/FIRST but for what follows its first stage: that is as in DATA/SECOND.
     """
 
     data: str
@@ -70,8 +71,8 @@ class Composed:
         text = known[f"{self.data}/{base}"].read_text(encoding)
         if plus:
             other = known.get(f"{self.data}/{second}")
-            text = _lines_of(text, stage2=False)
-            text += _lines_of(other.read_text(encoding), stage2=True) if other else ""
+            text = _lines_of(text, later=False)
+            text += _lines_of(other.read_text(encoding), later=True) if other else ""
         lines = text.splitlines(keepends=True)
         lines[0] = lines[0].replace(f"{self.data}/{base}", str(self))
         lines[1] = f"# {self.data}/{base} with another method; docs/results.md has what was measured.\n"
@@ -79,12 +80,12 @@ class Composed:
         return "".join(ours if line == theirs else line for line in lines)
 
 
-def _lines_of(text: str, *, stage2: bool) -> str:
-    """The lines of a recipe that are about its second stage, or all others."""
+def _lines_of(text: str, *, later: bool) -> str:
+    """The lines of a recipe that are about its later stages, or all others."""
     inside, kept = False, []
     for line in text.splitlines(keepends=True):
-        inside = line.startswith("[stage2") or (inside and not line.startswith("["))
-        kept += [line] if inside == stage2 else []
+        inside = line.startswith(tuple(f"[{stage}" for stage in LATER)) or (inside and not line.startswith("["))
+        kept += [line] if inside == later else []
     return "".join(kept)
 
 
@@ -213,7 +214,7 @@ def default_recipe(spec: str) -> str:
 
 
 def fragment_of(method: str) -> Table:
-    """The settings of a method; ``FIRST+SECOND`` has the second stage of SECOND after everything else of FIRST."""
+    """The settings of a method; ``FIRST+SECOND`` has the later stages of SECOND after everything else of FIRST."""
     known = shipped("methods")
     first, plus, second = method.partition("+")
     for part in [first, second] if plus else [first]:
@@ -225,18 +226,18 @@ def fragment_of(method: str) -> Table:
     other = read_toml(known[second])
     if "stage2" not in other:
         raise UsageError(f'method "{method}": {second} has no second stage; after the + stands a method that has one')
-    return {**fragment, "stage2": other["stage2"]}
+    first_stage = {key: value for key, value in fragment.items() if key not in LATER}
+    return first_stage | {key: other[key] for key in LATER if key in other}
 
 
 def resolve(table: Table, name: str = "the recipe") -> Recipe:
     """A recipe table on top of its method, validated: every field, every part, every option."""
     method = table.get("method", "gcl")
     fragment = fragment_of(str(method))
-    extra = sorted(
-        key for key in table if key.startswith("stage") and key in Recipe.model_fields and key not in fragment
-    )
-    if extra:
-        raise UsageError(f'{name} sets [{extra[0]}], which method "{method}" does not have; take that table out')
+    if "stage2" in table and "stage2" not in fragment:
+        raise UsageError(f'{name} sets [stage2], which method "{method}" does not have; take that table out')
+    if "stage3" not in fragment:
+        table = with_third_stage(table, name)
     try:
         written = Recipe.model_validate(merge(fragment, {**table, "method": method}))
     except ValidationError as error:
@@ -247,3 +248,17 @@ def resolve(table: Table, name: str = "the recipe") -> Recipe:
     check_parts(recipe, name)
     check_names(recipe, name)
     return recipe
+
+
+def with_third_stage(table: Table, name: str) -> Table:
+    """What a third stage behind a method that has none leaves out: it has no epochs, and the loss of the stage before.
+
+    So it changes the head, by ``stage3.head``, and trains nothing; the loss is there for its scale.
+    """
+    asked = table.get("stage3")
+    if not isinstance(asked, Mapping):
+        return table
+    before = resolve({key: value for key, value in table.items() if key != "stage3"}, name)
+    last = list(before.stages.values())[-1]
+    usual = {"epochs": 0, "batch": last.batch, "train": "head", "loss": last.loss.model_dump()}
+    return {**table, "stage3": merge(usual, asked)}

@@ -182,6 +182,7 @@ class Recipe(Record):
     augment: Augment = Augment()
     stage1: Stage
     stage2: Stage | None = None
+    stage3: Stage | None = None
     selection: Selection = Selection()
     engine: Engine = Engine()
     watch: Watch = Watch()
@@ -189,7 +190,8 @@ class Recipe(Record):
     @property
     def stages(self) -> dict[str, Stage]:
         """The stages in order, by name."""
-        return {"stage1": self.stage1, **({"stage2": self.stage2} if self.stage2 else {})}
+        stages = {"stage1": self.stage1, "stage2": self.stage2, "stage3": self.stage3}
+        return {name: stage for name, stage in stages.items() if stage}
 
     def substance(self) -> dict[str, Any]:
         """What decides the result: everything but where the data are, how the run is computed and what is watched."""

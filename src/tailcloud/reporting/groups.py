@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tailcloud.profile import GROUPS
 from tailcloud.reporting.result import Result, Scores
@@ -24,22 +25,29 @@ class Series:
 
 
 def plot_groups(result: Result) -> Figure:
-    """Accuracy of the shot groups at the end, beside that after the stage before where there is one."""
-    series = [Series("", "last epoch", [result.top1.last, *_groups(result)])]
+    """Accuracy of the shot groups at the end, beside that after each stage before where there is one."""
+    earlier = result.stages[:-1]
+    series = [
+        Series("pale" if stage is earlier[-1] else "paler", f"after {stage.name}", [stage.top1, *_groups(stage)])
+        for stage in earlier
+    ]
+    series.append(Series("", "last epoch", [result.top1.last, *_groups(result)]))
     title, caption = "Shot groups", "Accuracy over all test images and in each shot group after the last epoch."
-    if len(result.stages) > 1:
-        before, last = result.stages[-2:]
-        series.insert(0, Series("pale", f"after {before.name}", [before.top1, *_groups(before)]))
-        title = f"Shot groups before and after {last.name}"
-        caption = f"Accuracy over all test images and in each shot group: paler before, full after {last.name}."
-        if before.picked:
-            title = f"Shot groups at the end of {before.name} and {last.name}"
-            caption = (
-                f"Accuracy over all test images and in each shot group: paler after the last epoch of {before.name}, "
-                f"full after that of {last.name}, which started from epoch {before.picked.epoch} of {before.name}."
-            )
+    if earlier:
+        title = f"Shot groups after {', '.join(stage.name for stage in earlier)} and {result.stages[-1].name}"
+        each = "at the end of each stage, the last one in full colour"
+        caption = f"Accuracy over all test images and in each shot group {each}.{_begun(result)}"
     drawing = _bars(result, ("all", *GROUPS), series, f"{title}: {_spoken(series)}")
     return Figure(title, drawing.svg(), caption)
+
+
+def _begun(result: Result) -> str:
+    """From which epochs later stages started, where that was not the last one."""
+    return "".join(
+        f" {later.name} started from epoch {before.picked.epoch} of {before.name}."
+        for before, later in pairwise(result.stages)
+        if before.picked
+    )
 
 
 def plot_methods(table: DatasetTable) -> Figure:
@@ -72,7 +80,8 @@ def _bars(result: Result, categories: Sequence[str], series: Sequence[Series], l
     canvas = Canvas(label, 290)
     x, y = Scale(0, len(categories), 40, WIDTH - 6), Scale(0, 100, 236, 22)
     canvas.y_axis(x, y)
-    width = (x(1) - x(0)) * 0.8 / len(series)
+    stages = len(categories) > len(GROUPS)
+    width = (x(1) - x(0)) * (0.84 if stages else 0.8) / len(series)  # three stages have room for their numbers
     for place, category in enumerate(categories):
         middle = x(place + 0.5)
         canvas.text((middle, y.start + 18), category, anchor="middle")
@@ -81,7 +90,7 @@ def _bars(result: Result, categories: Sequence[str], series: Sequence[Series], l
             canvas.text((middle, y.start + 36), words, "tick", anchor="middle")
         for index, one in enumerate(series):
             left = middle + (index - len(series) / 2) * width
-            css = f"{category} {one.css}" if len(categories) > len(GROUPS) else one.css
+            css = f"{category} {one.css}" if stages else one.css
             _bar(canvas, y, (left, width), (one.values[place], one.deviations[place] if one.deviations else None), css)
     return canvas
 

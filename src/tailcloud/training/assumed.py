@@ -12,15 +12,17 @@ from tailcloud.sampling import class_shares
 LEAST = 1e-12  # a class that no stage has shown is not known to be impossible
 
 
-def assumed_prior(recipe: Recipe, counts: list[int]) -> Prior:
-    """The mix after the last stage; one share per class, none of them 0.
+def assumed_prior(recipe: Recipe, counts: list[int], before: str | None = None) -> Prior:
+    """The mix after the last stage, or ``before`` the stage of that name; one share per class, none of them 0.
 
     A stage that trains leaves what its objective says about the images that it has shown. A stage of no epochs only
     changes the head, and with it the mix of the stage before.
     """
     known = [max(count, 1) for count in counts]  # an absent class counts as one image
     prior = train_prior(known)
-    for stage in recipe.stages.values():
+    for name, stage in recipe.stages.items():
+        if name == before:
+            break
         if stage.epochs:
             prior = _trained(stage, known)
         else:

@@ -8,14 +8,14 @@ from tailcloud.training.checkpoint import Checkpoint, Damaged, load_checkpoint, 
 from tailcloud.training.folder import RunFolder
 
 FIRST = "stage1"
-MAY_DIFFER = ("method", "stage2")
+MAY_DIFFER = ("method", "stage2", "stage3")
 
 
 def branch(parent: RunFolder, child: RunFolder, recipe: Recipe, command: str) -> None:
     """Make a new run folder whose first stage is trained already: that of ``parent``, with its log and its seconds.
 
     Training then goes on as it does after an interruption. Refused where the two recipes differ in anything that
-    decides the first stage. A folder that is left without its checkpoint, because this was killed, trains both stages.
+    decides the first stage. A folder that is left without its checkpoint, because this was killed, trains all stages.
     """
     check_same_start(parent, recipe)
     found = last_checkpoint(parent, recipe)

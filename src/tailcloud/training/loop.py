@@ -1,4 +1,4 @@
-"""The loop: one for both stages, readable from top to bottom.
+"""The loop: one for all stages, readable from top to bottom.
 
     for each stage:    what may move, which images, which loss
         for each epoch:    steps, evaluation, a line in the log, a checkpoint (and within a long epoch)
@@ -93,7 +93,8 @@ def train_stage(
     """Train the epochs of the current stage that are still to do."""
     name, stage = progress.stage, session.recipe.stages[progress.stage]
     if progress.epoch == progress.step == 0:
-        session.open_stage(name)
+        for remark in session.open_stage(name):
+            observer.note(remark)
         session.world.spread(session.model.state_dict().values())
     observer.stage_started(name, stage, progress.epoch)
     if progress.epoch == stage.epochs:  # a change of the head alone, or the first stage of another run

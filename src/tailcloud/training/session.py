@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -27,17 +27,19 @@ from tailcloud.kernels import CannotFuse, FusedNetwork, obstacle
 from tailcloud.losses import LOSSES, Loss
 from tailcloud.objectives import OBJECTIVES, Network, Objective
 from tailcloud.optimizers import OPTIMIZERS, Optimizer
-from tailcloud.rebalance import CHANGES, Trained
+from tailcloud.rebalance import CHANGES, HeldOut, Trained
 from tailcloud.recipe import Part, Recipe, Stage, head_kinds
 from tailcloud.sampling import make_sampler
 from tailcloud.stages.effort import images_a_step, passes
 from tailcloud.stages.scope import set_trainable
+from tailcloud.training.assumed import assumed_prior
 from tailcloud.training.batch_norm import synchronise
 from tailcloud.training.compiled import CompiledExecutor
 from tailcloud.training.devices import environment
 from tailcloud.training.distributed import ALONE, World
 from tailcloud.training.executors import EagerExecutor, Executor, GraphedExecutor
 from tailcloud.training.graphs import GraphedJudge
+from tailcloud.training.held_out import held_out
 from tailcloud.training.pieced import PieceExecutor, check_pieces
 from tailcloud.training.step import Step
 
@@ -108,6 +110,7 @@ class Session:
             )
         self.remarks: list[str] = []
         self.overflows: list[str] = []  # what is to be known of outputs that are no numbers
+        self.changes: list[str] = []  # and of heads that were changed
         if recipe.data.cache != "none" and not self.streamed:
             self.remarks.append("There is no use for data.cache here: all images are in memory.")
         if self.in_pieces:
@@ -251,15 +254,24 @@ class Session:
             return StreamLoader
         return self.fused.loader if self.fused else ResidentLoader
 
-    def open_stage(self, name: str) -> None:
-        """Before the first step of a stage: the head that it starts with, made from the one that was trained."""
+    def open_stage(self, name: str) -> list[str]:
+        """Before the first step of a stage: the head that it starts with, made from the one that was trained.
+
+        What there is to say about that is a remark of the run, and returned.
+        """
         stage, old = self.recipe.stages[name], self.model.head
         change = CHANGES[stage.head.name](self.dataset.profile.counts.tolist(), **stage.head.options)
         self.model.eval()
         new = fresh_head(self.model, head_kinds(self.recipe)[name], self.recipe.seed)
+        said: list[str] = []
         with torch.no_grad():
-            change.apply(old, new, Trained(self.loss(stage).scale, self.features))
+            change.apply(
+                old, new, Trained(self.loss(stage).scale, self.features, partial(self.held_out, name), said.append)
+            )
         self.use_head(new)
+        told = [f"{name}: {sentence}" for sentence in said]
+        self.changes += told
+        return told
 
     def shape_head(self, name: str) -> None:
         """A head of the kind that a stage trains, for weights that will be loaded into it."""
@@ -276,6 +288,11 @@ class Session:
         self.model.eval()
         batches = self.seen.in_order(self.transform)
         return torch.cat([self.model.features(batch.images).float() for batch in batches]), self.train.labels
+
+    def held_out(self, before: str) -> HeldOut | None:
+        """What the model says about the validation images before a stage; None where they are too few."""
+        counts = self.dataset.profile.counts.tolist()
+        return held_out(self.model, self.val, self.transform, assumed_prior(self.recipe, counts, before))
 
     def predict(self, images: AnyImages, scale: float) -> Predictions:
         """What the model says about a part of the data, now."""

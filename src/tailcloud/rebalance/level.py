@@ -1,0 +1,63 @@
+"""The lean of a trained classifier towards frequent or rare classes, taken off as held-out images have it."""
+
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tailcloud.evaluation.calibration import FEWEST
+from tailcloud.evaluation.tilt import fit_tilt
+from tailcloud.heads import Head
+from tailcloud.losses.logit_adjustment import log_priors
+from tailcloud.rebalance.base import Change, HeldOut, Trained
+from tailcloud.rebalance.kinds import SHIFTED, made_of
+from tailcloud.rebalance.shifting import shift_outputs
+
+SMALLEST = 0.005  # a lean that is worth a word
+
+
+class Level(Change):
+    """Logits are moved by so much of the log of the class counts as makes held-out images most likely:
+
+        z_j + T·τ·log n_j,   (1 / T, τ) minimise −Σ log p_y,   p = softmax(z / T + τ·log n_j + log π_j − log π_a,j)
+
+    z are the logits, n_j the training images of class j (the mean of log n_j is taken off), π is the mix of classes of
+    the held-out images, and π_a the one that the stages before are meant to leave: it is what the outputs truly assume
+    afterwards. This holds as far as the lean of the classifier goes with log n_j, and as the held-out images of a class
+    look like all others of it. T is not kept: the end of a run fits it again. Two numbers need few images; from fewer
+    than 20 nothing is fitted, and the outputs stay as they are.
+
+    Args:
+        counts: training images per class; an absent class counts as one image.
+    """
+
+    looks_at_held_out: ClassVar[bool] = True
+
+    def kind(self, before: str) -> str:
+        """Linear stays linear; a cosine head is scaled."""
+        return made_of(before, SHIFTED, "level")
+
+    def apply(self, old: Head, new: Head, trained: Trained) -> None:
+        """The trained head and a shift of its outputs."""
+        frequent = log_priors(self.counts)
+        frequent = frequent - frequent.mean()
+        found = trained.held_out()
+        lean = 0.0 if found is None else self.lean(found, frequent, trained.scale)
+        trained.say(told(found, lean))
+        shift_outputs(old, new, lean * frequent / trained.scale)
+
+    def lean(self, found: HeldOut, frequent: NDArray[np.float64], scale: float) -> float:
+        """T·τ: how many times log n_j the logits lack."""
+        temperature, tau = fit_tilt(scale * found.outputs, found.target, frequent, found.shift)
+        return temperature * tau
+
+
+def told(found: HeldOut | None, lean: float) -> str:
+    """What was done, in a sentence."""
+    if found is None:
+        return f'"level" leaves the head as it is: fewer than {FEWEST} images are held out.'
+    whose = f"as {len(found.target):,} held-out images have it"
+    if abs(lean) < SMALLEST:
+        return f"the logits stay as they are, {whose}."
+    favoured = "frequent" if lean > 0 else "rare"
+    return f"{lean:+.2f}·log n_j is added to the logits, in favour of {favoured} classes, {whose}."

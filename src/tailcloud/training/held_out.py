@@ -1,0 +1,58 @@
+"""Images that were not trained on: what a model says about them, for the few numbers that are fitted on them."""
+
+import numpy as np
+import torch
+from torch import nn
+
+from tailcloud.data import Dataset
+from tailcloud.data.batch import Batch
+from tailcloud.data.planned import Images
+from tailcloud.data.transform import Normalise
+from tailcloud.errors import UsageError
+from tailcloud.evaluation.calibration import FEWEST
+from tailcloud.evaluation.priors import Prior, adjustment, normalised
+from tailcloud.rebalance import CHANGES, HeldOut
+from tailcloud.recipe import Recipe
+
+MOST_LOGITS = 1 << 22  # one number or two are fitted: a few thousand images tell them
+
+
+@torch.inference_mode()
+def held_out(model: nn.Module, images: Images | None, transform: Normalise, assumed: Prior) -> HeldOut | None:
+    """What a model whose outputs assume a mix of classes says about images; None where there are fewer than 20.
+
+    These are all images, or as many as fit, evenly spaced over the part. Computed as the model will be when it is used:
+    by PyTorch's own kernels.
+    """
+    if images is None or len(images.labels) < FEWEST:
+        return None
+    model.eval()
+    classes, outputs, target = len(assumed), [], []
+    for batch in images.in_order(transform):  # one at a time: as floats they need not fit all at once
+        few = _few(batch, classes, len(images.labels))
+        outputs.append(model(few.images).float())
+        target.append(few.target)
+    logits, labels = torch.cat(outputs).cpu().double().numpy(), torch.cat(target).cpu().numpy()
+    return HeldOut(logits, np.asarray(labels), adjustment(_mix(images, classes), assumed))
+
+
+def check_held_out(recipe: Recipe, dataset: Dataset) -> None:
+    """Refuse a stage that looks at held-out images where there are none."""
+    for name, stage in recipe.stages.items():
+        change = CHANGES[stage.head.name](dataset.profile.counts.tolist(), **stage.head.options)
+        if change.looks_at_held_out and not dataset.val:
+            raise UsageError(
+                f'{name}.head = "{stage.head.name}" looks at images that were not trained on, and {dataset.spec} has '
+                "no validation part; hold some out with --set selection.split=0.1"
+            )
+
+
+def _mix(images: Images, classes: int) -> Prior:
+    """How often the classes are among the held-out images; one that is not counts as half an image."""
+    found = images.labels.cpu().numpy()
+    return normalised(np.maximum(np.bincount(found, minlength=classes), 0.5))
+
+
+def _few(batch: Batch, classes: int, images: int) -> Batch:
+    step = max(1, -(-images * classes // MOST_LOGITS))
+    return Batch(batch.images[::step], batch.target[::step])

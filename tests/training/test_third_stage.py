@@ -1,0 +1,159 @@
+"""A third stage that levels the head: on both planes, resumed, branched, saved and loaded, refused without images."""
+
+import json
+import weakref
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import tailcloud
+from conftest import Interrupted, StopAfter, Watcher, run, same_weights, small_recipe
+from oracles import deployed as oracle
+from tailcloud.data import hold_out, open_dataset
+from tailcloud.errors import UsageError
+from tailcloud.evaluation.priors import name_of
+from tailcloud.serving.evaluate import evaluate_run
+from tailcloud.training import held_out
+from tailcloud.training.assumed import assumed_prior
+from tailcloud.training.branching import branch
+from tailcloud.training.folder import RunFolder
+from tailcloud.training.loop import train
+from tailcloud.training.session import Session
+
+LEVEL = {"selection": {"split": 0.1}, "stage1": {"epochs": 6}, "stage3": {"head": "level"}}
+PLAIN = {key: LEVEL[key] for key in ("selection", "stage1")}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder, watcher = tmp_path_factory.mktemp("third") / "run", Watcher()
+    return folder, run(folder, small_recipe(LEVEL), watcher), watcher
+
+
+@pytest.fixture(scope="module")
+def without(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("second") / "run"
+    return folder, run(folder, small_recipe(PLAIN))
+
+
+def test_the_stages_before_are_the_same_bits_and_the_third_is_measured_like_them(finished, without):
+    folder, result, watcher = finished
+    assert [stage["name"] for stage in result["stages"]] == ["stage1", "stage2", "stage3"]
+    assert [name for name, _ in watcher.stages] == ["stage1", "stage2", "stage3"]
+    for stage, other in zip(result["stages"][:2], without[1]["stages"], strict=True):
+        assert stage["per_class"] == other["per_class"]
+    assert result["model"]["head"] == "scaled-cosine"
+    assert result["per_class"] == result["stages"][2]["per_class"]
+    before, after = (load_file(path / "model.safetensors") for path in (without[0], folder))
+    assert torch.equal(after["head.inner.weight"], before["head.weight"])
+
+
+def test_it_is_the_best_lean_on_the_held_out_images(finished, without):
+    folder, result, watcher = finished
+    data = hold_out(open_dataset("digits-lt"), 0.1)
+    plain, levelled = (tailcloud.load(path) for path in (without[0], folder))
+    images = plain.transform(torch.from_numpy(data.val.images))
+    with torch.no_grad():
+        logits, moved = (model(images).double().numpy() for model in (plain, levelled))
+    held = [max(0.5, sum(data.val.labels == c)) for c in range(10)]
+    tilt = np.log(plain.counts) - np.log(plain.counts).mean()
+    shift = np.log(np.array(held) / sum(held)) - np.log(plain.prior)
+    lean = (moved - logits) @ tilt / (tilt @ tilt)
+    np.testing.assert_allclose(moved - logits, np.outer(lean, tilt), atol=1e-4)
+    inverse, tau = oracle.best_tilt(logits.tolist(), data.val.labels, tilt, shift)
+    searched = oracle.tilted_nll(logits.tolist(), data.val.labels, inverse, tau, tilt, shift)
+    assert oracle.nll(moved.tolist(), data.val.labels, levelled.temperature, shift) <= searched + 1e-6
+    (said,) = [note for note in watcher.notes if note.startswith("stage3: ")]
+    assert f"{lean[0]:+.2f}·log n_j" in said
+    assert said in result["remarks"]
+
+
+def test_it_loads_and_is_evaluated_as_it_was(finished):
+    folder, result, _ = finished
+    again = evaluate_run(folder, open_dataset("digits-lt"), torch.device("cpu"))
+    assert again["per_class"] == result["per_class"]
+    assert json.loads((folder / "model.json").read_text())["prior"] == pytest.approx([0.1] * 10)
+
+
+@pytest.mark.parametrize("epochs", [6, 7, 8], ids=["after stage 1", "in stage 2", "before stage 3"])
+def test_a_run_that_was_broken_off_ends_with_the_same_bits(finished, tmp_path, epochs):
+    with pytest.raises(Interrupted):
+        run(tmp_path / "run", small_recipe(LEVEL), StopAfter(epochs))
+    result = run(tmp_path / "run", small_recipe(LEVEL))
+    assert same_weights(tmp_path / "run", finished[0])
+    assert result["stages"][2]["per_class"] == finished[1]["stages"][2]["per_class"]
+
+
+def test_a_third_stage_may_train_and_be_resumed(tmp_path):
+    recipe = small_recipe({**LEVEL, "stage3": {"head": "level", "epochs": 2, "train": "head.scale"}})
+    with pytest.raises(Interrupted):
+        run(tmp_path / "broken", recipe, StopAfter(9))
+    run(tmp_path / "broken", recipe)
+    run(tmp_path / "whole", recipe)
+    assert same_weights(tmp_path / "broken", tmp_path / "whole")
+
+
+def test_it_starts_from_the_first_stage_of_a_run_without_it(finished, without, tmp_path):
+    child, recipe = RunFolder(tmp_path / "child"), small_recipe(LEVEL)
+    branch(RunFolder(without[0]), child, recipe, "tailcloud rebalance")
+    train(recipe, hold_out(open_dataset("digits-lt"), 0.1), child, torch.device("cpu"), Watcher())
+    assert same_weights(child.path, finished[0])
+
+
+def test_it_follows_the_epoch_that_was_picked(tmp_path):
+    recipe = small_recipe(LEVEL, {"selection": {"pick": "best"}})
+    result = run(tmp_path / "run", recipe)
+    assert result["stages"][1]["picked"]["on"] == "val"
+    assert "picked" not in result["stages"][2]
+
+
+@pytest.mark.parametrize("method", ["ce", "crt", "lws", "logit-adjust-posthoc"])
+def test_it_works_behind_one_stage_or_two(tmp_path, method):
+    short = {"model": {"width": 0.25}, "stage1": {"epochs": 2}, "selection": {"split": 0.1}}
+    second = {"stage2": {"epochs": 1}} if method in {"crt", "lws"} else {}
+    recipe = tailcloud.recipe.load_recipe(f"digits-lt/{method}", [short, second, {"stage3": {"head": "level"}}])
+    result = run(tmp_path / "run", recipe)
+    assert result["stages"][-1]["name"] == "stage3"
+    counts = result["dataset"]["counts"]
+    expected = "train" if method == "ce" else "uniform"
+    assert name_of(assumed_prior(recipe, counts), counts) == expected
+
+
+def test_too_few_held_out_images_change_nothing_and_that_is_said(without, tmp_path, monkeypatch):
+    monkeypatch.setattr(held_out, "FEWEST", 1000)
+    watcher = Watcher()
+    result = run(tmp_path / "run", small_recipe(LEVEL), watcher)
+    sentence = 'stage3: "level" leaves the head as it is: fewer than 20 images are held out.'
+    assert sentence in watcher.notes
+    assert sentence in result["remarks"]
+    assert result["per_class"] == without[1]["per_class"]
+
+
+def test_without_held_out_images_it_is_refused_with_the_way_out():
+    recipe = small_recipe({"stage3": {"head": "level"}})
+    with pytest.raises(UsageError, match=r"digits-lt has no validation part; .*--set selection\.split=0\.1"):
+        held_out.check_held_out(recipe, open_dataset("digits-lt"))
+    held_out.check_held_out(recipe, hold_out(open_dataset("digits-lt"), 0.1))
+    held_out.check_held_out(small_recipe(), open_dataset("digits-lt"))
+
+
+def test_held_out_images_are_not_all_floats_at_once(monkeypatch):
+    """At most the batch that is looked at and the one before it."""
+    session = Session(small_recipe(LEVEL), hold_out(open_dataset("digits-lt"), 0.1), torch.device("cpu"))
+    session.val.images, session.val.labels = (
+        values.repeat(200, *[1] * (values.ndim - 1)) for values in (session.val.images, session.val.labels)
+    )
+    alive, batches = [], session.val.in_order
+
+    def noted(transform):
+        for batch in batches(transform):
+            alive.append(weakref.ref(batch.images))
+            yield batch
+            assert sum(image() is not None for image in alive) <= 2
+
+    monkeypatch.setattr(session.val, "in_order", noted)
+    found = session.held_out("stage3")
+    assert len(alive) > 2
+    assert found.outputs.shape == (len(session.val.labels), 10)
