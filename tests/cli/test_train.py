@@ -135,6 +135,15 @@ def test_a_run_alone_and_in_a_fleet_is_the_same_run(tailcloud, tmp_path):
     assert alone == fleet
 
 
+def test_a_third_stage_is_in_the_plan_or_refused_before_anything_is_written(tailcloud, tmp_path):
+    said = tailcloud("train --dry-run --set stage3.head=level --set selection.split=0.1")
+    assert "stage3   no epochs; its change of the head is level" in said
+    for words in ("train --set stage3.head=level", "train --dry-run --set stage3.head=level"):
+        with pytest.raises(UsageError, match=r"hold some out with --set selection\.split=0\.1"):
+            tailcloud(words)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_dry_run_works_beside_a_finished_run(tailcloud):
     tailcloud(f"train --out run {SMALL}")
     assert "stage1" in tailcloud(f"train --out run {SMALL} --dry-run")

@@ -159,6 +159,14 @@ def test_kept_weights_stand_apart_from_the_last_epoch(tmp_path, split, words):
     assert f"stage2 started from epoch 40 of stage1, chosen on {words}" in text
 
 
+def test_a_last_stage_without_epochs_has_none_that_was_chosen(tmp_path):
+    result = make_result(10)
+    result["top1"] |= {"best_on": "test", "best_epoch": {"stage": "stage3", "epoch": 0}}
+    page = page_of(tmp_path, result)
+    assert "not chosen: stage3 has no epochs" in page
+    assert "chosen on the test set itself" not in page
+
+
 def test_a_single_stage_ended_where_nobody_chose(tmp_path):
     text = Page(page_of(tmp_path, make_result(10, stages=1, picked_on="test"))).text
     assert "where the training ended; not chosen" in text

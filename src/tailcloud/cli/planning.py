@@ -188,7 +188,7 @@ def describe(recipe: Recipe, dataset: Dataset, device: torch.device) -> None:
     )
     for name, stage in recipe.stages.items():
         if not stage.epochs:
-            out.print(f"{name}   no epochs: what happens to the head is {stage.head.name}")
+            out.print(f"{name}   no epochs; its change of the head is {stage.head.name}")
             continue
         out.print(
             f"{name}   {stage.epochs} epochs, {figures.steps[name]:,} steps of {stage.batch}; loss {stage.loss.name}, "

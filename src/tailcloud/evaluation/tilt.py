@@ -57,18 +57,14 @@ def fit_tilt(
 
 
 def newton_step(point: Floats, here: Around) -> Floats:
-    """The way to the minimum of the parabola that fits here. What is at a bound and would pass it stays."""
-    low, high = point <= LOW, point >= HIGH
-    free = ~(low & (here.slope > 0) | high & (here.slope < 0))
-    step = np.zeros_like(point)
-    while free.any():
-        some = np.ix_(free, free)
-        step[:] = 0.0
-        step[free] = -np.linalg.solve(here.curvature[some] + FLAT * np.eye(free.sum()), here.slope[free])
-        beyond = low & (step < 0) | high & (step > 0)
-        if not beyond.any():
-            break
-        free &= ~beyond
+    """The way to the minimum of the parabola that fits here, not longer than the bounds are apart.
+
+    A number at a bound that the slope would have pass it stays. Where the step alone would have it pass, cutting it off
+    leaves a way down: with two numbers, the other one then goes down by more than the whole step does.
+    """
+    free = ~((point <= LOW) & (here.slope > 0) | (point >= HIGH) & (here.slope < 0))
+    step, curvature = np.zeros_like(point), here.curvature[np.ix_(free, free)] + FLAT * np.eye(free.sum())
+    step[free] = -np.linalg.solve(curvature, here.slope[free])
     return step / max(1.0, float(np.max(np.abs(step) / (HIGH - LOW))))
 
 
