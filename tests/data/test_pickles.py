@@ -97,7 +97,7 @@ def test_code_is_refused_and_does_not_run(write, tmp_path, protocol):
         {1, 2}.__class__,
         ValueError("x"),
     ],
-    ids=lambda evil: str(evil.call[0]) if isinstance(evil, Evil) else repr(evil)[:30],
+    ids=lambda evil: evil.call[0].__name__ if isinstance(evil, Evil) else type(evil).__name__,
 )
 def test_nothing_but_plain_data_is_accepted(write, evil):
     with pytest.raises(TailcloudError, match=r"batch (asks for|is truncated, damaged, or not a pickle)"):
