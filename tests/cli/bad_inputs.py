@@ -6,10 +6,12 @@ Each case prepares a folder (the working directory) and gives the words after ``
 
 import contextlib
 import errno
+import functools
 import io
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -44,11 +46,20 @@ def text(path, content):
     return prepare
 
 
+@functools.cache
+def small_run():
+    """A small run, trained once; the folder lives as long as the process."""
+    home = tempfile.TemporaryDirectory()
+    with contextlib.chdir(home.name):
+        assert command(f"train --out run {SMALL}")[0] == 0
+    return home
+
+
 def trained(*, finished=True, then=lambda: None):
-    """Train a small run in ``run`` first, then do something to it."""
+    """A small run of one's own in ``run`` first, then do something to it."""
 
     def prepare():
-        assert command(f"train --out run {SMALL}")[0] == 0
+        shutil.copytree(Path(small_run().name, "run"), "run")
         if not finished:
             Path("run/result.json").unlink()
         return then()
