@@ -6,6 +6,7 @@ Test images cost one pass, after every epoch. Dividing by the FLOPs a second of 
 """
 
 from dataclasses import dataclass
+from functools import cache
 from math import ceil
 
 import torch
@@ -64,6 +65,7 @@ class Work:
     total: float  # FLOPs of a run, both stages and the evaluation after each epoch
 
 
+@cache
 def work_of(benchmark: Benchmark) -> Work:
     """Counted by ``cost_of``; a head has a product of features and classes."""
     with torch.device("meta"):

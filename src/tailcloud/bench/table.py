@@ -3,6 +3,7 @@
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from typing import Literal
 
@@ -97,6 +98,7 @@ class Table(Part):
         return self.notes.get(f"{row.key} {spec}", "")
 
 
+@cache
 def read_table(name: str) -> Table:
     """A table by its name."""
     if name not in TABLES:
