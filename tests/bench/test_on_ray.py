@@ -25,7 +25,9 @@ EPOCHS = 12
 
 @pytest.fixture(scope="module", autouse=True)
 def two_workers():
-    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=2**27)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_worker_niceness", "0")  # Ray's workers stand back behind everybody else, here other tests
+        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=2**27)
     yield
     ray.shutdown()
 
