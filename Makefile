@@ -20,8 +20,10 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
+# As many processes as there are cores, each with neighbouring tests, which share what they have trained.
+# One file or test is faster in one process: .venv/bin/pytest tests/test_docs.py
 tests: $(VENV)/.dev
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist worksteal
 
 # The site, from docs/ and the docstrings: open site/index.html. The tests build it too, and look at it in a browser.
 docs: $(VENV)/.docs

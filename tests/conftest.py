@@ -1,5 +1,11 @@
 """What many tests share: a run that takes a second, and somebody who watches it."""
 
+import os
+
+if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):  # each has its share of the cores, and so have its children
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // int(workers))))
+
+import hypothesis
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -10,6 +16,8 @@ from tailcloud.training.folder import RunFolder
 from tailcloud.training.loop import train
 
 torch.set_num_threads(1)
+hypothesis.settings.register_profile("tests", deadline=None)  # how long an example takes depends on who else computes
+hypothesis.settings.load_profile("tests")
 
 SMALL = {
     "model": {"width": 0.25},
