@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import angular_table
 import calibration_table
 import choice_table
 import choosing_table
@@ -122,7 +123,7 @@ def render(root: Path) -> dict[Path, str]:
         readme: readme_with(readme, tables),
         **({guide: with_block(guide, page(guide), "guide", guide_table.parts(tables))} if guide.exists() else {}),
         **({performance: performance_with(performance, records)} if records else {}),
-        **measured_pages(root / "docs", root / RESULTS),
+        **with_angular(measured_pages(root / "docs", root / RESULTS), tables, root),
         **scaling_page(root / "docs" / "scaling.md", root / RESULTS),
         **{path: recipe_with(path, tables) for path in sorted(recipes.rglob("*.toml"))},
     }
@@ -147,8 +148,8 @@ def recipe_with(path: Path, tables: Sequence[DatasetTable]) -> str:
     recipe, lines = tomllib.loads(text), text.splitlines(keepends=True)
     rows = [row for table in tables if table.spec == recipe["data"] for row in table.rows]
     row = next((row for row in rows if row.method == recipe["method"]), None)
-    lines[1] = f"# {expectation(row)}\n"
-    return "".join(lines)
+    said = 2 if lines[1].startswith("#") else 1  # a new recipe does not say anything yet
+    return "".join([lines[0], f"# {expectation(row)}\n", *lines[said:]])
 
 
 def expectation(row: MethodRow | None) -> str:
@@ -370,6 +371,16 @@ def measured_pages(docs: Path, results: Path) -> dict[Path, str]:
             text = pages.get(path, page(path))
             pages[path] = with_block(path, text, name, parts(list(map(read_json, records))))
     return pages
+
+
+def with_angular(pages: dict[Path, str], tables: Sequence[DatasetTable], root: Path) -> dict[Path, str]:
+    """The page on methods compares gcl-angular with gcl, which its records of the choice have on the tuning parts."""
+    methods = root / "docs" / "methods.md"
+    if methods not in pages:
+        return pages
+    choices = [read_json(file) for file in sorted((root / RESULTS).glob("choose-second-stage-*.json"))]
+    table = angular_table.parts(tables, choices, read_table("table1"))
+    return {**pages, methods: with_block(methods, pages[methods], "gcl-angular", table)}
 
 
 def scaling_page(path: Path, results: Path) -> dict[Path, str]:

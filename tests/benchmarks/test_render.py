@@ -280,3 +280,14 @@ def test_every_cell_that_is_marked_has_a_sentence():
     ]
     assert any(cell.below for cell in cells)
     assert [f"{cell.row.key} {cell.spec}" for cell in cells if cell.below and not cell.note] == []
+
+
+def test_a_recipe_that_says_nothing_yet_keeps_all_its_lines(root):
+    recipe = root / "src" / "tailcloud" / "recipes" / "cifar10-lt" / "gcl.toml"
+    recipe.parent.mkdir(parents=True)
+    recipe.write_text('# tailcloud train cifar10-lt/gcl\ndata = "cifar10-lt:100"\nmethod = "gcl"\n')
+    for _ in range(2):
+        assert render.main([], root) == 0
+        first, second, *others = recipe.read_text().splitlines()
+        assert second.startswith("# top-1 81.5")
+        assert (first, others) == ("# tailcloud train cifar10-lt/gcl", ['data = "cifar10-lt:100"', 'method = "gcl"'])

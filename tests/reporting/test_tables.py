@@ -4,6 +4,7 @@ import pytest
 from synthetic_runs import make_result
 
 from tailcloud.errors import TailcloudError
+from tailcloud.recipe import resolve
 from tailcloud.reporting.tables import COLUMNS, by_dataset, cells, gain, gain_cells, markdown, mean_std
 
 
@@ -107,6 +108,16 @@ def test_runs_share_a_row_only_if_their_recipes_are_the_same_but_for_the_seed():
     picked = recorded(1)
     picked["protocol"]["selection"] = "best on test"
     assert labels(recorded(0), picked) == ["gcl (last epoch kept)", "gcl (best on test kept)"]
+
+
+def test_a_run_from_before_a_field_was_there_has_its_default():
+    older, newer = recorded(0), recorded(1)
+    for result in (older, newer):
+        result["recipe"] = resolve({"method": "gcl", "seed": result["protocol"]["seed"]}).substance()
+    del older["recipe"]["stage1"]["ema"], older["recipe"]["stage1"]["optimizer"]
+    assert labels(older, newer) == ["gcl"]
+    newer["recipe"]["stage1"]["ema"] = 0.9
+    assert labels(older, newer) == ["gcl (stage1.ema 0.0)", "gcl (stage1.ema 0.9)"]
 
 
 def test_a_label_names_three_fields_at_most_and_is_never_given_twice():

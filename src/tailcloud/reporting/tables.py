@@ -12,6 +12,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from tailcloud.profile import GROUPS
+from tailcloud.recipe import completed
 from tailcloud.reporting.result import Result, parse_result
 from tailcloud.reporting.runs import dotted
 from tailcloud.wording import NOT_MEASURED, counted, magnitude, number, whole
@@ -223,7 +224,7 @@ def _setting(result: Result) -> dict[str, str]:
         "selection": "last epoch kept" if selection == "last" else f"{selection} kept",
     }
     if result.recipe:
-        fields = dotted(result.recipe)
+        fields = dotted(completed(result.recipe))  # an older version wrote fewer of them
         return common | {key: f"{key} {value}" for key, value in fields.items() if key not in NOT_COMPARED}
     return common | {
         "no recipe": "recipe not recorded",
