@@ -70,6 +70,7 @@ def measure(place: Path, words: list[str], seed: int) -> dict[str, Any]:
         "backbone": recipe["model"]["backbone"],
         "size": result["dataset"]["shape"][0],
         "epochs": [stage["epochs"] for stage in result["stages"]],
+        "after": [stage["top1"] for stage in result["stages"]],
         "images": result["dataset"]["images"],
         "counts": result["dataset"]["counts"],
     }

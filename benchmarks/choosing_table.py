@@ -7,7 +7,7 @@ from typing import Any
 from tailcloud.reporting.tables import markdown, mean_std
 from tailcloud.wording import duration
 
-HEAD = ("recipe", "model", "epochs", "top-1", "many", "medium", "few", "whole command")
+HEAD = ("recipe", "model", "epochs", "top-1", "many", "medium", "few", "earlier stages", "whole command")
 
 
 def parts(records: Sequence[dict[str, Any]]) -> list[str]:
@@ -44,4 +44,10 @@ def row(name: str, runs: Sequence[dict[str, Any]]) -> list[str]:
     figures = [mean_std([run[key] for run in runs]).text() for key in ("top1", "many", "medium", "few")]
     epochs = " / ".join(dict.fromkeys(" + ".join(map(str, run["epochs"])) for run in runs))
     time = duration(fmean(run["seconds"] for run in runs))
-    return [name, f"{first['backbone']}, {first['size']} pixels", epochs, *figures, time]
+    return [name, f"{first['backbone']}, {first['size']} pixels", epochs, *figures, before(runs), time]
+
+
+def before(runs: Sequence[dict[str, Any]]) -> str:
+    """What the earlier stages gave, one after the other, where the record has it."""
+    earlier = zip(*(run.get("after", [0.0])[:-1] for run in runs), strict=True)
+    return ", ".join(mean_std(values).text() for values in earlier)
