@@ -61,3 +61,10 @@ def best_tilt(logits, target, tilt, shift, inverses=(0.1, 10.0), taus=(-2.0, 2.0
             low[axis] = max(bound_low, best[axis + 1] - reach)
             high[axis] = min(bound_high, best[axis + 1] + reach)
     return best[1], best[2]
+
+
+def gain_of_tilt(logits, target, tilt, shift, inverse, tau):
+    """How much more likely, in nats over all images, (1 / T, τ) is than the best 1 / T with τ = 0."""
+    alone, _ = best_tilt(logits, target, tilt, shift, taus=(0.0, 0.0))
+    without, with_it = (tilted_nll(logits, target, a, t, tilt, shift) for a, t in ((alone, 0.0), (inverse, tau)))
+    return len(target) * (without - with_it)

@@ -14,6 +14,7 @@ from oracles import deployed as oracle
 from tailcloud.data import hold_out, open_dataset
 from tailcloud.errors import UsageError
 from tailcloud.evaluation.priors import name_of
+from tailcloud.rebalance import level
 from tailcloud.serving.evaluate import evaluate_run
 from tailcloud.training import held_out
 from tailcloud.training.assumed import assumed_prior
@@ -24,6 +25,14 @@ from tailcloud.training.session import Session
 
 LEVEL = {"selection": {"split": 0.1}, "stage1": {"epochs": 6}, "stage3": {"head": "level"}}
 PLAIN = {key: LEVEL[key] for key in ("selection", "stage1")}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _the_faintest_lean_is_enough():
+    """Runs as short as these tell little from 33 images."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(level, "ENOUGH", -1.0)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +128,13 @@ def test_it_works_behind_one_stage_or_two(tmp_path, method):
     counts = result["dataset"]["counts"]
     expected = "train" if method == "ce" else "uniform"
     assert name_of(assumed_prior(recipe, counts), counts) == expected
+
+
+def test_what_may_be_chance_changes_nothing_and_that_is_said(without, tmp_path, monkeypatch):
+    monkeypatch.setattr(level, "ENOUGH", 1.92)
+    result = run(tmp_path / "run", small_recipe(LEVEL))
+    assert "by 33 held-out images they lean no more than by chance" in result["remarks"][-1]
+    assert result["per_class"] == without[1]["per_class"]
 
 
 def test_too_few_held_out_images_change_nothing_and_that_is_said(without, tmp_path, monkeypatch):

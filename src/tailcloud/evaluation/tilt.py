@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcloud.evaluation.calibration import COLDEST, HOTTEST, Floats, that_are_numbers
+from tailcloud.evaluation.calibration import COLDEST, HOTTEST, Floats, fit_temperature, that_are_numbers
 
 STEEPEST = 2.0  # τ is within ± this
 LOW, HIGH = np.array([1 / HOTTEST, -STEEPEST]), np.array([1 / COLDEST, STEEPEST])
@@ -54,6 +54,19 @@ def fit_tilt(
             break
         point, here = other, there
     return float(1 / point[0]), float(point[1])
+
+
+def gained(
+    logits: Floats, target: NDArray[np.int64], tilt: Floats, shift: Floats, temperature: float, tau: float
+) -> float:
+    """By how many nats such a tilt makes all images together more likely than the best temperature does alone."""
+    alone = fit_temperature(logits, target, shift)
+    logits, target = that_are_numbers(logits, target)
+    if not len(logits):
+        return 0.0
+    points = np.array([1 / alone, 0.0]), np.array([1 / temperature, tau])
+    without, with_it = (around(point, logits, target, tilt, shift).loss for point in points)
+    return len(target) * (without - with_it)
 
 
 def newton_step(point: Floats, here: Around) -> Floats:

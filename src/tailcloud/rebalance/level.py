@@ -6,14 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailcloud.evaluation.calibration import FEWEST
-from tailcloud.evaluation.tilt import fit_tilt
+from tailcloud.evaluation.tilt import fit_tilt, gained
 from tailcloud.heads import Head
 from tailcloud.losses.logit_adjustment import log_priors
 from tailcloud.rebalance.base import Change, HeldOut, Trained
 from tailcloud.rebalance.kinds import SHIFTED, made_of
 from tailcloud.rebalance.shifting import shift_outputs
 
-SMALLEST = 0.005  # a lean that is worth a word
+ENOUGH = 1.92  # nats; where no classifier leans, one in twenty gains more: half of the 95 % point of χ², one degree
 
 
 class Level(Change):
@@ -24,8 +24,9 @@ class Level(Change):
     z are the logits, n_j the training images of class j (the mean of log n_j is taken off), π is the mix of classes of
     the held-out images, and π_a the one that the stages before are meant to leave: it is what the outputs truly assume
     afterwards. This holds as far as the lean of the classifier goes with log n_j, and as the held-out images of a class
-    look like all others of it. T is not kept: the end of a run fits it again. Two numbers need few images; from fewer
-    than 20 nothing is fitted, and the outputs stay as they are.
+    look like all others of it. T is not kept: the end of a run fits it again. Outputs stay as they are where fewer than
+    20 images are held out, or where these could as well come from a classifier that does not lean: if they all together
+    are not 1.92 nats more likely than with τ = 0, by the likelihood-ratio test on a level of 5 %.
 
     Args:
         counts: training images per class; an absent class counts as one image.
@@ -47,17 +48,18 @@ class Level(Change):
         shift_outputs(old, new, lean * frequent / trained.scale)
 
     def lean(self, found: HeldOut, frequent: NDArray[np.float64], scale: float) -> float:
-        """T·τ: how many times log n_j the logits lack."""
-        temperature, tau = fit_tilt(scale * found.outputs, found.target, frequent, found.shift)
-        return temperature * tau
+        """T·τ: how many times log n_j the logits lack; 0 where that cannot be told from chance."""
+        images = scale * found.outputs, found.target, frequent, found.shift
+        temperature, tau = fit_tilt(*images)
+        return temperature * tau if gained(*images, temperature, tau) > ENOUGH else 0.0
 
 
 def told(found: HeldOut | None, lean: float) -> str:
     """What was done, in a sentence."""
     if found is None:
         return f'"level" leaves the head as it is: fewer than {FEWEST} images are held out.'
-    whose = f"as {len(found.target):,} held-out images have it"
-    if abs(lean) < SMALLEST:
-        return f"the logits stay as they are, {whose}."
+    images = f"{len(found.target):,} held-out images"
+    if not lean:
+        return f"the logits stay as they are: by {images} they lean no more than by chance."
     favoured = "frequent" if lean > 0 else "rare"
-    return f"{lean:+.2f}·log n_j is added to the logits, in favour of {favoured} classes, {whose}."
+    return f"{lean:+.2f}·log n_j is added to the logits, in favour of {favoured} classes, as {images} have it."
