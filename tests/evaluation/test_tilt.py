@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from oracles import deployed as oracle
 from tailcloud.evaluation.calibration import COLDEST, HOTTEST, fit_temperature
-from tailcloud.evaluation.tilt import STEEPEST, fit_tilt
+from tailcloud.evaluation.tilt import STEEPEST, fit_tilt, gained
 
 COUNTS = np.array([200, 60, 15, 4])
 TILT = np.log(COUNTS) - np.log(COUNTS).mean()
@@ -47,6 +47,18 @@ def test_logits_that_lean_further_are_brought_back_to_the_same_ones(seed, more):
     other = fit_tilt(logits + more * TILT, target, TILT, shift)
     assert other == pytest.approx((temperature, tau - more / temperature), abs=1e-5)
     assert more + other[0] * other[1] == pytest.approx(temperature * tau, abs=1e-4)
+
+
+@given(st.integers(0, 1000))
+@settings(max_examples=10, deadline=None)
+def test_a_class_that_no_image_can_be_of_has_no_part_in_it(seed):
+    logits, target, shift = drawn(seed, lean=0.4)
+    others = target != 3
+    logits, target, nowhere = logits[others], target[others], np.where(np.arange(4) == 3, -np.inf, shift)
+    without = logits[:, :3], target, TILT[:3], shift[:3]
+    found = fit_tilt(logits, target, TILT, nowhere)
+    assert found == pytest.approx(fit_tilt(*without), abs=1e-5)
+    assert gained(logits, target, TILT, nowhere, *found) == pytest.approx(gained(*without, *found), abs=1e-6)
 
 
 @given(st.integers(0, 1000), st.permutations(range(4)))

@@ -1,7 +1,9 @@
 """A third stage that levels the head: on both planes, resumed, branched, saved and loaded, refused without images."""
 
 import json
+import math
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,8 +14,10 @@ import tailcloud
 from conftest import Interrupted, StopAfter, Watcher, run, same_weights, small_recipe
 from oracles import deployed as oracle
 from tailcloud.data import hold_out, open_dataset
+from tailcloud.data.batch import Batch
 from tailcloud.errors import UsageError
 from tailcloud.evaluation.priors import name_of
+from tailcloud.evaluation.tilt import fit_tilt, gained
 from tailcloud.rebalance import level
 from tailcloud.serving.evaluate import evaluate_run
 from tailcloud.training import held_out
@@ -66,14 +70,15 @@ def test_it_is_the_best_lean_on_the_held_out_images(finished, without):
     images = plain.transform(torch.from_numpy(data.val.images))
     with torch.no_grad():
         logits, moved = (model(images).double().numpy() for model in (plain, levelled))
-    held = [max(0.5, sum(data.val.labels == c)) for c in range(10)]
+    held = [sum(data.val.labels == c) for c in range(10)]
     tilt = np.log(plain.counts) - np.log(plain.counts).mean()
-    shift = np.log(np.array(held) / sum(held)) - np.log(plain.prior)
+    shift = [math.log(n) - math.log(p) if n else -math.inf for n, p in zip(held, plain.prior, strict=True)]
     lean = (moved - logits) @ tilt / (tilt @ tilt)
     np.testing.assert_allclose(moved - logits, np.outer(lean, tilt), atol=1e-4)
     inverse, tau = oracle.best_tilt(logits.tolist(), data.val.labels, tilt, shift)
     searched = oracle.tilted_nll(logits.tolist(), data.val.labels, inverse, tau, tilt, shift)
-    assert oracle.nll(moved.tolist(), data.val.labels, levelled.temperature, shift) <= searched + 1e-6
+    alone, _ = oracle.best_tilt(moved.tolist(), data.val.labels, tilt, shift, taus=(0.0, 0.0))
+    assert oracle.nll(moved.tolist(), data.val.labels, 1 / alone, shift) <= searched + 1e-6
     (said,) = [note for note in watcher.notes if note.startswith("stage3: ")]
     assert f"{lean[0]:+.2f}·log n_j" in said
     assert said in result["remarks"]
@@ -135,6 +140,21 @@ def test_what_may_be_chance_changes_nothing_and_that_is_said(without, tmp_path, 
     result = run(tmp_path / "run", small_recipe(LEVEL))
     assert "by 33 held-out images they lean no more than by chance" in result["remarks"][-1]
     assert result["per_class"] == without[1]["per_class"]
+
+
+def test_classes_too_small_to_be_held_out_do_not_make_a_right_classifier_lean():
+    """Of 200 classes the smaller half has no held-out image; the logits are the true ones for classes that are alike."""
+    random, counts = np.random.default_rng(0), np.round(np.geomspace(60, 1, 200)).astype(int)
+    labels = np.repeat(np.arange(200), np.where(counts >= 8, counts // 8, 0))
+    means = random.standard_normal((200, 16))
+    logits = (means[labels] + random.standard_normal((len(labels), 16))) @ means.T - (means**2).sum(axis=1) / 2
+    batch = Batch(torch.from_numpy(logits), torch.from_numpy(labels))
+    images = SimpleNamespace(labels=batch.target, in_order=lambda _: [batch])
+    found = held_out.held_out(torch.nn.Identity(), images, None, np.full(200, 1 / 200))
+    frequent = np.log(counts) - np.log(counts).mean()
+    temperature, tau = fit_tilt(found.outputs, found.target, frequent, found.shift)
+    assert abs(temperature * tau) < 0.1
+    assert gained(found.outputs, found.target, frequent, found.shift, temperature, tau) < 1.92
 
 
 def test_too_few_held_out_images_change_nothing_and_that_is_said(without, tmp_path, monkeypatch):

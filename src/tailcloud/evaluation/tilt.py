@@ -16,6 +16,7 @@ from tailcloud.evaluation.calibration import COLDEST, HOTTEST, Floats, fit_tempe
 STEEPEST = 2.0  # τ is within ± this
 LOW, HIGH = np.array([1 / HOTTEST, -STEEPEST]), np.array([1 / COLDEST, STEEPEST])
 STEPS, HALVINGS = 100, 40
+ROUNDING = 1e-15  # nats; a step that promises less would be judged by rounding alone
 FLAT = 1e-12  # added to the curvature, which vanishes where nothing changes any more
 
 
@@ -33,8 +34,9 @@ def fit_tilt(
 ) -> tuple[float, float]:
     """The T within [0.1, 10] and the τ within [−2, 2] that minimise the mean of −log softmax(z / T + τ·t + shift)_y.
 
-    ``logits`` is [images, classes], ``target`` [images], ``tilt`` (which is t) and ``shift`` [classes]. T is 1, and τ
-    is 0, where it does not matter. Images whose logits are no numbers have no part in it.
+    ``logits`` is [images, classes], ``target`` [images], ``tilt`` (which is t) and ``shift`` [classes], which is −∞ for
+    a class that no image can be of. T is 1, and τ is 0, where it does not matter. Images whose logits are no numbers
+    have no part in it.
     """
     logits, target = that_are_numbers(logits, target)
     point = np.array([1.0, 0.0])
@@ -44,6 +46,8 @@ def fit_tilt(
     here = around(point, logits, target, tilt, fixed)
     for _ in range(STEPS):
         step = newton_step(point, here)
+        if -(step @ here.slope) < ROUNDING:
+            break
         for _ in range(HALVINGS):
             other = np.clip(point + step, LOW, HIGH)
             there = around(other, logits, target, tilt, fixed)

@@ -16,7 +16,7 @@ class HeldOut:
     """What the model says about images that were not trained on.
 
     ``outputs`` is [images, classes] and ``target`` [images]. ``shift`` [classes] is log π_j − log π_a,j: the mix of
-    classes of these images, against the one that the outputs assume.
+    classes of these images, against the one that the outputs assume; −∞ for a class that none of them is of.
     """
 
     outputs: NDArray[np.float64]

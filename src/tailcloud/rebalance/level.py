@@ -22,11 +22,12 @@ class Level(Change):
         z_j + T·τ·log n_j,   (1 / T, τ) minimise −Σ log p_y,   p = softmax(z / T + τ·log n_j + log π_j − log π_a,j)
 
     z are the logits, n_j the training images of class j (the mean of log n_j is taken off), π is the mix of classes of
-    the held-out images, and π_a the one that the stages before are meant to leave: it is what the outputs truly assume
-    afterwards. This holds as far as the lean of the classifier goes with log n_j, and as the held-out images of a class
-    look like all others of it. T is not kept: the end of a run fits it again. Outputs stay as they are where fewer than
-    20 images are held out, or where these could as well come from a classifier that does not lean: if they all together
-    are not 1.92 nats more likely than with τ = 0, by the likelihood-ratio test on a level of 5 %.
+    the held-out images (a class that none of them is of has p_j = 0), and π_a the one that the stages before are meant
+    to leave: it is what the outputs truly assume afterwards. This holds as far as the lean of the classifier goes with
+    log n_j, and as the held-out images of a class look like all others of it. T is not kept: the end of a run fits it
+    again. Outputs stay as they are where fewer than 20 images are held out, or where these could as well come from a
+    classifier that does not lean: if they all together are not 1.92 nats more likely than with τ = 0, by the
+    likelihood-ratio test on a level of 5 %.
 
     Args:
         counts: training images per class; an absent class counts as one image.

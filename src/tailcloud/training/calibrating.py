@@ -6,6 +6,8 @@ from tailcloud.training.assumed import assumed_prior
 from tailcloud.training.held_out import held_out
 from tailcloud.training.session import Session
 
+ABSENT = 0.5  # images of a class that has none among the held-out ones
+
 
 def calibrate(session: Session) -> Calibrated:
     """How the outputs of the trained model are to be read.
@@ -15,7 +17,7 @@ def calibrate(session: Session) -> Calibrated:
     counts = session.dataset.profile.counts.tolist()
     scale = session.loss(list(session.recipe.stages.values())[-1]).scale
     prior = assumed_prior(session.recipe, counts)
-    found = held_out(session.model, session.val, session.transform, prior)
+    found = held_out(session.model, session.val, session.transform, prior, absent=ABSENT)
     if found is None:
         return Calibrated(scale, 1.0, prior)
     temperature = fit_temperature(scale * found.outputs, found.target, found.shift)

@@ -18,11 +18,13 @@ MOST_LOGITS = 1 << 22  # one number or two are fitted: a few thousand images tel
 
 
 @torch.inference_mode()
-def held_out(model: nn.Module, images: Images | None, transform: Normalise, assumed: Prior) -> HeldOut | None:
+def held_out(
+    model: nn.Module, images: Images | None, transform: Normalise, assumed: Prior, *, absent: float = 0.0
+) -> HeldOut | None:
     """What a model whose outputs assume a mix of classes says about images; None where there are fewer than 20.
 
     These are all images, or as many as fit, evenly spaced over the part. Computed as the model will be when it is used:
-    by PyTorch's own kernels.
+    by PyTorch's own kernels. A class that is not among them counts as ``absent`` images; as none, no image can be of it.
     """
     if images is None or len(images.labels) < FEWEST:
         return None
@@ -33,7 +35,7 @@ def held_out(model: nn.Module, images: Images | None, transform: Normalise, assu
         outputs.append(model(few.images).float())
         target.append(few.target)
     logits, labels = torch.cat(outputs).cpu().double().numpy(), torch.cat(target).cpu().numpy()
-    return HeldOut(logits, np.asarray(labels), adjustment(_mix(images, classes), assumed))
+    return HeldOut(logits, np.asarray(labels), adjustment(_mix(images, classes, absent), assumed))
 
 
 def check_held_out(recipe: Recipe, dataset: Dataset) -> None:
@@ -47,10 +49,10 @@ def check_held_out(recipe: Recipe, dataset: Dataset) -> None:
             )
 
 
-def _mix(images: Images, classes: int) -> Prior:
-    """How often the classes are among the held-out images; one that is not counts as half an image."""
+def _mix(images: Images, classes: int, absent: float) -> Prior:
+    """How often the classes are among the held-out images."""
     found = images.labels.cpu().numpy()
-    return normalised(np.maximum(np.bincount(found, minlength=classes), 0.5))
+    return normalised(np.maximum(np.bincount(found, minlength=classes), absent))
 
 
 def _few(batch: Batch, classes: int, images: int) -> Batch:
