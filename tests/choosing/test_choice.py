@@ -143,6 +143,8 @@ CORRECTED = "What the second stage gives to rare classes is corrected on the hel
         ([400, 300, 100, 20], 0, {"method": "lws"}, True),
         ([300, 20], 0, {}, False),  # nothing is held out
         ([300, 20], 9, {}, False),  # or too few to fit anything on
+        ([3] * 150 + [1] * 100, 0, {}, False),  # or no class has one to spare
+        ([4] * 19 + [3] * 150 + [1] * 100, 0, {}, False),  # or so few of them
         ([400, 300, 100, 20], 0, {"selection": {"split": 0.0}}, False),
         ([400, 300], 0, {}, False),  # no second stage
         ([400, 300, 100, 20], 0, {"stage2": {"epochs": 0}}, False),
@@ -170,7 +172,10 @@ def test_a_third_stage_that_is_asked_for_is_not_chosen(pace):
     assert recipe_of(dataset, choice, asked).stage3.head.name == "keep"
 
 
-@pytest.mark.parametrize(("counts", "val", "split"), [([300, 300], 0, 0.1), ([300, 300], 5, 0.0), ([300, 20], 0, 0.0)])
+@pytest.mark.parametrize(
+    ("counts", "val", "split"),
+    [([300, 300], 0, 0.1), ([300, 300], 5, 0.0), ([300, 20], 0, 0.0), ([3] * 150 + [1] * 100, 0, 0.0)],
+)
 def test_validation_images_are_held_out_where_there_are_enough(pace, counts, val, split):
     pace(1e-5)
     assert choose(photos(counts, val=val), CPU).settings["selection"]["split"] == split

@@ -3,6 +3,7 @@
 import json
 import math
 import weakref
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -143,7 +144,7 @@ def test_what_may_be_chance_changes_nothing_and_that_is_said(without, tmp_path, 
 
 
 def test_classes_too_small_to_be_held_out_do_not_make_a_right_classifier_lean():
-    """Of 200 classes the smaller half has no held-out image; the logits are the true ones for classes that are alike."""
+    """The smaller half of 200 classes has no held-out image; the logits are right for classes that are alike."""
     random, counts = np.random.default_rng(0), np.round(np.geomspace(60, 1, 200)).astype(int)
     labels = np.repeat(np.arange(200), np.where(counts >= 8, counts // 8, 0))
     means = random.standard_normal((200, 16))
@@ -173,6 +174,13 @@ def test_without_held_out_images_it_is_refused_with_the_way_out():
         held_out.check_held_out(recipe, open_dataset("digits-lt"))
     held_out.check_held_out(recipe, hold_out(open_dataset("digits-lt"), 0.1))
     held_out.check_held_out(small_recipe(), open_dataset("digits-lt"))
+
+
+def test_classes_without_an_image_to_spare_are_no_reason_to_advise_what_was_done():
+    recipe, data = small_recipe(LEVEL), open_dataset("digits-lt")
+    few = np.concatenate([np.flatnonzero(data.train.labels == c)[:3] for c in range(10)])
+    with pytest.raises(UsageError, match="no class of digits-lt has an image to spare; take stage3 out"):
+        held_out.check_held_out(recipe, hold_out(replace(data, train=data.train.take(few)), 0.1))
 
 
 def test_held_out_images_are_not_all_floats_at_once(monkeypatch):

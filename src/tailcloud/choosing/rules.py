@@ -3,14 +3,15 @@
 Every rule gives settings of a recipe, and a reason for each with the field that it is about.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from tailcloud.choosing.candidates import Candidate, is_own
 from tailcloud.choosing.mirroring import Mirrored
-from tailcloud.data import Dataset
+from tailcloud.data import Dataset, hold_out
 from tailcloud.evaluation.calibration import FEWEST
 from tailcloud.rebalance.kinds import SHIFTED
 from tailcloud.recipe import Recipe, head_kinds
@@ -75,8 +76,18 @@ def choose_validation(rules: Rules, dataset: Dataset) -> None:
     elif len(dataset.train) < WORTH_HOLDING_OUT:
         reason = f"of {len(dataset.train):,} images all are needed to train, so probabilities are not calibrated"
         rules.set("selection.split", 0.0, f"Nothing is held out: {reason}.")
+    elif not images_held_out(dataset, SPLIT):
+        rules.set("selection.split", 0.0, "Nothing is held out: no class has an image to spare.")
     else:
         rules.set("selection.split", SPLIT, f"{SPLIT:.0%} of each class is held out, which calibrates probabilities.")
+
+
+def images_held_out(dataset: Dataset, share: float) -> int:
+    """How many images a run would not train on: those of the validation part, or what classes give of such a share."""
+    train = dataset.train
+    labels_alone = replace(train, images=np.empty((len(train), 0), np.uint8), names=None)
+    held_out = hold_out(replace(dataset, train=labels_alone), share).val
+    return len(held_out) if held_out else 0
 
 
 def choose_stages(rules: Rules, dataset: Dataset, base: Recipe) -> None:
@@ -99,11 +110,10 @@ def choose_stages(rules: Rules, dataset: Dataset, base: Recipe) -> None:
 
 def choose_correction(rules: Rules, dataset: Dataset, recipe: Recipe) -> None:
     """A third stage that corrects a second one, where images are held out; ``recipe`` is what is chosen so far."""
-    second, share = recipe.stage2, recipe.selection.split
-    held_out = len(dataset.val) if dataset.val else round(share * len(dataset.train))
-    if recipe.stage3 or not second or not second.epochs or held_out < FEWEST:
+    second = recipe.stage2
+    if recipe.stage3 or not second or not second.epochs or head_kinds(recipe)["stage2"] not in SHIFTED:
         return
-    if head_kinds(recipe)["stage2"] in SHIFTED:
+    if images_held_out(dataset, recipe.selection.split) >= FEWEST:
         reason = "What the second stage gives to rare classes is corrected on the held-out images."
         rules.set("stage3.head", "level", reason)
 

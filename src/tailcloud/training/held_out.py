@@ -24,7 +24,7 @@ def held_out(
     """What a model whose outputs assume a mix of classes says about images; None where there are fewer than 20.
 
     These are all images, or as many as fit, evenly spaced over the part. Computed as the model will be when it is used:
-    by PyTorch's own kernels. A class that is not among them counts as ``absent`` images; as none, no image can be of it.
+    by PyTorch's own kernels. A class that is not among them counts as ``absent`` images; with 0, none can be of it.
     """
     if images is None or len(images.labels) < FEWEST:
         return None
@@ -43,9 +43,11 @@ def check_held_out(recipe: Recipe, dataset: Dataset) -> None:
     for name, stage in recipe.stages.items():
         change = CHANGES[stage.head.name](dataset.profile.counts.tolist(), **stage.head.options)
         if change.looks_at_held_out and not dataset.val:
+            needs = f'{name}.head = "{stage.head.name}" looks at images that were not trained on'
+            if recipe.selection.split:
+                raise UsageError(f"{needs}, and no class of {dataset.spec} has an image to spare; take {name} out")
             raise UsageError(
-                f'{name}.head = "{stage.head.name}" looks at images that were not trained on, and {dataset.spec} has '
-                "no validation part; hold some out with --set selection.split=0.1"
+                f"{needs}, and {dataset.spec} has no validation part; hold some out with --set selection.split=0.1"
             )
 
 
