@@ -134,3 +134,16 @@ def test_a_card_needs_a_result(run):
     (run / "result.json").unlink()
     with pytest.raises(TailcloudError, match="no finished run"):
         model_card(run)
+
+
+@pytest.mark.parametrize("between", [0, 1], ids=["at once", "behind another change of the head"])
+def test_a_last_stage_without_epochs_has_the_weights_that_were_chosen_before_it(run, between):
+    def alter(result):
+        trained = {**result["stages"][-1], "picked": {"epoch": 4, "on": "val", "top1": 12.3}}
+        unchanged = [{**result["stages"][-1], "name": f"change{k}", "epochs": 0} for k in range(between + 1)]
+        result["stages"] = [*result["stages"][:-1], trained, *unchanged]
+
+    change(run, "result.json", alter)
+    card = model_card(run)
+    assert "Weights: epoch 4 of stage2, chosen on a validation part." in card
+    assert "change0: no epochs, only a change of the head" in card

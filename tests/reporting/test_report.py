@@ -167,6 +167,14 @@ def test_a_last_stage_without_epochs_has_none_that_was_chosen(tmp_path):
     assert "chosen on the test set itself" not in page
 
 
+def test_weights_of_two_stages_without_epochs_were_chosen_in_the_one_before_them(tmp_path):
+    result = make_result(10, stages=1, picked_on="val")
+    (trained,) = result["stages"]
+    changes = [{**trained, "name": name, "epochs": 0, "picked": None} for name in ("stage2", "stage3")]
+    text = Page(page_of(tmp_path, result | {"picked": None, "stages": [trained, *changes]})).text
+    assert "stage3 started from epoch 40 of stage1, chosen on a validation part" in text
+
+
 def test_a_single_stage_ended_where_nobody_chose(tmp_path):
     text = Page(page_of(tmp_path, make_result(10, stages=1, picked_on="test"))).text
     assert "where the training ended; not chosen" in text

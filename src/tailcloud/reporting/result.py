@@ -137,12 +137,16 @@ class Result(Scores):
     @property
     def begun_on(self) -> str | None:
         """The split on which the weights that the last stage began with were chosen; none if they were not chosen."""
-        if len(self.stages) < 2 or self.protocol.selection == "last":
+        if self.begun_from is None or self.protocol.selection == "last":
             return None
-        before = self.stages[-2].picked
-        if before or self.recipe:
-            return before.on if before else None  # a stage without epochs has nothing to choose from
-        return self.protocol.selection.removeprefix("best on ")
+        if self.begun_from.picked:
+            return self.begun_from.picked.on
+        return None if self.recipe else self.protocol.selection.removeprefix("best on ")
+
+    @property
+    def begun_from(self) -> Stage | None:
+        """The stage whose weights the last one began with: one without epochs only changes the head."""
+        return next((stage for stage in reversed(self.stages[:-1]) if stage.epochs), None)
 
     @cached_property
     def names(self) -> list[str]:
