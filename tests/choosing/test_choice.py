@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tailcloud.choosing import choose, parse_budget
 from tailcloud.choosing.fitting import Fitted
-from tailcloud.choosing.pace import Pace
+from tailcloud.choosing.pace import SPARE, Pace
 from tailcloud.data import Dataset, Split
 from tailcloud.errors import UsageError
 from tailcloud.recipe import load_recipe
@@ -162,6 +162,17 @@ def test_a_second_stage_is_corrected_where_images_are_held_out(pace, counts, val
     if corrected:
         assert (recipe.stage3.head.name, recipe.stage3.epochs) == ("level", 0)
         assert recipe.stage3.loss == recipe.stage2.loss
+
+
+def test_a_stage_without_epochs_takes_no_time_to_make_ready_and_is_not_among_the_epochs(pace):
+    pace(1e-6)
+    dataset = photos([400, 300, 100, 20])
+    choice = choose(dataset, CPU)
+    recipe = recipe_of(dataset, choice)
+    assert recipe.stage3.epochs == 0
+    assert any(reason.startswith("200 + 30 epochs, as many as the data want,") for reason in choice.reasons)
+    times = [Pace({"stage1": 0.0, "stage2": 0.0, "stage3": 0.0}, 0.0, ready).seconds(recipe, 1, 1) for ready in (0, 10)]
+    assert times[1] - times[0] == pytest.approx(2 * 10 * (1 + SPARE))
 
 
 def test_a_third_stage_that_is_asked_for_is_not_chosen(pace):

@@ -8,6 +8,7 @@ import torch
 from tailcloud.choosing.candidates import is_own
 from tailcloud.choosing.choice import choose
 from tailcloud.choosing.draft import Settings
+from tailcloud.choosing.fitting import epochs_of
 from tailcloud.choosing.pace import measure
 from tailcloud.data import Dataset
 from tailcloud.recipe import Recipe, load_recipe
@@ -33,10 +34,9 @@ def expect(dataset: Dataset, device: torch.device, asked: Sequence[Settings] = (
         return Expected(load_recipe(None, [choice.settings, *asked]), choice.reasons, choice.seconds)
     recipe = load_recipe(None, [{"data": dataset.spec}, *asked])
     seconds = _seconds(recipe, dataset, device)
-    epochs = " + ".join(str(stage.epochs) for stage in recipe.stages.values())
     reasons = [
         f"The recipe that comes with these data: {recipe.method} on {recipe.model.backbone}.",
-        f"{epochs} epochs should take {duration(seconds)} here.",
+        f"{epochs_of(recipe)} epochs should take {duration(seconds)} here.",
     ]
     return Expected(recipe, reasons, seconds)
 

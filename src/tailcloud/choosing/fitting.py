@@ -67,7 +67,7 @@ class Fitted:
     def reasons(self, budget: float | None) -> Iterator[str]:
         """How long it trains, and why; what to do where the time is too short."""
         recipe, takes = self.recipe_of(self.epochs), duration(self.seconds_of(self.epochs))
-        epochs = " + ".join(str(stage.epochs) for stage in recipe.stages.values()) + " epochs"
+        epochs = f"{epochs_of(recipe)} epochs"
         whose = "the budget" if budget else "what a CPU gets unasked"
         if "stage1.epochs" in fields_of(self.draft.asked):
             yield f"{epochs} should take {takes} here."
@@ -82,6 +82,11 @@ class Fitted:
             yield f"{epochs}, as many as the data want, should take {takes} here."
         if "mixup" in self.settings["stage1"] and "stage1.mixup" not in fields_of(self.draft.asked):
             yield f"Mixup is {recipe.stage1.mixup:g}: so short a training has no time for more."
+
+
+def epochs_of(recipe: Recipe) -> str:
+    """The epochs of the stages that have any: "200 + 30"."""
+    return " + ".join(str(stage.epochs) for stage in recipe.stages.values() if stage.epochs) or "0"
 
 
 def fit(draft: Draft, limit: float | None, started: float) -> Fitted:

@@ -59,7 +59,8 @@ class Pace:
         total = AROUND
         for name, stage in recipe.stages.items():
             times = -(-stage.epochs // recipe.selection.every) + 1
-            total += self.ready + stage.epochs * images * self.image[name] + times * judged * self.judged
+            training = self.ready + stage.epochs * images * self.image[name] if stage.epochs else 0.0
+            total += training + times * judged * self.judged
         return total * (1 + SPARE)
 
 

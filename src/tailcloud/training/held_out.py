@@ -47,7 +47,8 @@ def check_held_out(recipe: Recipe, dataset: Dataset) -> None:
             if recipe.selection.split:
                 raise UsageError(f"{needs}, and no class of {dataset.spec} has an image to spare; take {name} out")
             raise UsageError(
-                f"{needs}, and {dataset.spec} has no validation part; hold some out with --set selection.split=0.1"
+                f"{needs}, and {dataset.spec} has no validation part; train with --set selection.split=0.1, which "
+                "holds some out"
             )
 
 
