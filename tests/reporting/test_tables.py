@@ -120,6 +120,16 @@ def test_a_run_from_before_a_field_was_there_has_its_default():
     assert labels(older, newer) == ["gcl (stage1.ema 0.0)", "gcl (stage1.ema 0.9)"]
 
 
+def test_runs_with_and_without_a_third_stage_are_told_apart():
+    def ending(change):
+        third = {"stage3": {"head": change}} if change else {}
+        return recorded(0) | {"recipe": resolve({"method": "gcl", **third}).substance()}
+
+    assert labels(ending(None), ending("level")) == ["gcl (no stage3)", "gcl (stage3 level)"]
+    assert labels(ending("keep"), ending("level")) == ["gcl (stage3 keep)", "gcl (stage3 level)"]
+    assert labels(ending("level"), ending("level")) == ["gcl"]
+
+
 def test_a_label_names_three_fields_at_most_and_is_never_given_twice():
     more = [recorded(lr=0.1 + place, batch=place, mixup=place, epochs=place) for place in range(2)]
     assert labels(*more)[1] == "gcl (stage1.lr 1.1, stage1.batch 1, stage1.mixup 1, …)"

@@ -225,6 +225,8 @@ def _setting(result: Result) -> dict[str, str]:
     }
     if result.recipe:
         fields = dotted(completed(result.recipe))  # an older version wrote fewer of them
+        third = fields.pop("stage3.head.name", None)  # some runs of a method have a third stage
+        common["third"] = f"stage3 {third}" if third else "no stage3"
         return common | {key: f"{key} {value}" for key, value in fields.items() if key not in NOT_COMPARED}
     return common | {
         "no recipe": "recipe not recorded",
