@@ -105,9 +105,10 @@ def test_a_third_stage_may_train_and_be_resumed(tmp_path):
     recipe = small_recipe({**LEVEL, "stage3": {"head": "level", "epochs": 2, "train": "head.scale"}})
     with pytest.raises(Interrupted):
         run(tmp_path / "broken", recipe, StopAfter(9))
-    run(tmp_path / "broken", recipe)
-    run(tmp_path / "whole", recipe)
+    resumed, whole = (run(tmp_path / name, recipe) for name in ("broken", "whole"))
     assert same_weights(tmp_path / "broken", tmp_path / "whole")
+    assert resumed["remarks"] == whole["remarks"]
+    assert "log n_j is added to the logits" in whole["remarks"][-1]
 
 
 def test_it_starts_from_the_first_stage_of_a_run_without_it(finished, without, tmp_path):

@@ -94,6 +94,7 @@ def train_stage(
     name, stage = progress.stage, session.recipe.stages[progress.stage]
     if progress.epoch == progress.step == 0:
         for remark in session.open_stage(name):
+            progress.changes.append(remark)
             observer.note(remark)
         session.world.spread(session.model.state_dict().values())
     observer.stage_started(name, stage, progress.epoch)

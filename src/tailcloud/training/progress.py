@@ -16,6 +16,7 @@ class Progress:
     best: dict[str, Any] | None = None  # {"epoch", "top1", "on", "by"} of this stage
     finished: list[dict[str, Any]] = field(default_factory=list)  # the results of earlier stages
     best_weights: dict[str, Tensor] = field(default_factory=dict)
+    changes: list[str] = field(default_factory=list)  # what is to be known of heads that were changed
     step: int = 0  # steps of the next epoch that are done
     spent: float = 0.0  # seconds, on these
 

@@ -100,7 +100,7 @@ def make_result(session: Session, folder: RunFolder, progress: Progress) -> dict
             *dataset.remarks,
             *session.faults,
             *session.overflows,
-            *session.changes,
+            *progress.changes,
         ],
         "seconds": sum(stage["seconds"] for stage in progress.finished),
         "device": session.device.type,

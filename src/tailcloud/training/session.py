@@ -110,7 +110,6 @@ class Session:
             )
         self.remarks: list[str] = []
         self.overflows: list[str] = []  # what is to be known of outputs that are no numbers
-        self.changes: list[str] = []  # and of heads that were changed
         if recipe.data.cache != "none" and not self.streamed:
             self.remarks.append("There is no use for data.cache here: all images are in memory.")
         if self.in_pieces:
@@ -257,7 +256,7 @@ class Session:
     def open_stage(self, name: str) -> list[str]:
         """Before the first step of a stage: the head that it starts with, made from the one that was trained.
 
-        What there is to say about that is a remark of the run, and returned.
+        What there is to say about that is returned.
         """
         stage, old = self.recipe.stages[name], self.model.head
         change = CHANGES[stage.head.name](self.dataset.profile.counts.tolist(), **stage.head.options)
@@ -269,9 +268,7 @@ class Session:
                 old, new, Trained(self.loss(stage).scale, self.features, partial(self.held_out, name), said.append)
             )
         self.use_head(new)
-        told = [f"{name}: {sentence}" for sentence in said]
-        self.changes += told
-        return told
+        return [f"{name}: {sentence}" for sentence in said]
 
     def shape_head(self, name: str) -> None:
         """A head of the kind that a stage trains, for weights that will be loaded into it."""
