@@ -143,9 +143,12 @@ def test_what_its_second_stage_does_is_corrected_on_the_images_held_out(digits):
     classifier = small("gcl", epochs=2, validation_fraction=0.1).fit(digits.train.images, digits.train.labels)
     result = classifier.result_
     assert [stage["name"] for stage in result["stages"]] == ["stage1", "stage2", "stage3"]
-    assert "which its temperature and third stage were fitted on too" in " ".join(result["remarks"])
+    assert "which its temperature and stage3 were fitted on too" in " ".join(result["remarks"])
     assert "held-out images" in result["remarks"][-1]
     assert len(classifier.predict(digits.test.images[:7])) == 7
+    kept = small("gcl", epochs=1, validation_fraction=0.1, settings={"stage3.head": "keep"})
+    remarks = kept.fit(digits.train.images, digits.train.labels).result_["remarks"]
+    assert "which its temperature was fitted on too" in remarks[-1]
     with pytest.raises(UsageError, match="has no validation part"):
         small(settings={"stage3.head": "level"}).fit(digits.train.images, digits.train.labels)
 

@@ -16,7 +16,7 @@ from tailcloud.training import loop
 from tailcloud.training.devices import check_engine
 from tailcloud.training.events import check_watch
 from tailcloud.training.folder import RunFolder
-from tailcloud.training.held_out import check_held_out
+from tailcloud.training.held_out import check_held_out, stages_that_look
 from tailcloud.wording import counted
 
 USUAL_SHARE = 0.1  # of the images is held out, as far as the time of a run is told in advance
@@ -132,7 +132,8 @@ def judged_honestly(dataset: Dataset, recipe: Recipe) -> Dataset:
     if has_test(dataset):
         return parted
     if parted.val:
-        fitted = "temperature and third stage were" if recipe.stage3 else "temperature was"
+        looking = stages_that_look(recipe, parted)
+        fitted = f"temperature and {', '.join(looking)} were" if looking else "temperature was"
         held = f"the {len(parted.val):,} images that were held out, which its {fitted} fitted on too"
         return _remarked(replace(parted, test=parted.val), f"There is no test part: every figure is of {held}.")
     if recipe.selection.pick == "best":

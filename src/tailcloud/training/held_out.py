@@ -40,16 +40,23 @@ def held_out(
 
 def check_held_out(recipe: Recipe, dataset: Dataset) -> None:
     """Refuse a stage that looks at held-out images where there are none."""
-    for name, stage in recipe.stages.items():
-        change = CHANGES[stage.head.name](dataset.profile.counts.tolist(), **stage.head.options)
-        if change.looks_at_held_out and not dataset.val:
-            needs = f'{name}.head = "{stage.head.name}" looks at images that were not trained on'
-            if recipe.selection.split:
-                raise UsageError(f"{needs}, and no class of {dataset.spec} has an image to spare; take {name} out")
-            raise UsageError(
-                f"{needs}, and {dataset.spec} has no validation part; train with --set selection.split=0.1, which "
-                "holds some out"
-            )
+    for name in stages_that_look(recipe, dataset):
+        if dataset.val:
+            continue
+        needs = f'{name}.head = "{recipe.stages[name].head.name}" looks at images that were not trained on'
+        if recipe.selection.split:
+            raise UsageError(f"{needs}, and no class of {dataset.spec} has an image to spare; take {name} out")
+        raise UsageError(
+            f"{needs}, and {dataset.spec} has no validation part; train with --set selection.split=0.1, which holds "
+            "some out"
+        )
+
+
+def stages_that_look(recipe: Recipe, dataset: Dataset) -> list[str]:
+    """The stages whose change of the head is fitted on held-out images."""
+    counts = dataset.profile.counts.tolist()
+    changes = {name: CHANGES[stage.head.name](counts, **stage.head.options) for name, stage in recipe.stages.items()}
+    return [name for name, change in changes.items() if change.looks_at_held_out]
 
 
 def _mix(images: Images, classes: int, absent: float) -> Prior:
