@@ -13,7 +13,7 @@ from tailcloud.rebalance.base import Change, HeldOut, Trained
 from tailcloud.rebalance.kinds import SHIFTED, made_of
 from tailcloud.rebalance.shifting import shift_outputs
 
-ENOUGH = 1.92  # nats; where no classifier leans, one in twenty gains more: half of the 95 % point of χ², one degree
+ENOUGH = 1.92  # nats: half of the 95 % point of χ², one degree; one in twenty that do not lean gains more, or fewer
 
 
 class Level(Change):
