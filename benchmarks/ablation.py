@@ -25,10 +25,10 @@ from speed import Problem, problems
 from torch import Tensor, nn
 
 from tailcloud.backbones.cifar_resnet import BasicBlock, CifarResNet
-from tailcloud.data.batch import Batch
-from tailcloud.data.pieces import WHOLE, Share
-from tailcloud.data.resident import ResidentImages
-from tailcloud.data.transform import Normalise
+from tailcloud.data.batches.batch import Batch
+from tailcloud.data.batches.pieces import WHOLE, Share
+from tailcloud.data.batches.transform import Normalise
+from tailcloud.data.planes.resident import ResidentImages
 from tailcloud.errors import TailcloudError
 from tailcloud.stages.scope import set_modes
 from tailcloud.training.session import Session, StageParts

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from tailcloud.data import Dataset, open_dataset
-from tailcloud.data.digits import all_digits
+from tailcloud.data.sources.digits import all_digits
 from tailcloud.recipe import Stage, load_recipe
 from tailcloud.training.devices import commit, machine
 from tailcloud.training.folder import RunFolder

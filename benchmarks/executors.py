@@ -34,9 +34,9 @@ from measuring import RESULTS, seconds, write_record
 from torch import Tensor
 
 from tailcloud.data import Dataset, open_dataset
+from tailcloud.data.batches.transform import Normalise
 from tailcloud.data.dataset import Split
 from tailcloud.data.longtail import exponential_counts
-from tailcloud.data.transform import Normalise
 from tailcloud.errors import TailcloudWarning
 from tailcloud.losses import GCLLoss, Loss
 from tailcloud.recipe import Recipe, Stage, load_recipe

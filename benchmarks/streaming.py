@@ -24,9 +24,9 @@ from measuring import RESULTS, write_record
 from speed_table import aligned
 
 from tailcloud.data import Dataset, Split, open_dataset
-from tailcloud.data.batch import Batch
-from tailcloud.data.plan import Loader
-from tailcloud.data.stream import StreamImages
+from tailcloud.data.batches.batch import Batch
+from tailcloud.data.batches.plan import Loader
+from tailcloud.data.planes.stream import StreamImages
 from tailcloud.errors import TailcloudError, explained
 from tailcloud.recipe import Recipe, load_recipe
 from tailcloud.stages.scope import set_modes

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from itertools import product
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 from drawing import draw
@@ -103,8 +104,23 @@ def test_troubleshooting_quotes_what_tailcloud_says():
 
 def test_the_rooms_of_the_architecture_exist():
     text = (ROOT / "docs" / "architecture.md").read_text()
-    for name in re.findall(r"`([a-z_]+(?:\.py|/))`", text.split("## The ideas")[0]):
+    for name in re.findall(r"`([a-z_/]+(?:\.py|/))`", text.split("## The ideas")[0]):
         assert (ROOT / "src" / "tailcloud" / name).exists() or (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize("page", ["architecture.md", "extending.md"])
+def test_every_file_that_a_change_goes_to_exists(page):
+    names = re.findall(r"`([a-z_]+/[a-z_/]+\.py)`", (ROOT / "docs" / page).read_text())
+    assert names
+    for name in names:
+        assert (ROOT / "src" / "tailcloud" / name).exists() or (ROOT / name).exists(), name
+
+
+def test_every_name_to_import_is_there():
+    named = {name for page in PAGES for name in re.findall(r"\btailcloud(?:\.\w+)+\b(?!…)", page.read_text())}
+    assert "tailcloud.data.open_dataset" in named
+    for name in sorted(named):
+        assert resolve_name(name) is not None, name
 
 
 def test_every_figure_comes_from_a_record():

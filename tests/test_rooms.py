@@ -1,34 +1,69 @@
-"""Every room imports only rooms that stand above it in docs/architecture.md."""
+"""Every room imports only rooms that stand above it in docs/architecture.md; those of data/ name their files."""
 
 import ast
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "tailcloud"
+DATA = sorted(path.parent for path in (PACKAGE / "data").rglob("__init__.py"))
 
 
 def rooms():
     """The rooms of the table, in its order; those of one row may use each other."""
-    rows = re.findall(r"^\| (`[^|]+) \|", (ROOT / "docs" / "architecture.md").read_text(), re.MULTILINE)
-    named = [re.findall(r"`([a-z_]+)(?:\.py|/)`", row) for row in rows]
+    table = (ROOT / "docs" / "architecture.md").read_text().partition("\n## Rooms\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`[^|]+) \|", table, re.MULTILINE)
+    named = [re.findall(r"`([a-z_/]+?)(?:\.py|/)`", row) for row in rows]
     return {room: place for place, row in enumerate(named) for room in row}
 
 
+def room_of(module, order):
+    """The innermost room of the table that a module such as "data/own/lists" is in; None for files in none."""
+    above = [module, *map(str, Path(module).parents)]
+    return next((place for place in above if place in order), None)
+
+
 def imported(path):
+    """The modules of ours that a file imports, "data/__init__" for a name that the package itself offers."""
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("tailcloud."):
-            yield node.module.split(".")[1]
-        elif isinstance(node, ast.ImportFrom) and node.module == "tailcloud":
-            yield from (alias.name for alias in node.names if (PACKAGE / alias.name).exists())
+        if isinstance(node, ast.ImportFrom) and re.match(r"tailcloud\b", node.module or ""):
+            yield from (module_of(f"{node.module}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Import):
+            ours = (alias.name for alias in node.names if re.match(r"tailcloud\b", alias.name))
+            yield from (module_of(name) for name in ours)
+
+
+def module_of(name):
+    """The file that has what a dotted name means, as its place below the package."""
+    place = PACKAGE.joinpath(*name.split(".")[1:])
+    while not place.is_dir() and not place.with_suffix(".py").exists():
+        place = place.parent
+    return (place / "__init__" if place.is_dir() else place).relative_to(PACKAGE).as_posix()
 
 
 def test_no_room_imports_a_room_below_it():
     order = rooms()
-    assert len(order) > 12
+    assert len(order) > 18
     for path in PACKAGE.rglob("*.py"):
-        room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-        if room in {"__init__", "__main__"}:
+        here = room_of(path.relative_to(PACKAGE).with_suffix("").as_posix(), order)
+        if here is None:
+            assert path.parent == PACKAGE, f"{path.relative_to(PACKAGE)} is in no room of the table"
             continue
-        for other in imported(path):
-            assert order[other] <= order[room], f"{path.relative_to(PACKAGE)} imports {other}"
+        for module in imported(path):
+            if module != "__init__":  # the version
+                assert order[room_of(module, order)] <= order[here], f"{path.relative_to(PACKAGE)} imports {module}"
+
+
+@pytest.mark.parametrize("room", DATA, ids=lambda room: room.name)
+def test_every_room_of_data_is_in_the_table_and_names_its_files_at_the_door(room):
+    assert room.relative_to(PACKAGE).as_posix() in rooms()
+    sign = ast.get_docstring(ast.parse((room / "__init__.py").read_text()))
+    inside = {path.stem for path in room.glob("*.py")} | {path.parent.name for path in room.glob("*/__init__.py")}
+    assert sorted(inside - {"__init__"} - set(re.findall(r"``(\w+)``", sign))) == []
+
+
+def test_the_room_of_the_decoder_imports_nothing_by_itself():
+    """A process that reads images passes through it, and should not wait for PyTorch."""
+    assert list(imported(PACKAGE / "data" / "planes" / "__init__.py")) == []

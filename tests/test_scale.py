@@ -17,9 +17,9 @@ from synthetic_runs import make_result, write_run
 from conftest import Watcher
 from tailcloud.classifier import Architecture, build_classifier
 from tailcloud.data import Dataset, Split, hold_out
-from tailcloud.data.batch import Batch
-from tailcloud.data.resident import ResidentImages, ResidentLoader
-from tailcloud.data.transform import Normalise
+from tailcloud.data.batches.batch import Batch
+from tailcloud.data.batches.transform import Normalise
+from tailcloud.data.planes.resident import ResidentImages, ResidentLoader
 from tailcloud.evaluation import Predictions, confusion, judge_in_ways, predict, summarise
 from tailcloud.losses import LOSSES
 from tailcloud.profile import Profile, class_order, cloud_sizes, fingerprint

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 from tailcloud.cli import app
 from tailcloud.cli.planning import Request
 from tailcloud.cli.ranks import check_same_data, hush, started_again, the_run
-from tailcloud.data import caching, open_dataset
+from tailcloud.data import open_dataset
+from tailcloud.data.planes import caching
 from tailcloud.errors import Elsewhere, TailcloudError, UsageError
 from tailcloud.training.folder import RunFolder
 
@@ -90,7 +91,7 @@ def test_only_the_cache_that_a_process_fills_is_told_by_others_than_the_chief(mo
         monkeypatch.setattr(logging.getLogger(name), "level", logging.NOTSET)
     hush()
     assert logging.getLogger(caching.__name__).getEffectiveLevel() == logging.INFO
-    assert logging.getLogger("tailcloud.data.faults").getEffectiveLevel() == logging.CRITICAL
+    assert logging.getLogger("tailcloud.data.planes.faults").getEffectiveLevel() == logging.CRITICAL
 
 
 def test_other_data_than_those_of_the_chief_are_refused():

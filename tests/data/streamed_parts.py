@@ -4,13 +4,13 @@ import numpy as np
 import torch
 from PIL import Image
 
+from tailcloud.data.batches.transform import Normalise
 from tailcloud.data.dataset import Split
-from tailcloud.data.decoders import Decoders
 from tailcloud.data.file_images import FileImages
 from tailcloud.data.names import Names
-from tailcloud.data.resident import ResidentImages, ResidentLoader
-from tailcloud.data.stream import StreamImages, StreamLoader
-from tailcloud.data.transform import Normalise
+from tailcloud.data.planes.decoders import Decoders
+from tailcloud.data.planes.resident import ResidentImages, ResidentLoader
+from tailcloud.data.planes.stream import StreamImages, StreamLoader
 from tailcloud.sampling import make_sampler
 
 CPU = torch.device("cpu")

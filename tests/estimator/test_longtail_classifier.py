@@ -27,7 +27,7 @@ from tailcloud import LongTailClassifier
 from tailcloud.choosing import pace
 from tailcloud.cli import app
 from tailcloud.data import open_dataset
-from tailcloud.data.digits import all_digits
+from tailcloud.data.sources.digits import all_digits
 from tailcloud.errors import TailcloudError, TailcloudWarning, UsageError
 
 ROOT = Path(__file__).parents[2]

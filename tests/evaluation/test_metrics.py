@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from oracles import metrics as oracle
 from tailcloud.classifier import Architecture, build_classifier
-from tailcloud.data.batch import Batch
+from tailcloud.data.batches.batch import Batch
 from tailcloud.evaluation import Predictions, confusion, gathered, judge, predict, summarise
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from oracles import saturation as oracle
 from oracles.losses import class_weights
-from tailcloud.data.batch import Batch
+from tailcloud.data.batches.batch import Batch
 from tailcloud.evaluation.saturation import DRAWS, class_gradients, target_gradients
 from tailcloud.losses import LOSSES
 

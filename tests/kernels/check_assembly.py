@@ -5,9 +5,9 @@ import pytest
 import torch
 from where import DEVICE, needs_somewhere
 
+from tailcloud.data.batches.transform import Normalise
 from tailcloud.data.dataset import Split
-from tailcloud.data.resident import ResidentImages, ResidentLoader
-from tailcloud.data.transform import Normalise
+from tailcloud.data.planes.resident import ResidentImages, ResidentLoader
 from tailcloud.kernels import assembly
 from tailcloud.kernels.assembly import FusedLoader
 from tailcloud.sampling import make_sampler

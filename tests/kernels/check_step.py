@@ -8,9 +8,9 @@ import torch
 from where import DEVICE, needs_somewhere
 
 from tailcloud.classifier import Architecture, build_classifier
+from tailcloud.data.batches.transform import Normalise
 from tailcloud.data.dataset import Split
-from tailcloud.data.resident import ResidentImages, ResidentLoader
-from tailcloud.data.transform import Normalise
+from tailcloud.data.planes.resident import ResidentImages, ResidentLoader
 from tailcloud.evaluation import judge
 from tailcloud.kernels import FusedNetwork
 from tailcloud.kernels.residual import FusedResNet

@@ -9,7 +9,7 @@ from where import DEVICE, INTERPRETED, needs_somewhere
 
 from oracles import clouds
 from tailcloud.classifier import Architecture, build_classifier
-from tailcloud.data.batch import Batch
+from tailcloud.data.batches.batch import Batch
 from tailcloud.heads import HEADS, CosineHead, LinearHead
 from tailcloud.kernels import FusedNetwork
 from tailcloud.kernels.tail import LARGEST, ROWS, FusedClassify, fits

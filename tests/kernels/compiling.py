@@ -19,9 +19,9 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
 from tailcloud.classifier import Architecture, build_classifier
+from tailcloud.data.batches.transform import Normalise
 from tailcloud.data.dataset import Split
-from tailcloud.data.resident import ResidentImages
-from tailcloud.data.transform import Normalise
+from tailcloud.data.planes.resident import ResidentImages
 from tailcloud.kernels import FusedNetwork, assembly, tail
 from tailcloud.losses import CrossEntropyLoss, GCLLoss
 from tailcloud.objectives import Classify

@@ -12,7 +12,7 @@ from conftest import Watcher, run, small_recipe
 from tailcloud import kernels
 from tailcloud.classifier import Architecture, build_classifier
 from tailcloud.data.dataset import Dataset, Split
-from tailcloud.data.resident import ResidentLoader
+from tailcloud.data.planes.resident import ResidentLoader
 from tailcloud.errors import UsageError
 from tailcloud.kernels import CannotFuse
 from tailcloud.objectives import Classify

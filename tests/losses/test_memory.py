@@ -4,7 +4,7 @@ import pytest
 import torch
 from measuring import tensor_peak
 
-from tailcloud.data.batch import Batch
+from tailcloud.data.batches.batch import Batch
 from tailcloud.losses import GCLLoss
 from tailcloud.losses.lean import cross_entropy
 from tailcloud.objectives import Classify

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from networks import Flat
 
 from oracles import objectives as oracle
-from tailcloud.data.batch import Batch
+from tailcloud.data.batches.batch import Batch
 from tailcloud.heads import CosineHead, LinearHead
 from tailcloud.losses import CrossEntropyLoss, GCLLoss
 from tailcloud.objectives import BBN

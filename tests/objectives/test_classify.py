@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles import clouds
-from tailcloud.data.batch import Batch
+from tailcloud.data.batches.batch import Batch
 from tailcloud.losses import CrossEntropyLoss, GCLLoss
 from tailcloud.objectives import Classify
 

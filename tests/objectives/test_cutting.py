@@ -6,8 +6,8 @@ import pytest
 import torch
 from networks import Flat
 
-from tailcloud.data.batch import Batch
-from tailcloud.data.pieces import Share
+from tailcloud.data.batches.batch import Batch
+from tailcloud.data.batches.pieces import Share
 from tailcloud.heads import HEADS
 from tailcloud.losses import LOSSES, CrossEntropyLoss, FocalLoss, GCLLoss, LDAMLoss
 from tailcloud.objectives import OBJECTIVES, cut

@@ -8,7 +8,7 @@ from networks import Flat
 
 from oracles import objectives as oracle
 from tailcloud.classifier import Architecture, cost
-from tailcloud.data.batch import Batch
+from tailcloud.data.batches.batch import Batch
 from tailcloud.heads import LinearHead, MemoryHead
 from tailcloud.losses import CrossEntropyLoss
 from tailcloud.objectives import Memory

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tailcloud.backbones import create_backbone
 from tailcloud.cli import app
-from tailcloud.data.editions import EDITIONS
+from tailcloud.data.sources.editions import EDITIONS
 from tailcloud.recipe import load_recipe, shipped
 from tailcloud.training.schedule import learning_rate
 

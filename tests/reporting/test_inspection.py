@@ -7,7 +7,7 @@ from test_in_browser import EVIL, OPEN_ALL, SIZES, STICKING_OUT
 
 from tailcloud.data.duplicates import find_duplicates
 from tailcloud.data.pictures import Header
-from tailcloud.data.survey import Survey
+from tailcloud.data.surveying.surveyed import Survey
 from tailcloud.errors import UsageError
 from tailcloud.reporting.inspection import Plan, inspection_page, write_inspection
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from tailcloud.classifier import Architecture, build_classifier
-from tailcloud.data.batch import Batch
+from tailcloud.data.batches.batch import Batch
+from tailcloud.data.batches.transform import Normalise
 from tailcloud.data.dataset import Split
-from tailcloud.data.resident import ResidentImages, ResidentLoader
-from tailcloud.data.transform import Normalise
+from tailcloud.data.planes.resident import ResidentImages, ResidentLoader
 from tailcloud.losses import GCLLoss
 from tailcloud.objectives import Classify
 from tailcloud.optimizers import SGD

@@ -8,8 +8,8 @@ from ranks import in_ranks
 from torch import nn
 
 from conftest import run, small_recipe
-from tailcloud.data.batch import Batch
-from tailcloud.data.pieces import WHOLE
+from tailcloud.data.batches.batch import Batch
+from tailcloud.data.batches.pieces import WHOLE
 from tailcloud.errors import UsageError
 from tailcloud.losses import CrossEntropyLoss, FocalLoss, GCLLoss, LDAMLoss
 from tailcloud.objectives import Classify

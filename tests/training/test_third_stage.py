@@ -15,7 +15,7 @@ import tailcloud
 from conftest import Interrupted, StopAfter, Watcher, run, same_weights, small_recipe
 from oracles import deployed as oracle
 from tailcloud.data import hold_out, open_dataset
-from tailcloud.data.batch import Batch
+from tailcloud.data.batches.batch import Batch
 from tailcloud.errors import UsageError
 from tailcloud.evaluation.priors import name_of
 from tailcloud.evaluation.tilt import fit_tilt, gained

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from tailcloud.data import Dataset, Split
-from tailcloud.data.planes import is_streamed
+from tailcloud.data.planes.face import is_streamed
 from tailcloud.errors import TailcloudWarning
 from tailcloud.recipe import Recipe, Stage
 from tailcloud.training.devices import make_repeatable, use_threads

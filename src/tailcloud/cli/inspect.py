@@ -12,7 +12,7 @@ from tailcloud.wording import counted
 
 if TYPE_CHECKING:
     from tailcloud.data.duplicates import Duplicates
-    from tailcloud.data.survey import Survey
+    from tailcloud.data.surveying.surveyed import Survey
     from tailcloud.reporting.inspection import Plan
 
 BARS = 40  # rows of the plot at most
@@ -68,7 +68,7 @@ def print_survey(seen: "Survey") -> None:
     """Counts, imbalance, groups, sizes, broken files and remarks."""
     import numpy as np
 
-    from tailcloud.data.findings import PART_WORDS, size_facts, small_class_sentences
+    from tailcloud.data.surveying.findings import PART_WORDS, size_facts, small_class_sentences
     from tailcloud.profile import Profile
 
     counts = seen.counts()
@@ -105,7 +105,7 @@ def print_broken(seen: "Survey") -> None:
 
 def print_duplicates(seen: "Survey", found: "Duplicates") -> None:
     """Images that are there twice, those in two parts first."""
-    from tailcloud.data.findings import PART_WORDS, duplicate_sentences, listed_pairs
+    from tailcloud.data.surveying.findings import PART_WORDS, duplicate_sentences, listed_pairs
 
     if not seen.images:
         return

@@ -14,7 +14,8 @@ from tailcloud.cli import console
 from tailcloud.cli.planning import Request, Run, plan_runs, print_plan
 from tailcloud.cli.train import Stopped, open_data, print_result, to_go_on, train_one
 from tailcloud.cli.watching import Screen
-from tailcloud.data import Dataset, caching
+from tailcloud.data import Dataset
+from tailcloud.data.planes import caching
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.recipe import Stage
 from tailcloud.reporting import write_report

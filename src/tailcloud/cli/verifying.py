@@ -30,7 +30,7 @@ class Interrupted(TailcloudError):
 
 def verify_files(spec: str, root: Path, report: Path | None) -> None:
     """Check every file; a sentence and a report where some cannot be read."""
-    from tailcloud.data.verifying import broken_files, files_of
+    from tailcloud.data.surveying.verifying import broken_files, files_of
 
     place = report_place(spec, report)
     parts = files_of(spec, root)

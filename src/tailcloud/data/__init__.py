@@ -1,16 +1,22 @@
-"""Data sets by name: ``open_dataset("cifar10-lt:100", root="data")``."""
+"""Data sets by name: ``open_dataset("cifar10-lt:100", root="data")``.
+
+The files beside this one are what the rooms in here need: what a ``dataset`` is and how it is parted (``parting``,
+``longtail``), how images are to be read (``reading``), files that become images (``names``, ``pictures``, ``decoding``,
+``file_images``), the ``memory`` that they take, and ``duplicates`` among them. The rooms are ``own`` and ``sources``
+(where images come from), ``batches``, ``planes`` and ``surveying``; each says at its door what is in it.
+"""
 
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
-from tailcloud.data.cifar import open_cifar, open_cifar_for_tuning
 from tailcloud.data.dataset import Dataset, Split, hold_out
-from tailcloud.data.digits import open_digits
-from tailcloud.data.editions import EDITIONS
-from tailcloud.data.own import open_own
-from tailcloud.data.published import open_published
+from tailcloud.data.own.opening import open_own
 from tailcloud.data.reading import Reading
+from tailcloud.data.sources.cifar import open_cifar, open_cifar_for_tuning
+from tailcloud.data.sources.digits import open_digits
+from tailcloud.data.sources.editions import EDITIONS
+from tailcloud.data.sources.published import open_published
 from tailcloud.errors import UsageError, unknown
 
 __all__ = [

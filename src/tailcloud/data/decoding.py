@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailcloud.data.file_images import FileImages
-from tailcloud.data.listing import some_of
 from tailcloud.data.pictures import NOT_THERE, Header, Unreadable, picture_at, read_header
 from tailcloud.data.reading import Fit
 from tailcloud.errors import TailcloudError
-from tailcloud.wording import number
+from tailcloud.wording import number, some_of
 
 BLOCK, THREADS = 64, 8
 SECONDS_BETWEEN_NOTES = 5.0

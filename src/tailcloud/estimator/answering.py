@@ -8,11 +8,11 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from tailcloud.data.arrays import all_fitted
+from tailcloud.data.batches.transform import Normalise
 from tailcloud.data.dataset import Images
+from tailcloud.data.own.arrays import all_fitted
 from tailcloud.data.pictures import picture_at
-from tailcloud.data.resident import CACHED_PIXELS
-from tailcloud.data.transform import Normalise
+from tailcloud.data.planes.resident import CACHED_PIXELS
 from tailcloud.errors import UsageError
 from tailcloud.estimator.inputs import Pictures
 from tailcloud.serving import TrainedClassifier

@@ -13,14 +13,14 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from tailcloud.data import Dataset, Reading, Split
-from tailcloud.data.arrays import all_fitted, eight_bits
 from tailcloud.data.dataset import Images, Labels, channel_statistics
 from tailcloud.data.decoding import read_headers, read_pictures, unreadable_remark
-from tailcloud.data.listing import readable
 from tailcloud.data.memory import check_fits
+from tailcloud.data.own.arrays import all_fitted, eight_bits
+from tailcloud.data.own.sizing import chosen_size
 from tailcloud.data.pictures import Header, Unreadable
-from tailcloud.data.sizing import chosen_size
 from tailcloud.errors import TailcloudWarning, UsageError
+from tailcloud.wording import readable
 
 SPEC = "memory:/images"  # what a recipe calls images that came from Python
 OF_FOLDERS = ("test", "group", "min_count", "small")

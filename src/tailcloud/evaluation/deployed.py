@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tailcloud.data.batch import Batch
+from tailcloud.data.batches.batch import Batch
 from tailcloud.evaluation import gathered, judge_in_ways
 from tailcloud.evaluation.calibration import calibration_by_group
 from tailcloud.evaluation.metrics import Predictions, calibration, summarise

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tailcloud.backbones.cifar_resnet import CifarResNet
 from tailcloud.classifier import Classifier
-from tailcloud.data.resident import ResidentLoader
+from tailcloud.data.planes.resident import ResidentLoader
 from tailcloud.heads import Head
 from tailcloud.objectives import Objective
 from tailcloud.objectives.classify import Classify

@@ -5,9 +5,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from tailcloud.data.batch import Batch
-from tailcloud.data.plan import EpochPlan
-from tailcloud.data.resident import ResidentLoader
+from tailcloud.data.batches.batch import Batch
+from tailcloud.data.batches.plan import EpochPlan
+from tailcloud.data.planes.resident import ResidentLoader
 from tailcloud.kernels.launching import launch
 
 BLOCK = 1024

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from tailcloud.data.batch import Batch
+from tailcloud.data.batches.batch import Batch
 from tailcloud.heads import CosineHead, Head, LinearHead
 from tailcloud.kernels.launching import launch
 from tailcloud.losses import CrossEntropyLoss, GCLLoss, Loss

@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from tailcloud.data.batch import Batch
+from tailcloud.data.batches.batch import Batch
 from tailcloud.heads import Head
 from tailcloud.heads.memory import MemoryHead, full_precision, square_distances
 from tailcloud.losses import Loss

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tailcloud.data.duplicates import ALIKE, ALIKE_IN_GREY, DISTANCE, Duplicates
-from tailcloud.data.findings import (
+from tailcloud.data.surveying.findings import (
     PART_WORDS,
     Pair,
     duplicate_sentences,
@@ -16,7 +16,7 @@ from tailcloud.data.findings import (
     size_facts,
     small_class_sentences,
 )
-from tailcloud.data.survey import Survey
+from tailcloud.data.surveying.surveyed import Survey
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.profile import Profile
 from tailcloud.reporting import page_place, write_page

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from tailcloud.data import Dataset
-from tailcloud.data.planes import bring
-from tailcloud.data.transform import Normalise
+from tailcloud.data.batches.transform import Normalise
+from tailcloud.data.planes.face import bring
 from tailcloud.errors import UsageError
 from tailcloud.evaluation import gathered, judge_in_ways, summarise
 from tailcloud.evaluation.deployed import Calibrated, measure_deployed

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from tailcloud.classifier import Classifier, hollow_classifier
-from tailcloud.data.transform import Normalise
+from tailcloud.data.batches.transform import Normalise
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.evaluation.priors import adjustment, normalised
 from tailcloud.serving.about import About, read_about

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 import tailcloud
 from tailcloud.classifier import Classifier
-from tailcloud.data.transform import Normalise
+from tailcloud.data.batches.transform import Normalise
 from tailcloud.serving.about import About
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tailcloud.data.batches.transform import Normalise
 from tailcloud.data.pictures import Picture, Unreadable, picture_at
-from tailcloud.data.resident import images_at_once
-from tailcloud.data.transform import Normalise
+from tailcloud.data.planes.resident import images_at_once
 from tailcloud.evaluation.priors import Prior
 from tailcloud.serving.load import TrainedClassifier
 from tailcloud.training.devices import cores

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tailcloud.data.batch import Batch
+from tailcloud.data.batches.batch import Batch
 from tailcloud.objectives import Network, Objective
 from tailcloud.training.executors import EagerExecutor
 

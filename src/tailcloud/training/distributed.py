@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, distributed
 
-from tailcloud.data.pieces import Share
+from tailcloud.data.batches.pieces import Share
 from tailcloud.errors import Elsewhere, TailcloudError, UsageError, explained
 from tailcloud.training.stopping import Terminated
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from tailcloud.classifier import cost
 from tailcloud.data import Dataset
-from tailcloud.data.plan import batch_ends
-from tailcloud.data.planes import is_streamed
+from tailcloud.data.batches.plan import batch_ends
+from tailcloud.data.planes.face import is_streamed
 from tailcloud.recipe import Recipe
 from tailcloud.stages.effort import copies, images_a_step
 from tailcloud.training.session import architecture

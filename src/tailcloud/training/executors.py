@@ -11,8 +11,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from tailcloud.data.batch import Batch
-from tailcloud.data.plan import EpochPlan, Loader
+from tailcloud.data.batches.batch import Batch
+from tailcloud.data.batches.plan import EpochPlan, Loader
 from tailcloud.randomness import derive_seed
 from tailcloud.training.graphs import captured
 from tailcloud.training.step import Step

@@ -8,8 +8,8 @@ from threading import Lock
 
 import torch
 
-from tailcloud.data.resident import ResidentImages
-from tailcloud.data.transform import Normalise
+from tailcloud.data.batches.transform import Normalise
+from tailcloud.data.planes.resident import ResidentImages
 from tailcloud.evaluation import Judged, judge
 
 WARM_UP = 3  # rehearsals before a capture, so that libraries have chosen their algorithms

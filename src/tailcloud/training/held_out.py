@@ -5,9 +5,9 @@ import torch
 from torch import nn
 
 from tailcloud.data import Dataset
-from tailcloud.data.batch import Batch
-from tailcloud.data.planned import Images
-from tailcloud.data.transform import Normalise
+from tailcloud.data.batches.batch import Batch
+from tailcloud.data.batches.planned import Images
+from tailcloud.data.batches.transform import Normalise
 from tailcloud.errors import UsageError
 from tailcloud.evaluation.calibration import FEWEST
 from tailcloud.evaluation.priors import Prior, adjustment, normalised

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from tailcloud.classifier import Classifier
-from tailcloud.data.batch import Batch
-from tailcloud.data.plan import Loader
+from tailcloud.data.batches.batch import Batch
+from tailcloud.data.batches.plan import Loader
 from tailcloud.errors import UsageError
 from tailcloud.objectives import Objective, cut
 from tailcloud.optimizers import Optimizer

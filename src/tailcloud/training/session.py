@@ -11,15 +11,15 @@ from torch import Tensor, nn
 from tailcloud.backbones.pretrained import Pretrained, find_weights, load_pretrained
 from tailcloud.classifier import Architecture, Cost, build_classifier, cost_of, fresh_head
 from tailcloud.data import Dataset, Split
-from tailcloud.data.decoders import Decoders
-from tailcloud.data.joined import JoinedLoader
-from tailcloud.data.pieces import WHOLE
-from tailcloud.data.plan import Loader
-from tailcloud.data.planes import AnyImages, as_tested, automatic_workers, bring, for_resized_crops, is_streamed
-from tailcloud.data.planned import PlannedLoader
-from tailcloud.data.resident import ResidentImages, ResidentLoader
-from tailcloud.data.stream import StreamLoader
-from tailcloud.data.transform import Normalise
+from tailcloud.data.batches.joined import JoinedLoader
+from tailcloud.data.batches.pieces import WHOLE
+from tailcloud.data.batches.plan import Loader
+from tailcloud.data.batches.planned import PlannedLoader
+from tailcloud.data.batches.transform import Normalise
+from tailcloud.data.planes.decoders import Decoders
+from tailcloud.data.planes.face import AnyImages, as_tested, automatic_workers, bring, for_resized_crops, is_streamed
+from tailcloud.data.planes.resident import ResidentImages, ResidentLoader
+from tailcloud.data.planes.stream import StreamLoader
 from tailcloud.errors import UsageError
 from tailcloud.evaluation import Judged, Predictions, gathered, judge
 from tailcloud.heads import Head

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tailcloud.classifier import Classifier
-from tailcloud.data.batch import Batch
+from tailcloud.data.batches.batch import Batch
 from tailcloud.objectives import Network, Objective
 from tailcloud.optimizers import Optimizer
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from tailcloud.data.batch import Batch
+from tailcloud.data.batches.batch import Batch
 from tailcloud.evaluation.saturation import class_gradients
 from tailcloud.randomness import device_generator, host_generator
 from tailcloud.training.session import Session, StageParts

@@ -1,0 +1,119 @@
+"""Images of one's own: a folder, a CSV or list file, or arrays."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from tailcloud.data.dataset import Dataset
+from tailcloud.data.decoding import read_headers, read_pictures, unreadable_remark
+from tailcloud.data.memory import check_fits, shortage
+from tailcloud.data.own import lists
+from tailcloud.data.own.arranging import Arrangement, arrange, settled
+from tailcloud.data.own.arrays import open_arrays
+from tailcloud.data.own.assembling import assemble, order_of
+from tailcloud.data.own.filing import Filed, streamed
+from tailcloud.data.own.folder import read_folder
+from tailcloud.data.own.listing import Listing, group_keys
+from tailcloud.data.own.long_lists import LongList, read_long_list
+from tailcloud.data.own.plain_list import NotPlain
+from tailcloud.data.own.sizing import chosen_size
+from tailcloud.data.pictures import Header, Unreadable
+from tailcloud.data.reading import Reading
+from tailcloud.errors import TailcloudError, UsageError
+from tailcloud.wording import readable
+
+LISTS = {".csv", ".tsv", ".txt"}
+LONG = 2**25  # bytes of a list, about half a million images
+
+
+def open_own(spec: str, reading: Reading) -> Dataset:
+    """The data set at a path: its images in memory, or in their files if ``reading.plane`` or their number says so."""
+    path = Path(spec).expanduser()
+    if spec.encode(errors="replace").decode() != spec:
+        raise UsageError(f"the name of {readable(spec)} is no text, and a recipe could not name it; rename it")
+    if path.suffix.lower() == ".npz" and path.is_file():
+        if reading.plane == "stream":
+            raise UsageError(f'data.plane = "stream" is for images in files, and {spec} has arrays; leave it out')
+        return open_arrays(spec, path, reading)
+    long = long_list(path, reading)
+    if long is None:
+        return open_files(spec, list_images(path, reading.group), reading)
+    filed = Filed(spec, path.parent, long.names)
+    reason = filed.shortage(reading) if reading.plane == "auto" else None
+    if reading.plane == "auto" and not reason and path.stat().st_size <= lists.LARGEST:
+        return open_files(spec, list_images(path), reading)
+    return _stream(filed, settled(long.arranged(spec), reading), reading, [*long.remarks, *staying(reason)])
+
+
+def long_list(path: Path, reading: Reading) -> LongList | None:
+    """What a list of paths and whole numbers says, where it is long or its images stay in files; else None."""
+    if path.suffix.lower() != ".txt" or not path.is_file() or reading.group is not None or reading.plane == "resident":
+        return None
+    size = path.stat().st_size
+    if reading.plane == "auto" and size < LONG:
+        return None
+    try:
+        return read_long_list(path)
+    except NotPlain as line:
+        if size <= lists.LARGEST:
+            return None
+        raise UsageError(f"{line}, as in a list of more than {lists.LARGEST:,} bytes it has to be") from None
+
+
+def list_images(path: Path, group: str | None = None) -> Listing:
+    """The image files of a folder or list, before any of them is opened."""
+    if path.is_dir():
+        return read_folder(path)
+    if not path.exists():
+        raise TailcloudError(f"there is no {path}; give a folder of images, a .csv, .tsv or .txt list, or an .npz file")
+    if path.suffix.lower() not in LISTS or not path.is_file():
+        raise UsageError(
+            f"{path} is no data set; give a folder of images, a .csv, .tsv or .txt list, or an .npz file "
+            "(archives have to be unpacked first)"
+        )
+    return lists.read_list(path, group)
+
+
+def open_files(spec: str, listing: Listing, reading: Reading) -> Dataset:
+    """The files of a listing, read now or left where they are."""
+    if reading.plane == "resident":
+        return _read_files(spec, listing, reading)
+    filed = Filed(spec, listing.root, listing.packed())
+    reason = filed.shortage(reading) if reading.plane == "auto" else None
+    if reading.plane == "auto" and not reason:
+        return _read_files(spec, listing, reading)
+    keys, grouping = group_keys(listing, reading.group)
+    arranged = arrange(spec, listing.labels, listing.parts, keys, reading)
+    return _stream(filed, arranged, reading, [*listing.remarks, *grouping, *staying(reason)])
+
+
+def staying(reason: str | None) -> list[str]:
+    """The remark on images that stay in their files for a reason; none where somebody asked for that."""
+    if reason is None:
+        return []
+    return [f"There are {reason}: they stay in their files, and each is read when it is shown (data.plane)."]
+
+
+def _stream(filed: Filed, arranged: Arrangement, reading: Reading, remarks: list[str]) -> Dataset:
+    size, sizing = filed.size(reading)
+    return streamed(filed, arranged, size, reading, [*remarks, *arranged.remarks, *sizing])
+
+
+def _read_files(spec: str, listing: Listing, reading: Reading) -> Dataset:
+    """Read the files of a listing: headers first, so that size, colours and memory are known before any pixel is."""
+    headers = read_headers(listing.paths)
+    broken = {at: header for at, header in enumerate(headers) if isinstance(header, Unreadable)}
+    unreadable_remark(spec, listing.names, broken)
+    whole = [at for at in range(len(listing)) if at not in broken]
+    sound, good = listing.take(whole), [header for header in headers if isinstance(header, Header)]
+    keys, grouping = group_keys(sound, reading.group)
+    arranged = arrange(spec, sound.labels, sound.parts, keys, reading)
+    size, sizing = chosen_size([min(header.height, header.width) for header in good], reading)
+    channels, order = 1 if all(header.grey for header in good) else 3, order_of(arranged)
+    if reading.plane == "auto" and shortage(len(order), size, channels):
+        return open_files(spec, listing, replace(reading, plane="stream"))  # a sample of them had looked smaller
+    check_fits(spec, len(order), size, channels)
+    images, damaged = read_pictures([sound.paths[at] for at in order], channels, size, reading.fit)
+    broken |= {whole[order[row]]: error for row, error in damaged.items()}
+    unread = unreadable_remark(spec, listing.names, broken)
+    remarks = [*listing.remarks, *unread, *grouping, *arranged.remarks, *sizing]
+    return assemble(arranged, images, sound.names, reading.fit, remarks, left_out=damaged)
