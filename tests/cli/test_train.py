@@ -139,7 +139,7 @@ def test_a_third_stage_is_in_the_plan_or_refused_before_anything_is_written(tail
     said = tailcloud("train --dry-run --set stage3.head=level --set selection.split=0.1")
     assert "stage3   no epochs; its change of the head is level" in said
     for words in ("train --set stage3.head=level", "train --dry-run --set stage3.head=level"):
-        with pytest.raises(UsageError, match=r"hold some out with --set selection\.split=0\.1"):
+        with pytest.raises(UsageError, match=r"train with --set selection\.split=0\.1, which holds some out"):
             tailcloud(words)
     assert not (tmp_path / "runs").exists()
 
