@@ -67,6 +67,7 @@ def measure(place: Path, words: list[str], seed: int) -> dict[str, Any]:
         "seconds": seconds,
         "top1": result["top1"]["last"],
         **{key: result[key] for key in FIGURES},
+        "method": result["method"],
         "backbone": recipe["model"]["backbone"],
         "size": result["dataset"]["shape"][0],
         "epochs": [stage["epochs"] for stage in result["stages"]],
@@ -91,7 +92,11 @@ def main() -> None:
     timed = ["--time-budget", options.budget]
     default = SMALL if options.folder else (f"{options.spec.partition(':')[0]}/gcl",)
     by_hand = shlex.split(options.by_hand) if options.by_hand else list(default)
-    cases = {"chosen": timed, "chosen, with CE": [*timed, "--set", "method=ce"], "made by hand": by_hand}
+    cases = {
+        "chosen": timed,
+        **{f"chosen, with {method.upper()}": [*timed, "--set", f"method={method}"] for method in ("gcl", "ce")},
+        "made by hand": by_hand,
+    }
     with tempfile.TemporaryDirectory() as home:
         place = Path(home) / options.name
         if options.folder:

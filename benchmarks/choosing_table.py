@@ -44,7 +44,14 @@ def row(name: str, runs: Sequence[dict[str, Any]]) -> list[str]:
     figures = [mean_std([run[key] for run in runs]).text() for key in ("top1", "many", "medium", "few")]
     epochs = " / ".join(dict.fromkeys(" + ".join(map(str, run["epochs"])) for run in runs))
     time = duration(fmean(run["seconds"] for run in runs))
-    return [name, f"{first['backbone']}, {first['size']} pixels", epochs, *figures, before(runs), time]
+    model = f"{first['backbone']}, {first['size']} pixels"
+    return [f"{name}{method(runs)}", model, epochs, *figures, before(runs), time]
+
+
+def method(runs: Sequence[dict[str, Any]]) -> str:
+    """Of what was chosen, where the record has it."""
+    names = dict.fromkeys(f"`{run['method']}`" for run in runs if "method" in run)
+    return f" ({', '.join(names)})" if names else ""
 
 
 def before(runs: Sequence[dict[str, Any]]) -> str:

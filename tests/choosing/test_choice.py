@@ -119,6 +119,29 @@ def test_a_method_of_one_stage_gets_no_second_one(pace):
     assert recipe_of(dataset, choice, {"method": "ce"}).stage1.epochs == 200
 
 
+@pytest.mark.parametrize(
+    ("counts", "seconds", "asked", "method"),
+    [
+        ([400, 300, 100, 20], 1e-4, {}, "gcl"),  # all epochs fit
+        ([400, 300, 100, 20], 1e-2, {}, "logit-adjust-posthoc"),  # few do
+        ([400, 300, 100, 20], 1e-2, {"method": "gcl"}, "gcl"),
+        ([400, 300, 100, 20], 1e-2, {"stage2": {"sampler": "sqrt"}}, "gcl"),
+        ([400, 300, 100, 20], 1e-2, {"augment": {"flip": False}}, "logit-adjust-posthoc"),
+        ([200, 200, 200, 200], 1e-2, {}, "gcl"),  # nothing to re-balance
+    ],
+)
+def test_a_hurry_is_no_time_for_clouds(pace, counts, seconds, asked, method):
+    pace(seconds)
+    dataset = photos(counts)
+    choice = choose(dataset, CPU, 60.0, [asked])
+    recipe = recipe_of(dataset, choice, asked)
+    assert recipe.method == method
+    assert any("in the place of GCL" in reason for reason in choice.reasons) == (method != "gcl")
+    if method != "gcl":
+        assert [stage.head.name for stage in recipe.stages.values()] == ["keep", "logit-adjust", "level"]
+        assert recipe.stage1.mixup == 0
+
+
 def test_short_trainings_mix_less(pace):
     pace(1e-5)
     assert choose(photos([400, 20]), CPU).settings["stage1"]["mixup"] == 0.4
@@ -131,7 +154,7 @@ def test_balanced_data_need_no_second_stage(pace):
     assert choose(photos([60, 50]), CPU).settings["stage2"]["epochs"] == 0
 
 
-CORRECTED = "What the second stage gives to rare classes is corrected on the held-out images."
+CORRECTED = "What re-balancing gives to rare classes is corrected on the held-out images."
 
 
 @pytest.mark.parametrize(

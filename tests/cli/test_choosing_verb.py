@@ -83,3 +83,10 @@ def test_a_run_is_trained_recorded_and_resumed_without_choosing_again(images, tm
     assert command("train runs/mine-gcl-seed0/recipe.toml --out again")[0] == 0
     weights = [(tmp_path / run / "model.safetensors").read_bytes() for run in ("runs/mine-gcl-seed0", "again")]
     assert weights[0] == weights[1]
+
+
+def test_the_folder_is_named_after_the_method_that_is_chosen(images, tmp_path):
+    text = said("train --data mine.npz --time-budget 5s --dry-run")
+    assert "Cross-entropy, its logits adjusted, in the place of GCL" in text
+    assert "seed 0 in runs/mine-logit-adjust-posthoc-seed0" in text
+    assert "seed 0 in runs/mine-gcl-seed0" in said("train --data mine.npz --time-budget 90m --dry-run")

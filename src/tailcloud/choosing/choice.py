@@ -10,6 +10,7 @@ import torch
 from tailcloud.choosing.candidates import better_with, candidates, few_images
 from tailcloud.choosing.draft import Draft, Settings
 from tailcloud.choosing.fitting import Fitted, fit, fit_at
+from tailcloud.choosing.hurrying import hurried, why_hurried
 from tailcloud.choosing.mirroring import compare_mirrored
 from tailcloud.choosing.rules import describe_data
 from tailcloud.data import Dataset
@@ -52,8 +53,10 @@ def choose(
     for candidate in candidates(dataset, device, base):
         draft = Draft(dataset, candidate, device, mirrored, asked)
         drafts += [draft] if not any(same_model(draft, other) for other in drafts) else []
-    *passed, best = walk(drafts, limit, started)
-    reasons = [describe_data(dataset), *left_out(passed), *best.draft.reasons(), *best.reasons(budget)]
+    *passed, fitted = walk(drafts, limit, started)
+    best = hurried(fitted, started)
+    why = [*left_out(passed), *why_hurried(best), *best.draft.reasons(), *best.reasons(budget)]
+    reasons = [describe_data(dataset), *why]
     if few_images(dataset) and not best.draft.trial.model.weights:
         reasons.append(better_with(base.root))
     return Choice(best.settings, reasons, best.seconds_of(best.epochs))

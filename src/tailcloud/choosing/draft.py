@@ -35,7 +35,8 @@ LEAST_STEPS, LEAST, MOST_OF_LEAST = 1000, 5, 30  # a sensible first stage has so
 class Draft:
     """What would be trained: a candidate with its settings, for any number of epochs.
 
-    ``asked`` are settings of the person at the keyboard; they lie over all that is chosen.
+    ``asked`` are settings of the person at the keyboard; they lie over all that is chosen. ``method`` is another one
+    than that of the data's own recipe.
     """
 
     dataset: Dataset
@@ -43,11 +44,17 @@ class Draft:
     device: torch.device
     mirrored: Mirrored
     asked: Sequence[Settings]
+    method: str | None = None
 
     @cached_property
     def base(self) -> Recipe:
         """The recipe as it would be without a choice."""
-        return load_recipe(None, [{"data": self.dataset.spec}, *self.asked])
+        return load_recipe(None, [{"data": self.dataset.spec}, self.named, *self.asked])
+
+    @property
+    def named(self) -> Settings:
+        """The method, where it is a choice."""
+        return {"method": self.method} if self.method else {}
 
     @cached_property
     def rules(self) -> Rules:
@@ -58,7 +65,7 @@ class Draft:
         choose_stages(rules, self.dataset, self.base)
         choose_validation(rules, self.dataset)
         choose_engine(rules, self.device)
-        so_far = {**rules.settings, "data": self.data_of(rules)}
+        so_far = {**self.named, **rules.settings, "data": self.data_of(rules)}
         choose_correction(rules, self.dataset, load_recipe(None, [so_far, *self.asked]))
         return rules
 
@@ -106,7 +113,7 @@ class Draft:
     def settings(self, epochs: int, every: int = 1) -> dict[str, Any]:
         """The settings of a run of so many epochs in its first stage, judged every so many epochs."""
         chosen = {table: dict(fields) for table, fields in self.rules.settings.items()}
-        chosen["data"] = dict(self.data_of(self.rules))
+        chosen |= {**self.named, "data": dict(self.data_of(self.rules))}
         if "stage1.epochs" in fields_of(self.asked):
             epochs = self.base.stage1.epochs
         chosen["stage1"]["epochs"] = epochs

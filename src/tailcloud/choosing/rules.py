@@ -111,10 +111,12 @@ def choose_stages(rules: Rules, dataset: Dataset, base: Recipe) -> None:
 def choose_correction(rules: Rules, dataset: Dataset, recipe: Recipe) -> None:
     """A third stage that corrects a second one, where images are held out; ``recipe`` is what is chosen so far."""
     second = recipe.stage2
-    if recipe.stage3 or not second or not second.epochs or head_kinds(recipe)["stage2"] not in SHIFTED:
+    if recipe.stage3 or not second or head_kinds(recipe)["stage2"] not in SHIFTED:
+        return
+    if not second.epochs and second.head.name != "logit-adjust":  # nothing is re-balanced
         return
     if images_held_out(dataset, recipe.selection.split) >= FEWEST:
-        reason = "What the second stage gives to rare classes is corrected on the held-out images."
+        reason = "What re-balancing gives to rare classes is corrected on the held-out images."
         rules.set("stage3.head", "level", reason)
 
 

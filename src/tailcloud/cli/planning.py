@@ -94,10 +94,14 @@ def runs_of(reference: str | None, request: Request) -> list[Run]:
     seeds = list(request.seeds) or [recipe.seed]
     folders = {seed: RunFolder(run_path(reference, reseeded(recipe, seed), request)) for seed in seeds}
     new = [seed for seed, folder in folders.items() if not (request.resume and folder.exists)]
-    check_new([folders[seed] for seed in new], request, alone=len(seeds) == 1 and len(request.recipes) < 2)
+    alone = len(seeds) == 1 and len(request.recipes) < 2
+    check_new([folders[seed] for seed in new], request, alone=alone)
     if choosing and new:
         others = [folder.recipe() for seed, folder in folders.items() if seed not in new]
         recipe = others[0] if others else chosen_recipe(request, recipe)
+        named = {seed: RunFolder(run_path(reference, reseeded(recipe, seed), request)) for seed in new}
+        check_new(list(named.values()), request, alone=alone)  # the method may be another one
+        folders |= named
     if recipe.model.weights and new:
         check_weights(find_weights(recipe.model.weights, recipe.root), recipe.model.weights_sha256)
     return [
