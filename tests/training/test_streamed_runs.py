@@ -13,6 +13,7 @@ from tailcloud.data import Dataset
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.rebalance import level
 from tailcloud.recipe import load_recipe
+from tailcloud.training.distributed import World
 from tailcloud.training.folder import RunFolder
 from tailcloud.training.loop import train
 from tailcloud.training.session import Session
@@ -119,3 +120,16 @@ def test_a_cached_run_ends_with_the_same_bits_and_its_parts_are_all_cached(tmp_p
     assert all(torch.equal(first[key], value) for key, value in second.items())
     assert len([place for place in (tmp_path / "cache").iterdir() if place.is_dir()]) == 2
     assert "no use for data.cache" in Session(cached, data[1], CPU).remarks[0]
+
+
+def test_a_result_names_what_another_process_could_not_read(tmp_path):
+    class Told(World):
+        def gather(self, value):
+            return [value, {7: "is cut short"}] if isinstance(value, dict) else [value]
+
+    streamed, _ = datasets(tmp_path)
+    session = Session(small_recipe(), streamed, CPU, Told())
+    assert session.faults == []
+    session.share_faults()
+    assert "Training: 1 of 48 images could not be read" in session.faults[0]
+    assert f"{streamed.train.images.path(7)} (is cut short)" in session.faults[0]

@@ -83,6 +83,7 @@ def train(
         train_stage(session, folder, progress, checkpoint, observer)
         progress.finished.append(conclude(session, progress, stage, observer))
         checkpoint = None
+    session.share_faults()
     write_examples(session, folder, progress.finished[-1]["per_class"])
     return finish(session, folder, progress) if world.chief else {}
 

@@ -19,7 +19,7 @@ from tailcloud.data.batches.transform import Normalise
 from tailcloud.data.planes.decoders import Decoders
 from tailcloud.data.planes.face import AnyImages, as_tested, automatic_workers, bring, for_resized_crops, is_streamed
 from tailcloud.data.planes.resident import ResidentImages, ResidentLoader
-from tailcloud.data.planes.stream import StreamLoader
+from tailcloud.data.planes.stream import StreamImages, StreamLoader
 from tailcloud.errors import UsageError
 from tailcloud.evaluation import Judged, Predictions, gathered, judge
 from tailcloud.heads import Head
@@ -328,6 +328,13 @@ class Session:
         """What the model costs, as it is now."""
         height, width, channels = self.dataset.shape
         return cost_of(self.model, channels, height, width)
+
+    def share_faults(self) -> None:
+        """From now on every process knows which images any of them could not read."""
+        for part in (self.train, self.val, self.test):
+            if isinstance(part, StreamImages):
+                for found in self.world.gather(part.unreadable):
+                    part.unreadable.update(found)
 
     @property
     def faults(self) -> list[str]:

@@ -47,6 +47,11 @@ class StreamImages:
             yield Batch(transform(arrived.pixels), self.labels[arrived.beside[0]])
 
     @property
+    def unreadable(self) -> dict[int, str]:
+        """Why images could not be read, by their rows; what other processes met may be added."""
+        return self.reader.substitutes.reasons
+
+    @property
     def remarks(self) -> Sequence[str]:
         """What happened on the way."""
         return self.reader.substitutes.remarks()
