@@ -142,6 +142,18 @@ def test_a_hurry_is_no_time_for_clouds(pace, counts, seconds, asked, method):
         assert recipe.stage1.mixup == 0
 
 
+def test_a_hurried_method_is_timed_itself(monkeypatch):
+    paces = {"gcl": 1e-2, "logit-adjust-posthoc": 5e-3}
+
+    def measured(recipe, *_):
+        return Pace(dict.fromkeys(recipe.stages, paces[recipe.method]), 0.0, 0.0)
+
+    monkeypatch.setattr("tailcloud.choosing.fitting.measure", measured)
+    dataset = photos([400, 300, 100, 20])  # 738 of them are trained on
+    epochs = recipe_of(dataset, choose(dataset, CPU, 200.0)).stage1.epochs
+    assert 40 < epochs <= 200 / (738 * 5e-3)  # at the pace of gcl it would be 30, the fewest that make sense
+
+
 def test_short_trainings_mix_less(pace):
     pace(1e-5)
     assert choose(photos([400, 20]), CPU).settings["stage1"]["mixup"] == 0.4
