@@ -42,7 +42,7 @@ def row(name: str, runs: Sequence[dict[str, Any]]) -> list[str]:
     """A recipe, over its seeds."""
     first = runs[0]
     figures = [mean_std([run[key] for run in runs]).text() for key in ("top1", "many", "medium", "few")]
-    epochs = " / ".join(dict.fromkeys(" + ".join(map(str, run["epochs"])) for run in runs))
+    epochs = " / ".join(dict.fromkeys(" + ".join(str(each) for each in run["epochs"] if each) for run in runs))
     time = duration(fmean(run["seconds"] for run in runs))
     model = f"{first['backbone']}, {first['size']} pixels"
     return [f"{name}{method(runs)}", model, epochs, *figures, before(runs), time]
