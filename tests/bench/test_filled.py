@@ -62,6 +62,26 @@ def test_what_is_not_measured_is_a_dash_and_what_failed_says_so():
     assert remarks([ce, gcl]) == ["Two failed: the disk is full"]
 
 
+def test_a_finished_page_names_what_is_not_measured_in_a_sentence():
+    rows = [
+        {"label": "One", "method": "ce", "paper": [70.0, 60.0]},
+        {"label": "Two, by others", "method": "gcl", "other": [80.0, "-"], "source": "somebody"},
+        {"label": "Three", "method": "focal"},
+        {"label": "Four", "method": "ldam"},
+    ]
+    filled = fill(table(rows=rows), HIGH, {("ldam", "digits-lt"): ["the disk is full"]})
+    text = "\n".join(sections(filled))
+    measured_on, empty = text.split("### ")[1:]
+    assert "- Not measured: Two, by others (published: 80.00 (somebody)); Three." in measured_on
+    assert [line.split(" |")[0] for line in measured_on.splitlines() if line.startswith("| ")][2:] == [
+        "| One",
+        "| Four",
+    ]
+    assert "Not measured" not in empty  # of which there is nothing yet, and every row is shown
+    assert empty.count("\n| ") == 2 + len(rows)
+    assert "Not measured: Two, by others" in bench_page([filled])
+
+
 def test_a_cell_can_have_some_seeds_and_some_failures():
     filled = fill(table(), HIGH, {("ce", "digits-lt"): ["no"]})
     assert lines([only(filled)], ["seeds", "top1"])[0] == ["2, 1 failed", "71.0 ± 1.4"]

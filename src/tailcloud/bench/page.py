@@ -42,10 +42,10 @@ def columns(filled: Filled) -> list[dict[str, Any]]:
         found.append(
             {
                 "spec": spec,
-                "rows": [(cell, wording.lines([cell], list(wording.LONG))[0]) for cell in cells],
+                "rows": [(cell, wording.lines([cell], list(wording.LONG))[0]) for cell in wording.shown(cells)],
                 "chart": plot_cells(spec, cells),
                 "marks": marks(cells),
-                "said": [*filled.unmeasured(spec), *wording.remarks(cells)],
+                "said": [*filled.unmeasured(spec), *wording.remarks(cells), *wording.not_shown(cells)],
             }
         )
     return found

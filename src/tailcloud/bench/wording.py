@@ -75,6 +75,22 @@ def lines(cells: Sequence[Cell], columns: Sequence[str]) -> list[list[str]]:
     return [[cell_text(cell, column) for column in columns] for cell in cells]
 
 
+def shown(cells: Sequence[Cell]) -> list[Cell]:
+    """The cells of a finished page: those with something to see, or all where there is nothing yet."""
+    return [cell for cell in cells if cell.results or cell.failures] or list(cells)
+
+
+def not_shown(cells: Sequence[Cell]) -> list[str]:
+    """The other ones in a sentence, with what was published about them."""
+    seen = {cell.row.key for cell in shown(cells)}
+    names = [
+        cell.row.label + (f" (published: {published(cell)})" if cell.reference else "")
+        for cell in cells
+        if cell.row.key not in seen
+    ]
+    return [f"Not measured: {'; '.join(names)}."] if names else []
+
+
 def remarks(cells: Sequence[Cell]) -> list[str]:
     """What there is to say under a column: what was tried for marked cells, and what failed."""
     said = [f"{cell.row.label}: {cell.note}" for cell in cells if cell.note and cell.below]
@@ -101,7 +117,7 @@ def sections(filled: Filled) -> list[str]:
     parts = []
     for spec in filled.table.columns:
         cells = filled.column(spec)
-        said = [*filled.unmeasured(spec), *remarks(cells)]
-        parts += [f"### {spec}\n", markdown(list(SHORT.values()), lines(cells, list(SHORT))), ""]
+        said = [*filled.unmeasured(spec), *remarks(cells), *not_shown(cells)]
+        parts += [f"### {spec}\n", markdown(list(SHORT.values()), lines(shown(cells), list(SHORT))), ""]
         parts += [*(f"- {sentence}" for sentence in said), ""] if said else []
     return parts
