@@ -128,8 +128,8 @@ def test_a_result_names_what_another_process_could_not_read(tmp_path):
             return [value, {7: "is cut short"}] if isinstance(value, dict) else [value]
 
     streamed, _ = datasets(tmp_path)
-    session = Session(small_recipe(), streamed, CPU, Told())
-    assert session.faults == []
-    session.share_faults()
-    assert "Training: 1 of 48 images could not be read" in session.faults[0]
-    assert f"{streamed.train.images.path(7)} (is cut short)" in session.faults[0]
+    recipe, place = small_recipe(), RunFolder(tmp_path / "run")
+    place.create(recipe, "tailcloud train")
+    said = "\n".join(train(recipe, streamed, place, CPU, Watcher(), Told())["remarks"])
+    assert "Training: 1 of 48 images could not be read" in said
+    assert f"{streamed.train.images.path(7)} (is cut short)" in said
