@@ -5,7 +5,8 @@
 
 Every row trains the same model with the same batches (random resized crops and mirroring on the device), precision and
 eager executor; only where the pixels come from differs. Rates are of whole training steps, after a warm-up, over as
-many epochs as fit into --seconds. Filling a cache is timed apart. Rows that cannot be measured say why.
+many epochs as fit into --seconds. The rows take turns, --rounds times, since a machine is not as fast at one moment as
+at another; a row is the median of its turns. Filling a cache is timed apart. Rows that cannot be measured say why.
 """
 
 import argparse
@@ -13,9 +14,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -48,7 +51,8 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--images", type=int, default=8192, help="the most training images that are used")
     parser.add_argument("--workers", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=30.0, help="of each row, beside its warm-up")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each turn, beside its warm-up")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each row")
     parser.add_argument("--warm-up", type=int, default=5, help="steps before them")
     parser.add_argument("--cache", type=Path, help="where the cache goes [default: a temporary folder]")
     parser.add_argument("--write", type=Path, help="the JSON file [default: benchmarks/results/streaming-DEVICE.json]")
@@ -67,22 +71,26 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def measure_all(options: argparse.Namespace, cache: Path) -> None:
-    """One table and one record, which is written after every row."""
+    """One table and one record, which is written after every round."""
     device, target = pick_device(options.device), options.write or RESULTS / f"streaming-{options.device}.json"
     make_repeatable(device)
     recipe = recipe_of(options)
     dataset = open_dataset(options.data, reading=recipe.data.reading)
     rows = np.linspace(0, len(dataset.train) - 1, min(options.images, len(dataset.train))).astype(np.int64)
     dataset = replace(dataset, train=dataset.train.take(rows))
-    asked = ("backbone", "size", "batch", "seconds", "warm_up")
-    record: dict[str, Any] = {name: getattr(options, name) for name in asked}
-    record |= {"data": Path(options.data).name, "images": len(rows), "workers": None, "rows": []}
+    ways = []
     for name, kind in ROWS.items():
         place = str(cache) if kind == "folder" else kind
-        found = attempt(options, name, with_cache(recipe, place), dataset, device, cache)
-        record["workers"] = found.pop("workers", record["workers"])
-        record["rows"].append(found)
-        print(f"{name}: {found['reason'] or round(found['images_per_second'])}", flush=True)
+        ways.append(Way(name, with_cache(recipe, place), dataset, device, cache))
+    asked = ("backbone", "size", "batch", "seconds", "rounds", "warm_up")
+    record: dict[str, Any] = {name: getattr(options, name) for name in asked}
+    record |= {"data": Path(options.data).name, "images": len(rows)}
+    record["workers"] = next((way.session.decoders.workers for way in ways if way.session), None)
+    for number in range(options.rounds):
+        for way in ways:
+            way.turn(options.seconds, options.warm_up)
+            print(f"{number + 1}/{options.rounds} {way.name}: {way.reason or round(way.rates[-1])}", flush=True)
+        record["rows"] = [way.figures() for way in ways]
         write_record(target, record, device)
     print("\n" + "\n".join(aligned(list(table(record)))) + f"\nrecord: {target}")
 
@@ -104,18 +112,37 @@ def with_cache(recipe: Recipe, cache: str) -> Recipe:
     return recipe.model_copy(update={"data": recipe.data.model_copy(update={"cache": cache})})
 
 
-def attempt(
-    options: argparse.Namespace, name: str, recipe: Recipe, dataset: Dataset, device: torch.device, cache: Path
-) -> dict[str, Any]:
-    """A row that cannot be measured says why, and the others go on."""
-    found: dict[str, Any] = {"name": name, "reason": None}
-    started = time.perf_counter()
-    try:
-        session = Session(recipe, resident(recipe, dataset, cache) if name == ON_DEVICE else dataset, device)
-        found |= {"ready_seconds": time.perf_counter() - started, "workers": session.decoders.workers}
-        return found | {"images_per_second": rate(session, options.seconds, options.warm_up)}
-    except Exception as error:
-        return found | {"reason": str(explained(error) or error).splitlines()[0]}
+class Way:
+    """A row: one way to have images. If it cannot be measured it says why, and the others go on."""
+
+    def __init__(self, name: str, recipe: Recipe, dataset: Dataset, device: torch.device, cache: Path) -> None:
+        self.name = name
+        self.session: Session | None = None
+        self.reason: str | None = None
+        self.rates: list[float] = []
+        started = time.perf_counter()
+        with self.attempting():
+            self.session = Session(recipe, resident(recipe, dataset, cache) if name == ON_DEVICE else dataset, device)
+        self.ready = time.perf_counter() - started
+
+    @contextmanager
+    def attempting(self) -> Iterator[None]:
+        """Whatever goes wrong is the reason why there is no number."""
+        try:
+            yield
+        except Exception as error:
+            self.reason = str(explained(error) or error).splitlines()[0]
+
+    def turn(self, seconds: float, warm_up: int) -> None:
+        """Measure once more."""
+        with self.attempting():
+            if self.session and not self.reason:
+                self.rates.append(rate(self.session, seconds, warm_up))
+
+    def figures(self) -> dict[str, Any]:
+        """What was measured; the median stands for all turns."""
+        found = {"name": self.name, "reason": self.reason, "ready_seconds": self.ready}
+        return found if self.reason else found | {"images_per_second": median(self.rates), "turns": self.rates}
 
 
 def resident(recipe: Recipe, dataset: Dataset, cache: Path) -> Dataset:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tailcloud.data.names import Positions
 from tailcloud.data.planes.decoders import CHUNK
-from tailcloud.data.planes.fetching import Fetched, Reader
+from tailcloud.data.planes.fetching import Fetched, Reader, unpacked
 
 ON_DEVICE = 2  # batches that are there, or being copied, before they are wanted
 ON_HOST = 3  # batches that are fetched meanwhile, at least
@@ -34,7 +34,7 @@ class Arrived(Generic[Job]):
         if self.event is not None:
             stream = torch.cuda.current_stream(self.pixels.device)
             stream.wait_event(self.event)
-            for tensor in (self.pixels, self.aspects, *self.beside):
+            for tensor in (self.pixels, *self.beside):  # aspects lie in one piece of memory with the pixels
                 tensor.record_stream(stream)
 
 
@@ -82,13 +82,12 @@ class Feeder:
         self.reader.wait(fetched)
         job, _, beside = order
         with torch.cuda.stream(self.stream) if self.stream else nullcontext():
-            pixels, aspects = (self._to_device(tensor) for tensor in (fetched.pixels, fetched.aspects))
-            arrived = Arrived(job, pixels, aspects, tuple(self._to_device(tensor) for tensor in beside))
-            if self.stream is None:
-                return arrived
-            event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            event.record(self.stream)
-        return Arrived(job, pixels, aspects, arrived.beside, event)
+            pixels, aspects = unpacked(self._to_device(fetched.packed), fetched.pixels.shape)
+            there = tuple(self._to_device(tensor) for tensor in beside)
+            event = torch.cuda.Event() if self.stream else None  # type: ignore[no-untyped-call]
+            if event:
+                event.record(self.stream)
+        return Arrived(job, pixels, aspects, there, event)
 
     def _to_device(self, tensor: Tensor) -> Tensor:
         pinned = tensor.pin_memory() if self.pinned and tensor.numel() and not tensor.is_pinned() else tensor

@@ -1,7 +1,9 @@
 """Stored images by their rows: asked for first, waited for later."""
 
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from math import prod
 from typing import Protocol
 
 import numpy as np
@@ -14,12 +16,24 @@ from tailcloud.data.names import Positions
 from tailcloud.data.planes.decoders import CHUNK, Decoders, Failures
 from tailcloud.data.planes.faults import Substitutes
 
+FLOAT_BYTES = 4
+
+
+def unpacked(packed: Tensor, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """The pixels, of this shape, and the aspects that are packed before them."""
+    start = shape[0] * FLOAT_BYTES
+    return packed[start:].view(*shape), packed[:start].view(torch.float32)
+
 
 @dataclass(frozen=True)
 class Fetched:
-    """Images on their way: ``pixels`` [n, side, side, channels] as uint8 and ``aspects`` [n], filled by others."""
+    """Images on their way: ``pixels`` [n, side, side, channels] as uint8 and ``aspects`` [n], filled by others.
+
+    Both are parts of ``packed``, which goes to a device in one piece.
+    """
 
     rows: Positions
+    packed: Tensor
     pixels: Tensor
     aspects: Tensor
     parts: list["Future[Failures]"] = field(default_factory=list)
@@ -27,8 +41,11 @@ class Fetched:
     @classmethod
     def room(cls, images: FileImages, rows: Positions, *, pinned: bool) -> "Fetched":
         """Room for the images at some rows, in pinned memory where they go on to a GPU."""
-        pixels = torch.empty((len(rows), *images.shape[1:]), dtype=torch.uint8, pin_memory=pinned)
-        return cls(rows, pixels, torch.ones(len(rows), pin_memory=pinned))
+        shape = len(rows), *images.shape[1:]
+        packed = torch.empty(len(rows) * FLOAT_BYTES + prod(shape), dtype=torch.uint8, pin_memory=pinned)
+        pixels, aspects = unpacked(packed, shape)
+        aspects.fill_(1)
+        return cls(rows, packed, pixels, aspects)
 
     @property
     def done(self) -> bool:

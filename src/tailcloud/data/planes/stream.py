@@ -61,8 +61,9 @@ class StreamImages:
 class Piece:
     """Some rows of an epoch, the ``own`` ones first, then partners that lie elsewhere in their batch.
 
-    ``here`` is where the rows lie, if they lie side by side and have all their partners among them: then nothing more
-    has to be said about them on the device. ``partners`` are those of the own rows, as positions among the rows.
+    ``lam`` is on the device. ``here`` is where the rows lie, if they lie side by side and have all their partners
+    among them: then nothing more has to be said about them there. ``partners`` are those of the own rows, as positions
+    among the rows.
     """
 
     rows: Tensor
@@ -83,33 +84,36 @@ class StreamLoader(PlannedLoader[StreamImages]):
     def epoch(self, number: int) -> Iterator[Batch]:
         """The batches of one epoch; the same ones whenever that epoch is asked for."""
         plan = self.plan(number)
-        return self._made(plan, (self._whole(plan, step) for step in range(self.steps)))
+        there = plan.to(self.device)
+        return self._made(plan, there, (self._whole(there, step) for step in range(self.steps)))
 
     def rounds(self, number: int, first: int = 0) -> Iterator[tuple[Batch, ...]]:
         """The steps of an epoch from step ``first`` on; of each, the pieces of its batch that are computed here."""
         plan = self.plan(number)
-        made = self._made(plan, (piece for step in range(first, self.steps) for piece in self._cut(plan, step)))
-        for _ in range(first, self.steps):
+        there, steps = plan.to(self.device), range(first, self.steps)
+        made = self._made(plan, there, (piece for step in steps for piece in self._cut(plan, there, step)))
+        for _ in steps:
             yield tuple(islice(made, self.own.count))
 
     def assemble(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
         """The batch at some rows of an epoch."""
-        return next(self._made(plan, iter([self._piece(plan, rows.cpu(), lam)])))
+        piece = self._piece(plan, rows.cpu(), lam.to(self.device))
+        return next(self._made(plan, plan.to(self.device), iter([piece])))
 
     assemble_piece = assemble
 
-    def _whole(self, plan: EpochPlan, step: int) -> Piece:
+    def _whole(self, there: EpochPlan, step: int) -> Piece:
         start, end = self.bounds(step)
-        return Piece(torch.arange(start, end), end - start, plan.lambdas[step], slice(start, end))
+        return Piece(torch.arange(start, end), end - start, there.lambdas[step], slice(start, end))
 
-    def _cut(self, plan: EpochPlan, step: int) -> list[Piece]:
+    def _cut(self, plan: EpochPlan, there: EpochPlan, step: int) -> list[Piece]:
         """The pieces of a batch that are computed here, or the batch."""
         if self.own == WHOLE:
-            return [self._whole(plan, step)]
+            return [self._whole(there, step)]
         start, end = self.bounds(step)
         return [
             replace(
-                self._piece(plan, torch.arange(first, last), plan.lambdas[step]),
+                self._piece(plan, torch.arange(first, last), there.lambdas[step]),
                 whole=slice(start, end),
                 place=first - start,
             )
@@ -125,8 +129,8 @@ class StreamLoader(PlannedLoader[StreamImages]):
         ordered, places = wanted.sort()
         return Piece(wanted, len(rows), lam, partners=places[torch.searchsorted(ordered, partners)])
 
-    def _made(self, plan: EpochPlan, pieces: Iterator[Piece]) -> Iterator[Batch]:
-        there = plan.to(self.device)
+    def _made(self, plan: EpochPlan, there: EpochPlan, pieces: Iterator[Piece]) -> Iterator[Batch]:
+        """Their batches; the plan is here and ``there``, on the device."""
         arriving = self.data.feeder.feed((piece, plan.order[piece.rows].numpy(), _beside(piece)) for piece in pieces)
         return (self._batch(there, arrived) for arrived in arriving)
 
@@ -140,13 +144,13 @@ class StreamLoader(PlannedLoader[StreamImages]):
         batch = Batch(floats[own], target[own], place=piece.place, whole=whole)
         if not self.mixup:
             return batch
-        partners = arrived.beside[-2] if piece.here is None else plan.partners[piece.here] - piece.here.start
-        lam = arrived.beside[-1]
+        partners = arrived.beside[1] if piece.here is None else plan.partners[piece.here] - piece.here.start
+        lam = piece.lam
         return replace(batch, images=mix(floats[own], floats[partners], lam), other=target[partners], lam=lam)
 
 
 def _beside(piece: Piece) -> tuple[Tensor, ...]:
     """What the device has to be told about a piece."""
     if piece.here is not None:
-        return (piece.lam,)
-    return piece.rows, *([] if piece.partners is None else [piece.partners]), piece.lam
+        return ()
+    return (piece.rows,) if piece.partners is None else (piece.rows, piece.partners)
