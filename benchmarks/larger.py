@@ -2,8 +2,9 @@
 
     python benchmarks/larger.py tiny-imagenet-lt --folder DIR --backbone resnet18 --backbone resnet50 --epochs 100
 
-The methods of a backbone train side by side in one command, all with the same settings for the first stage. What was
-measured is written to benchmarks/results/larger-NAME-BACKBONE.json, which docs/larger.md shows.
+The methods of a backbone train side by side in one command, all with the same settings for the first stage. Runs that
+are in --out go on where they were broken off. What was measured is written to
+benchmarks/results/larger-NAME-BACKBONE.json, which docs/larger.md shows.
 """
 
 import argparse
@@ -38,14 +39,14 @@ def settings(backbone: str, size: int, epochs: int) -> list[str]:
     return [word for field, value in fields.items() for word in ("--set", f"{field}={value}")]
 
 
-def train(folder: Path, words: list[str], out: Path, device: str, seeds: int) -> tuple[list[str], float]:
-    """One command for all methods, and its seconds."""
+def train(folder: Path, words: list[str], out: Path, device: str, seeds: int) -> tuple[list[str], float | None]:
+    """One command for all methods, and its seconds; those of runs that were broken off are nobody's."""
     recipes = [f"own/{method}" for method in METHODS]
     numbers = [word for seed in range(seeds) for word in ("--seed", str(seed))]
     command = ["train", *recipes, "--data", str(folder), *numbers, *words, "--device", device]
-    started = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "tailcloud", *command, "--out", str(out)], check=True)
-    return command, time.perf_counter() - started
+    resumed, started = ["--resume"] if out.exists() else [], time.perf_counter()
+    subprocess.run([sys.executable, "-m", "tailcloud", *command, "--out", str(out), *resumed], check=True)
+    return command, None if resumed else time.perf_counter() - started
 
 
 def figures(result: dict[str, Any]) -> dict[str, Any]:
@@ -65,13 +66,14 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--device", default="auto")
+    parser.add_argument("--out", type=Path, help="where the runs are kept [default: a temporary folder]")
     options = parser.parse_args()
     device: torch.device = pick_device(options.device)
     for backbone in options.backbone:
         with tempfile.TemporaryDirectory() as home:
-            words = settings(backbone, options.size, options.epochs)
-            command, seconds = train(options.folder, words, Path(home) / "runs", device.type, options.seeds)
-            found = sorted(Path(home).rglob("result.json"))
+            words, out = settings(backbone, options.size, options.epochs), (options.out or Path(home)) / backbone
+            command, seconds = train(options.folder, words, out, device.type, options.seeds)
+            found = sorted(out.rglob("result.json"))
             runs = [figures(json.loads(file.read_text())) for file in found]
             counts = json.loads(found[0].read_text())["dataset"]["counts"]
         record = {

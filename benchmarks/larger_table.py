@@ -23,10 +23,10 @@ def origin(record: dict[str, Any]) -> str:
     counts, about = record["counts"], record["machine"]
     data = f"{sum(counts):,} training images of {len(counts)} classes, {max(counts)} to {min(counts)} each"
     how = f"{record['size']} pixels, {record['epochs']} epochs in stage 1"
-    where = f"{duration(record['seconds'])} on {about['gpu'] or about['processor']}"
+    took = f"in {duration(record['seconds'])}" if record["seconds"] else "(broken off, and resumed)"
     return (
-        f"- {record['backbone']}: {record['data']}, {data}; {how}; {len(record['runs'])} runs side by side in {where}, "
-        f"commit `{record['commit']}`."
+        f"- {record['backbone']}: {record['data']}, {data}; {how}; {len(record['runs'])} runs side by side {took} on "
+        f"{about['gpu'] or about['processor']}, commit `{record['commit']}`."
     )
 
 

@@ -11,15 +11,22 @@ ON_DEVICE = HEAD[-1]
 
 def parts(records: Sequence[dict[str, Any]]) -> list[str]:
     """Images a second, a row for each network, and where that was measured."""
-    places = dict.fromkeys(origin(record) for record in records)
-    return [markdown(HEAD, [row(record) for record in records]), "", *places]
+    places: dict[str, list[str]] = {}
+    for record in records:
+        places.setdefault(origin(record), []).append(name_of(record))
+    lines = places if len(places) == 1 else [f"- {'; '.join(names)}: {place}" for place, names in places.items()]
+    return [markdown(HEAD, [row(record) for record in records]), "", *lines]
+
+
+def name_of(record: dict[str, Any]) -> str:
+    """Which network was fed."""
+    return f"{record['backbone']}, {record['size']}, {record['batch']}"
 
 
 def row(record: dict[str, Any]) -> list[str]:
     """A network: each way to feed it, and which share of the fastest way that is."""
     rates = {found["name"]: found["images_per_second"] for found in record["rows"]}
-    name = f"{record['backbone']}, {record['size']}, {record['batch']}"
-    return [name, *(cell(rates.get(way), rates.get(ON_DEVICE)) for way in HEAD[1:])]
+    return [name_of(record), *(cell(rates.get(way), rates.get(ON_DEVICE)) for way in HEAD[1:])]
 
 
 def cell(rate: float | None, best: float | None) -> str:
