@@ -8,10 +8,11 @@ from conftest import Watcher, small_recipe
 from tailcloud.data import hold_out, open_dataset
 from tailcloud.evaluation import Predictions
 from tailcloud.training.checkpoint import save_checkpoint
+from tailcloud.training.evaluating import evaluate_epoch
 from tailcloud.training.folder import RunFolder
 from tailcloud.training.keeping import snapshot
-from tailcloud.training.loop import evaluate_epoch, resume
 from tailcloud.training.progress import Progress
+from tailcloud.training.resuming import resume
 from tailcloud.training.session import Session
 
 CPU = torch.device("cpu")

@@ -21,7 +21,7 @@ from tailcloud.errors import TailcloudError, explained
 from tailcloud.files import TEMPORARY, named_in_errors, write_atomically
 from tailcloud.training.fleet import Job, Killed, Outcome
 from tailcloud.training.folder import RunFolder
-from tailcloud.training.loop import Observer
+from tailcloud.training.observer import Observer
 
 RETRIES = 3  # of a run whose worker was lost
 PATIENCE = 0.2  # seconds between looks at the cluster

@@ -26,7 +26,7 @@ from tailcloud.files import write_atomically, write_json
 from tailcloud.training.branching import branch, first_stage_file
 from tailcloud.training.fleet import Outcome
 from tailcloud.training.folder import InUse
-from tailcloud.training.loop import Observer
+from tailcloud.training.observer import Observer
 from tailcloud.training.stopping import Terminated
 from tailcloud.wording import counted
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tailcloud.data import Dataset
     from tailcloud.recipe import Data, Recipe
     from tailcloud.training.fleet import Job, Outcome
-    from tailcloud.training.loop import Observer
+    from tailcloud.training.observer import Observer
 
 
 class Stopped(TailcloudError):

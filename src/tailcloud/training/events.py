@@ -4,16 +4,14 @@ import time
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tailcloud.errors import UsageError
 from tailcloud.files import named_in_errors
 from tailcloud.recipe import Recipe, Stage
 from tailcloud.recipe.schema import Watch
 from tailcloud.training.folder import EVENTS
-
-if TYPE_CHECKING:
-    from tailcloud.training.loop import Observer
+from tailcloud.training.observer import Observer
 
 TAGS = {
     "loss": "loss/training",
@@ -37,7 +35,7 @@ def check_watch(watch: Watch) -> None:
         )
 
 
-def observed(recipe: Recipe, folder: Path, observer: "Observer") -> "Observer":
+def observed(recipe: Recipe, folder: Path, observer: Observer) -> Observer:
     """The observer itself, or one that also writes events where the recipe asks for them."""
     check_watch(recipe.watch)
     return Events(recipe, folder / EVENTS, observer) if recipe.watch.tensorboard else observer
@@ -49,7 +47,7 @@ class Events:
     A resumed run begins a file of its own, which takes back the epochs that are trained again.
     """
 
-    def __init__(self, recipe: Recipe, folder: Path, observer: "Observer") -> None:
+    def __init__(self, recipe: Recipe, folder: Path, observer: Observer) -> None:
         self.epochs = {name: stage.epochs for name, stage in recipe.stages.items()}
         self.folder, self.observer = folder, observer
         self.file: Path | None = None

@@ -25,7 +25,7 @@ from tailcloud.stages.effort import passes
 from tailcloud.training import stopping
 from tailcloud.training.admission import Admission, room_on_gpu
 from tailcloud.training.devices import cores
-from tailcloud.training.loop import Observer
+from tailcloud.training.observer import Observer
 
 Job = Callable[[Observer], dict[str, Any]]  # trains one run; must survive pickling
 Outcome = dict[str, Any] | TailcloudError
