@@ -92,7 +92,7 @@ class InMemory:
         if isinstance(self.pictures, list):
             return self._dataset(*self._files(self.pictures, reading), reading)
         height, width, channels = self.pictures.shape[1:]
-        size, remarks = chosen_size([min(height, width)], reading)
+        size, remarks = chosen_size([(height, width)], reading)
         check_fits(self.spec, len(self.labels), size, channels)
         return self._dataset(all_fitted(self.pictures, (size, size), reading.fit), self.labels, remarks, reading)
 
@@ -102,7 +102,7 @@ class InMemory:
         broken = {at: header for at, header in enumerate(headers) if isinstance(header, Unreadable)}
         unreadable_remark("X", names, broken)
         good = [header for header in headers if isinstance(header, Header)]
-        size, remarks = chosen_size([min(header.height, header.width) for header in good], reading)
+        size, remarks = chosen_size([(header.height, header.width) for header in good], reading)
         channels = 1 if all(header.grey for header in good) else 3
         check_fits(self.spec, len(paths), size, channels)
         images, damaged = read_pictures(paths, channels, size, reading.fit)

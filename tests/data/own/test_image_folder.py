@@ -170,6 +170,18 @@ def test_large_images_come_at_64_pixels_and_say_so(tmp_path):
     assert "Images are read at 64×64 pixels, and half of them have 200 or more: see data.size." in data.remarks
 
 
+def test_a_crop_that_cuts_most_of_the_images_off_says_so(tmp_path):
+    for number, size in enumerate([(400, 20), (20, 400), (20, 20)]):
+        draw(tmp_path / "a" / f"{number}.png", size=size)
+    cut = "only the square in the middle is read, 5% of a typical one; --set data.fit=pad or --set data.fit=squash"
+    assert any(cut in remark for remark in opened(tmp_path).remarks)
+    assert any(cut in remark for remark in opened(tmp_path, size=16).remarks)
+    assert not any("middle" in remark for remark in opened(tmp_path, fit="pad").remarks)
+    draw(tmp_path / "a" / "3.png", size=(16, 9))
+    draw(tmp_path / "a" / "4.png", size=(9, 16))
+    assert not any("middle" in remark for remark in opened(tmp_path).remarks)
+
+
 def test_grey_images_have_one_channel_unless_one_has_colours(tmp_path):
     for number in range(4):
         draw(tmp_path / "a" / f"{number}.png", colour=90)

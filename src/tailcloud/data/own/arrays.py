@@ -32,7 +32,7 @@ def open_arrays(spec: str, path: Path, reading: Reading) -> Dataset:
         raise UsageError(f'data.group = "{reading.group}" needs file names or a CSV column, and {spec} has arrays')
     pairs = _pairs(path)
     kinds = {name: npz.kind(path, name) for pair in pairs.values() for name in pair}
-    size, remarks = chosen_size([_shorter_side(path, pair, kinds) for pair in pairs.values()], reading)
+    size, remarks = chosen_size([_sides(path, pair, kinds) for pair in pairs.values()], reading)
     npz.check_memory(path, kinds.values(), COPIES)
     channels = {kinds[images].shape[3:] or (1,) for images, _ in pairs.values()}
     if len(channels) > 1:
@@ -77,8 +77,8 @@ def _pairs(path: Path) -> dict[str, tuple[str, str]]:
     )
 
 
-def _shorter_side(path: Path, pair: tuple[str, str], kinds: dict[str, npz.Kind]) -> int:
-    """The shorter side of the images, which are checked with their labels by what the headers say."""
+def _sides(path: Path, pair: tuple[str, str], kinds: dict[str, npz.Kind]) -> tuple[int, int]:
+    """Height and width of the images, which are checked with their labels by what the headers say."""
     (images, labels), (shape, dtype), said = pair, kinds[pair[0]], kinds[pair[1]]
     if len(shape) not in {3, 4} or shape[3:] not in {(), (1,), (3,)} or 0 in shape:
         raise UsageError(f"{path}: {images} has the shape {shape}; images are [N, H, W] or [N, H, W, 1 or 3]")
@@ -87,7 +87,7 @@ def _shorter_side(path: Path, pair: tuple[str, str], kinds: dict[str, npz.Kind])
     _check_labels(path, labels, said)
     if said.shape[0] != shape[0]:
         raise UsageError(f"{path}: {images} has {shape[0]:,} images, and {labels} has {said.shape[0]:,} labels")
-    return min(shape[1:3])
+    return shape[1], shape[2]
 
 
 def _check_labels(path: Path, name: str, kind: npz.Kind) -> None:

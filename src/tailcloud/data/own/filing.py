@@ -48,7 +48,7 @@ class Filed:
         """Pixels a side as the recipe or a sample of the files suggests, and remarks."""
         if reading.size is not None:
             return reading.size, []
-        return chosen_size([min(header.height, header.width) for header in self.headers], reading)
+        return chosen_size([(header.height, header.width) for header in self.headers], reading)
 
     def shortage(self, reading: Reading) -> str | None:
         """Why the images do not fit into memory, if they do not, as far as a sample tells."""

@@ -107,7 +107,7 @@ def _read_files(spec: str, listing: Listing, reading: Reading) -> Dataset:
     sound, good = listing.take(whole), [header for header in headers if isinstance(header, Header)]
     keys, grouping = group_keys(sound, reading.group)
     arranged = arrange(spec, sound.labels, sound.parts, keys, reading)
-    size, sizing = chosen_size([min(header.height, header.width) for header in good], reading)
+    size, sizing = chosen_size([(header.height, header.width) for header in good], reading)
     channels, order = 1 if all(header.grey for header in good) else 3, order_of(arranged)
     if reading.plane == "auto" and shortage(len(order), size, channels):
         return open_files(spec, listing, replace(reading, plane="stream"))  # a sample of them had looked smaller

@@ -97,7 +97,7 @@ def _read(found: Survey, sound: Listing, reading: Reading) -> dict[int, Unreadab
     """Put the images of sound files into a survey; those (by position) whose pixels cannot be read are left out."""
     arranged = _arranged(found, sound, reading)
     order = order_of(arranged)
-    size, sizing = chosen_size([min(header.height, header.width) for header in found.headers], reading)
+    size, sizing = chosen_size([(header.height, header.width) for header in found.headers], reading)
     channels = 1 if all(header.grey for header in found.headers) else 3
     short = shortage(len(order), size, channels)
     if short and reading.plane == "resident":
