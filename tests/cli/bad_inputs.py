@@ -276,6 +276,7 @@ SECTIONS = {
         Case("data where a recipe belongs", "train digits-lt"),
         Case("a recipe without data", "train mine.toml", text("mine.toml", "")),
         Case("a recipe file that does not exist", "train mine.toml"),
+        Case("images in the place of a recipe", "train photos", text("photos/cat/1.jpg", "")),
         Case("a recipe that is not TOML", "train mine.toml", text("mine.toml", "data = digits-lt\n")),
         Case("a recipe of another format", "train mine.toml", text("mine.toml", 'format = 7\ndata = "digits-lt"\n')),
         Case("a misspelt field", "train --set stage1.epcohs=3"),
@@ -300,6 +301,7 @@ SECTIONS = {
     ],
     "Naming data": [
         Case("a data set that does not exist", "train --data digits"),
+        Case("a folder that does not exist", "inspect photos"),
         Case("no imbalance ratio", "train --data cifar10-lt"),
         Case("an imbalance ratio that is not a number", "inspect cifar10-lt:high"),
         Case("an imbalance ratio below 1", "inspect digits-lt:0.5"),
@@ -420,7 +422,8 @@ SECTIONS = {
         Case("a checkpoint of another model", "train --resume --out run", checkpoints(other_model)),
     ],
     "Measuring a model": [
-        Case("a run folder that is none", "evaluate somewhere"),
+        Case("a run folder that does not exist", "evaluate somewhere"),
+        Case("a folder of runs in the place of a run", "evaluate .", trained()),
         Case(
             "an unfinished run measured",
             "evaluate run",
@@ -433,6 +436,7 @@ SECTIONS = {
     ],
     "Predicting, and other mixes of classes": [
         Case("predictions without a run", "predict somewhere photos"),
+        Case("images in the place of a run", "predict photos run", trained(then=text("photos/cat/1.jpg", ""))),
         Case("a picture that is not there", "predict run photo.jpg", trained()),
         Case("a pattern that matches nothing", "predict run photos/*.jpg", trained()),
         Case("a folder without pictures", "predict run photos", trained(then=text("photos/list.txt", ""))),

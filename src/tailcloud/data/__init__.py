@@ -61,7 +61,7 @@ def parse_spec(spec: str) -> tuple[str, float | None]:
     if name not in SOURCES:
         if is_path(spec):
             return OWN, None
-        raise unknown("data set", name, SOURCES)
+        raise UsageError(f"{unknown('data set', name, SOURCES)}; nor is there a folder or file of that name")
     if name in EDITIONS:
         if colon:
             raise UsageError(f'{name} is as its authors made it and takes no imbalance ratio; write "{name}"')

@@ -104,8 +104,10 @@ def find_recipe(reference: str) -> Readable:
     if data in data_sets() and not strangers:
         return Composed(data, method)
     path = Path(reference)
-    if path.is_dir():
+    if path.is_dir() and (path / "recipe.toml").is_file():
         path = path / "recipe.toml"
+    elif path.exists() and path.suffix != ".toml":
+        raise UsageError(f"{reference} is no recipe; to train on the images that are there, write --data {reference}")
     if path.suffix == ".toml":
         if not path.is_file():
             raise TailcloudError(f'there is no recipe file {path}; "tailcloud recipes ls" lists the shipped ones')
@@ -116,7 +118,7 @@ def find_recipe(reference: str) -> Readable:
         )
     if slash and data in data_sets():
         raise unknown("method", strangers[0], methods)
-    raise unknown("recipe", reference, known)
+    raise UsageError(f"{unknown('recipe', reference, known)}; images of your own come with --data PATH")
 
 
 def read_toml(file: Readable) -> Table:

@@ -87,10 +87,7 @@ def load(run: str | Path) -> TrainedClassifier:
 
         return TrainedClassifier(*decode(folder.read_bytes(), str(folder))).eval()
     if not (folder / ABOUT).is_file():
-        raise TailcloudError(
-            f"{folder} holds no trained model: there is no {ABOUT} in it; a run that is not finished goes on with "
-            f'"tailcloud train --resume --out {folder}"'
-        )
+        raise TailcloudError(f"{folder} holds no trained model: {_without_model(folder)}")
     about = read_about(folder / ABOUT)
     try:
         classifier = hollow_classifier(about.architecture)
@@ -102,3 +99,12 @@ def load(run: str | Path) -> TrainedClassifier:
         raise TailcloudError(
             f"{folder} holds a damaged model: {WEIGHTS} and {ABOUT} do not fit together; copy the run folder again"
         ) from None
+
+
+def _without_model(folder: Path) -> str:
+    """Why a folder has no model, and what to do."""
+    if not folder.exists():
+        return "there is no such folder; name that of a finished run"
+    if not (folder / "recipe.toml").is_file():
+        return f"there is no {ABOUT} in it; name the folder of a finished run"
+    return f'its run is not finished, and goes on with "tailcloud train --resume --out {folder}"'

@@ -78,9 +78,7 @@ class RunFolder:
     def recipe(self) -> Recipe:
         """The resolved recipe of the run that was started here."""
         if not self.exists:
-            inside = sorted(str(path.parent) for path in self.path.glob("*/recipe.toml"))
-            hint = f", but {', '.join(inside)} do; name one of them" if inside else ": there is no recipe.toml in it"
-            raise TailcloudError(f"{self.path} holds no run{hint}")
+            raise TailcloudError(f"{self.path} holds no run{self._inside()}")
         try:
             return load_recipe(str(self.recipe_file))
         except UsageError:
@@ -92,6 +90,15 @@ class RunFolder:
                 f"{self.path} has parts from a plugin: add {shlex.join(missing)}, with which it was started "
                 "(or where that file is now)"
             ) from None
+
+    def _inside(self) -> str:
+        """What is here in the place of a run."""
+        if not self.path.exists():
+            return ": there is no such folder"
+        runs = sorted(str(path.parent) for path in self.path.glob("*/recipe.toml"))
+        if not runs:
+            return ": there is no recipe.toml in it"
+        return f" itself; name {'the one' if len(runs) == 1 else 'one of those'} below it: {', '.join(runs)}"
 
     def plugins(self) -> list[str]:
         """The plugin files of the command that started the run."""
