@@ -6,7 +6,6 @@ scikit-learn has 1,797 digits; digits-lt trains on 331 and tests on 500. The oth
 balanced accuracy over ten seeds that no published run uses, and what was measured is written as JSON.
 """
 
-import json
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -17,11 +16,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from measuring import write_record
 
 from tailcloud.data import Dataset, open_dataset
 from tailcloud.data.sources.digits import all_digits
 from tailcloud.recipe import Stage, load_recipe
-from tailcloud.training.devices import commit, machine
 from tailcloud.training.folder import RunFolder
 from tailcloud.training.loop import train
 
@@ -69,8 +68,7 @@ def main() -> None:
             f"{fmean(v):5.1f} ± {stdev(v):.1f}" for v in ([r[k] for r in chosen] for k in ("balanced_accuracy", "few"))
         ]
         print(f"{name:<14} {'–' if alpha is None else alpha:>5}  {cells[0]:>17}   {cells[1]}")
-    record = {"format": 1, "runs": runs, "machine": machine(torch.device("cpu")), "commit": commit()}
-    RESULT.write_text(json.dumps(record, indent=1) + "\n")
+    write_record(RESULT, {"runs": runs}, torch.device("cpu"))
 
 
 if __name__ == "__main__":

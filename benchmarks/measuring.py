@@ -1,6 +1,5 @@
 """What the benchmarks measure with: seconds, peak memory, and records that say where they come from."""
 
-import json
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from tailcloud.files import write_json
 from tailcloud.training.devices import commit, machine
 
 RESULTS = Path(__file__).parent / "results"
@@ -65,9 +65,7 @@ def tensor_peak(work: Work, device: torch.device) -> int:
 
 def write_record(path: Path, content: dict[str, Any], device: torch.device) -> None:
     """A record of measurements: format, content, and the machine, versions and commit that they are from."""
-    record = {"format": 1, **content, "machine": machine(device), "commit": commit()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=1) + "\n")
+    write_json(path, {**content, "machine": machine(device), "commit": commit()})
 
 
 def _highest_tide(watched: profile) -> int:

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
+from tailcloud.files import write_json
 from tailcloud.training.devices import commit, machine
 
 RESULTS = Path(__file__).parent / "results"
@@ -99,7 +100,7 @@ def main() -> None:
     name = f"resume-{options.recipe.replace('/', '-')}-{options.device}.json"
     target = options.write or RESULTS / name
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(json.dumps({"format": 1, **record}, indent=1) + "\n")
+    write_json(target, record)
     print(f"record        {target}")
     sys.exit(0 if record["same_weights"] else 1)
 

@@ -1,13 +1,16 @@
 """Files are whole or absent, whatever happens while they are written."""
 
 import errno
+import json
 import os
 import stat
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tailcloud.errors import TailcloudError, explained
-from tailcloud.files import named_in_errors, read_json, write_atomically, write_json
+from tailcloud.files import json_text, named_in_errors, read_json, write_atomically, write_json
 
 
 @pytest.fixture
@@ -126,3 +129,28 @@ def test_a_record_comes_back_and_others_are_refused_in_a_sentence(tmp_path):
             read_json(path)
     with pytest.raises(TailcloudError, match="is missing"):
         read_json(tmp_path / "nowhere.json")
+
+
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
+CONTENT = st.recursive(PLAIN, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+
+
+@given(CONTENT)
+def test_what_is_laid_out_for_people_is_the_same_json(content):
+    assert json.loads(json_text(content)) == content
+
+
+def test_a_matrix_is_a_row_a_line():
+    text = json_text({"confusion": [[1, 0], [2, 3]], "names": ["a", "b"], "empty": {}, "none": []})
+    assert (
+        text
+        == """{
+ "confusion": [
+  [1, 0],
+  [2, 3]
+ ],
+ "names": ["a", "b"],
+ "empty": {},
+ "none": []
+}"""
+    )

@@ -73,7 +73,25 @@ def check_place(option: str, path: Path, *, folder: bool) -> None:
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """A JSON file of this project: its format number first."""
-    write_atomically(path, json.dumps({"format": FORMAT, **content}, indent=1, ensure_ascii=False) + "\n")
+    write_atomically(path, json_text({"format": FORMAT, **content}) + "\n")
+
+
+def json_text(content: object, depth: int = 0) -> str:
+    """JSON for people too: a field a line, but a list of plain values in one line, so that a matrix looks like one."""
+    match content:
+        case dict() if content:
+            opening, closing = "{}"
+            inside = [
+                f"{json.dumps(str(key), ensure_ascii=False)}: {json_text(value, depth + 1)}"
+                for key, value in content.items()
+            ]
+        case list() | tuple() if any(isinstance(value, dict | list | tuple) for value in content):
+            opening, closing = "[]"
+            inside = [json_text(value, depth + 1) for value in content]
+        case _:
+            return json.dumps(content, ensure_ascii=False)
+    lines = (",\n" + " " * (depth + 1)).join(inside)
+    return f"{opening}\n{' ' * (depth + 1)}{lines}\n{' ' * depth}{closing}"
 
 
 def read_json(path: Path) -> dict[str, Any]:

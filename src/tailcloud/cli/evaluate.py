@@ -31,9 +31,8 @@ def evaluate(
     With --prior, every figure is of calibrated logits that expect that mix of classes. A second table has the accuracy
     in three mixes: as in training, all classes alike, and the tail as the head.
     """
-    import json
-
     from tailcloud.data import open_dataset
+    from tailcloud.files import json_text
     from tailcloud.reporting.result import parse_result
     from tailcloud.serving.evaluate import evaluate_run
     from tailcloud.training.devices import pick_device
@@ -44,7 +43,7 @@ def evaluate(
     dataset = open_dataset(data or recipe.data.spec, root or recipe.root, recipe.data.reading)
     measured = evaluate_run(run, dataset, pick_device(device), prior)
     if as_json:
-        typer.echo(json.dumps(measured, indent=1))
+        typer.echo(json_text(measured))
         return
     for remark in dataset.remarks:
         say_note(remark)
