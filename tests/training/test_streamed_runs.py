@@ -123,13 +123,34 @@ def test_a_cached_run_ends_with_the_same_bits_and_its_parts_are_all_cached(tmp_p
 
 
 def test_a_result_names_what_another_process_could_not_read(tmp_path):
-    class Told(World):
-        def gather(self, value):
-            return [value, {7: "is cut short"}] if isinstance(value, dict) else [value]
-
     streamed, _ = datasets(tmp_path)
     recipe, place = small_recipe(), RunFolder(tmp_path / "run")
     place.create(recipe, "tailcloud train")
-    said = "\n".join(train(recipe, streamed, place, CPU, Watcher(), Told())["remarks"])
+    said = "\n".join(train(recipe, streamed, place, CPU, Watcher(), told_of([{7: "is cut short"}, {}]))["remarks"])
     assert "Training: 1 of 48 images could not be read" in said
     assert f"{streamed.train.images.path(7)} (is cut short)" in said
+
+
+def told_of(met):
+    """A world with another process, which met these faults in the parts of the data."""
+
+    class Told(World):
+        def gather(self, value):
+            return [value, met] if isinstance(value, list) else [value]
+
+    return Told()
+
+
+def test_what_another_process_could_not_read_is_said_once_and_counts(tmp_path, caplog):
+    streamed, _ = datasets(tmp_path)
+    recipe, place, images = small_recipe(), RunFolder(tmp_path / "run"), streamed.train.images
+    place.create(recipe, "tailcloud train")
+    most = len(images) // 20
+    train(recipe, streamed, place, CPU, Watcher(), told_of([dict.fromkeys(range(most), "is cut short"), {}]))
+    assert caplog.text.count(f"{images.path(0)} cannot be read (is cut short)") == 1
+    place = RunFolder(tmp_path / "worse")
+    place.create(recipe, "tailcloud train")
+    worse = told_of([dict.fromkeys(range(most + 1), "is cut short"), {}])
+    with pytest.raises(TailcloudError, match=rf"^{most + 1} of {len(images)} images .* cannot be read"):
+        train(recipe, streamed, place, CPU, Watcher(), worse)
+    assert place.log() == []  # it did not wait for the end of the run

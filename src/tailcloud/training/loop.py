@@ -105,6 +105,7 @@ def train_stage(
             with parts.optimizer.averaged():
                 line |= evaluate_epoch(session, parts, progress, epoch + 1)
                 line |= watch(session, parts, epoch + 1) if session.world.chief else {}
+        session.share_faults()
         line["seconds"] = progress.spent + time.perf_counter() - keeper.began
         progress.seconds += line["seconds"]
         progress.begin_epoch(epoch + 1)

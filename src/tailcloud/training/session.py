@@ -330,11 +330,13 @@ class Session:
         return cost_of(self.model, channels, height, width)
 
     def share_faults(self) -> None:
-        """From now on every process knows which images any of them could not read."""
-        for part in (self.train, self.val, self.test):
-            if isinstance(part, StreamImages):
-                for found in self.world.gather(part.unreadable):
-                    part.unreadable.update(found)
+        """From now on every process knows which images any of them could not read; too many of them stop the run."""
+        parts = [part for part in (self.train, self.val, self.test) if isinstance(part, StreamImages)]
+        met = self.world.gather([dict(part.unreadable) for part in parts])
+        with self.world.one_voice():
+            for found in met:
+                for part, reasons in zip(parts, found, strict=True):
+                    part.learn(reasons)
 
     @property
     def faults(self) -> list[str]:

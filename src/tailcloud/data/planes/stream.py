@@ -1,6 +1,6 @@
 """The streamed plane: images stay in their files, and are read while earlier batches are computed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -47,9 +47,14 @@ class StreamImages:
             yield Batch(transform(arrived.pixels), self.labels[arrived.beside[0]])
 
     @property
-    def unreadable(self) -> dict[int, str]:
-        """Why images could not be read, by their rows; what other processes met may be added."""
+    def unreadable(self) -> Mapping[int, str]:
+        """Why images could not be read, by their rows."""
         return self.reader.substitutes.reasons
+
+    def learn(self, met: Mapping[int, str]) -> None:
+        """Know, and say once, what other processes could not read; too many unreadable images stop the run."""
+        for row, why in met.items():
+            self.reader.substitutes.report(row, why)
 
     @property
     def remarks(self) -> Sequence[str]:
