@@ -4,14 +4,17 @@ import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from conftest import Watcher, run, small_recipe
-from tailcloud.training import keeping, loop, stopping
+from tailcloud.evaluation import judge
+from tailcloud.training import keeping, loop, session, stopping
 from tailcloud.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from tailcloud.training.distributed import World
 from tailcloud.training.executors import EagerExecutor
 from tailcloud.training.folder import RunFolder
 
@@ -102,10 +105,59 @@ def test_sigterm_saves_within_an_epoch_and_the_run_goes_on(tmp_path, monkeypatch
             run(tmp_path / "broken", recipe)
     assert not stopping.asked()
     assert (
-        newest(tmp_path / "broken") == ("stage1-0000000_000000003" if steps == 3 else "stage1-0000001") + ".safetensors"
-    )
+        newest(tmp_path / "broken") == f"stage1-0000000_{steps:09d}.safetensors"
+    )  # where only the figures of an epoch are missing, its steps are kept
     run(tmp_path / "broken", recipe)
     check_same(tmp_path / "undisturbed", tmp_path / "broken")
+
+
+@pytest.mark.parametrize(
+    ("at", "kept"), [(2, "stage1-0000000_000000010"), (7, "stage1-0000003"), (10, "stage2-0000000_")]
+)
+def test_sigterm_while_a_run_measures_waits_for_no_figures(tmp_path, monkeypatch, at, kept):
+    """Every epoch is measured on two parts of the data, and after stage 1 its last epoch and its best one."""
+    settings = {
+        "selection": {"pick": "best", "split": 0.1},
+        "stage1": {"ema": 0.9},
+        "engine": {"checkpoint_seconds": 3600.0},
+    }
+    recipe = small_recipe(OFTEN, settings)
+    expected = run(tmp_path / "undisturbed", recipe)
+    measured = []
+
+    def measure(*words):
+        measured.append(words)
+        if len(measured) == at:
+            ask_to_end()
+        return judge(*words)
+
+    with monkeypatch.context() as patch, stopping.listening():
+        patch.setattr(session, "judge", measure)
+        with pytest.raises(stopping.Terminated, match="stopped by SIGTERM"):
+            run(tmp_path / "broken", recipe)
+    assert len(measured) == at
+    assert newest(tmp_path / "broken").startswith(kept)
+    assert run(tmp_path / "broken", recipe)["top1"] == expected["top1"]
+    check_same(tmp_path / "undisturbed", tmp_path / "broken")
+
+
+@pytest.mark.parametrize(("seconds", "questions"), [(0.001, 3), (60.0, 17)])
+def test_processes_whose_steps_are_slow_agree_after_each_of_them(monkeypatch, seconds, questions):
+    asked, now = [], [0.0]
+
+    class Two(World):
+        def any(self, *flags):
+            asked.append(flags)
+            return flags
+
+    monkeypatch.setattr(keeping.time, "perf_counter", lambda: now[0])
+    here = SimpleNamespace(world=Two(size=2), recipe=small_recipe({"engine": {"checkpoint_seconds": 0.0}}))
+    keeper = keeping.Keeper(here, None, None, None)
+    keeper.epoch_begins()
+    for _ in range(17):
+        now[0] += seconds
+        keeper.between_steps()
+    assert len(asked) == questions
 
 
 def test_sigterm_before_the_first_step_waits_for_nothing(tmp_path, monkeypatch):
@@ -117,6 +169,28 @@ def test_sigterm_before_the_first_step_waits_for_nothing(tmp_path, monkeypatch):
     with stopping.listening():
         ask_to_end()  # between two steps it is remembered again
     run(tmp_path / "run", recipe)
+
+
+@pytest.mark.parametrize("where", ["open_stage", "finish"])
+def test_sigterm_between_stages_and_behind_the_last_waits_for_nothing(tmp_path, monkeypatch, where):
+    recipe = small_recipe()
+    run(tmp_path / "undisturbed", recipe)
+    whose = session.Session if where == "open_stage" else loop
+    original, left = getattr(whose, where), [1 if where == "finish" else 2]
+
+    def interrupted(*words):
+        left[0] -= 1
+        if left[0] == 0:
+            ask_to_end()
+            pytest.fail("it went on")
+        return original(*words)
+
+    with monkeypatch.context() as patch, stopping.listening():
+        patch.setattr(whose, where, interrupted)
+        with pytest.raises(stopping.Terminated):
+            run(tmp_path / "broken", recipe)
+    run(tmp_path / "broken", recipe)
+    check_same(tmp_path / "undisturbed", tmp_path / "broken")
 
 
 @pytest.mark.usefixtures("every_step")

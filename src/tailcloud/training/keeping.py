@@ -1,6 +1,8 @@
 """When a run is saved, and when it ends because somebody asks it to."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from tailcloud.training import stopping
@@ -12,6 +14,7 @@ from tailcloud.training.session import Session, StageParts
 
 WORK_PER_SAVING = 20  # within an epoch, so many times what saving takes is spent on training
 ASK_EVERY = 8  # steps, where processes must agree
+SOON = 2.0  # seconds: where so many steps take longer, they agree after each of them
 
 
 @dataclass
@@ -26,22 +29,34 @@ class Keeper:
     began: float = 0.0
     took: float = 0.0  # seconds, to save
     steps: int = 0
+    every: int = 1  # steps between two questions
+    asked: float = field(default_factory=time.perf_counter)
 
     def epoch_begins(self) -> None:
         """What is due within an epoch counts from here: one that is shorter is saved when it is done."""
-        self.began = time.perf_counter()
+        self.began = self.asked = time.perf_counter()
 
     def between_steps(self) -> None:
         """Save in the middle of an epoch if it is time; save and stop if somebody asks for it."""
         self.steps += 1
         world = self.session.world
-        if world.size > 1 and self.steps % ASK_EVERY:
+        if world.size > 1 and self.steps % self.every:
             return
-        stop, save = world.any(stopping.asked(), world.chief and self.due)
+        stop, save, slow = world.any(stopping.asked(), world.chief and self.due, self.slow)
+        self.every, self.asked = 1 if slow else ASK_EVERY, time.perf_counter()
         if stop or save:
             self.save(self.parts.executor.standing())
         if stop:
             raise terminated(self.folder)
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Around what measures an epoch whose steps are done: where it is broken off, these are saved."""
+        try:
+            yield
+        except stopping.BrokenOff:
+            self.save(self.parts.executor.standing())
+            raise terminated(self.folder) from None
 
     @property
     def due(self) -> bool:
@@ -49,6 +64,11 @@ class Keeper:
         seconds = self.session.recipe.engine.checkpoint_seconds
         since = time.perf_counter() - max(self.saved, self.began)
         return seconds > 0 and since >= max(seconds, WORK_PER_SAVING * self.took)
+
+    @property
+    def slow(self) -> bool:
+        """Whether the steps since the last question took so long that nobody should wait for several of them."""
+        return time.perf_counter() - self.asked > SOON * self.every / ASK_EVERY
 
     def epoch_ends(self, *, last: bool) -> bool:
         """Save after an epoch, unless the last time is not long ago. Whether somebody asks the run to stop here."""

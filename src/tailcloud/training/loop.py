@@ -71,8 +71,9 @@ def train(
         progress.finished.append(conclude(session, progress, stage, observer))
         checkpoint = None
     session.share_faults()
-    write_examples(session, folder, progress.finished[-1]["per_class"])
-    return finish(session, folder, progress) if world.chief else {}
+    with stopping.at_once():  # all that is trained is saved
+        write_examples(session, folder, progress.finished[-1]["per_class"])
+        return finish(session, folder, progress) if world.chief else {}
 
 
 def train_stage(
@@ -81,7 +82,9 @@ def train_stage(
     """Train the epochs of the current stage that are still to do."""
     name, stage = progress.stage, session.recipe.stages[progress.stage]
     if progress.epoch == progress.step == 0:
-        for remark in session.open_stage(name):
+        with stopping.at_once():  # the stage before it is saved
+            remarks = session.open_stage(name)
+        for remark in remarks:
             progress.changes.append(remark)
             observer.note(remark)
         session.world.spread(session.model.state_dict().values())
@@ -102,7 +105,7 @@ def train_stage(
         left = None
         line: dict[str, Any] = {"stage": name, "epoch": epoch + 1, "lr": lr, "loss": loss}
         if (epoch + 1) % session.recipe.selection.every == 0 or epoch + 1 == stage.epochs:
-            with parts.optimizer.averaged():
+            with keeper.measuring(), parts.optimizer.averaged():
                 line |= evaluate_epoch(session, parts, progress, epoch + 1)
                 line |= watch(session, parts, epoch + 1) if session.world.chief else {}
         session.share_faults()

@@ -1,6 +1,7 @@
 """A run in memory: its recipe, its data on the device, its model. And the pieces that one stage is made of."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -32,6 +33,7 @@ from tailcloud.recipe import Part, Recipe, Stage, head_kinds
 from tailcloud.sampling import make_sampler
 from tailcloud.stages.effort import images_a_step, passes
 from tailcloud.stages.scope import set_trainable
+from tailcloud.training import stopping
 from tailcloud.training.assumed import assumed_prior
 from tailcloud.training.batch_norm import synchronise
 from tailcloud.training.compiled import CompiledExecutor
@@ -292,15 +294,25 @@ class Session:
         return held_out(self.model, self.val, self.transform, assumed_prior(self.recipe, counts, before))
 
     def predict(self, images: AnyImages, scale: float) -> Predictions:
-        """What the model says about a part of the data, now."""
+        """What the model says about a part of the data, now.
+
+        Raises:
+            BrokenOff: in all processes, if one of them was asked to end meanwhile.
+        """
         self.model.eval()
-        own = gathered(self.judged(images, scale), self.dataset.classes)
+        own = None
+        with suppress(stopping.BrokenOff):
+            own = gathered(self.judged(images, scale), self.dataset.classes)
+        (broken,) = self.world.any(own is None)
+        if broken or own is None:
+            raise stopping.BrokenOff("stopped by SIGTERM")
         return Predictions.joined(self.world.gather(own))
 
     def judged(self, images: AnyImages, scale: float) -> Judged:
         """The same, still on the device: from a graph where steps are graphs too; by several processes in turn."""
         if self.executor != "graphed" or not isinstance(images, ResidentImages):
-            return judge(self.network, images.in_order(self.transform, self.world.share()), scale)
+            batches = images.in_order(self.transform, self.world.share())
+            return judge(self.network, stopping.while_wanted(batches), scale)
         key = id(images), scale
         if key not in self.judges:
             self.judges[key] = GraphedJudge(self.network, images, self.transform, scale)

@@ -1,18 +1,22 @@
 """SIGTERM: whoever needs the machine back asks a run to save what it has, and to end.
 
 While somebody listens, the first SIGTERM is only remembered; runs look at it between two steps, or two epochs where an
-epoch is one piece of work. A later one ends the process at once, as it would without a listener.
+epoch is one piece of work, and between two batches that are only measured. A later one ends the process at once, as it
+would without a listener.
 """
 
 import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TypeVar
 
 from tailcloud.errors import TailcloudError
+
+Item = TypeVar("Item")
 
 AT_ONCE = 2.0  # seconds in which a cluster may say the same twice: to a process, and to the one that started it
 
@@ -21,6 +25,10 @@ class Terminated(TailcloudError):
     """A run was asked to end and is saved: not a failure, and nothing is lost."""
 
     exit_code = 143  # what a shell says of a process that SIGTERM ended
+
+
+class BrokenOff(Terminated):
+    """What was being measured is given up; what was trained until then can still be saved."""
 
 
 class _Ear:
@@ -43,9 +51,21 @@ def follow(parent: Callable[[], bool]) -> None:
 
 
 def check() -> None:
-    """End here what has not begun yet, if somebody asks for it."""
+    """End here, where there is nothing to save, if somebody asks for it."""
     if asked():
-        raise Terminated("stopped by SIGTERM before it began")
+        raise Terminated("stopped by SIGTERM")
+
+
+def while_wanted(items: Iterable[Item]) -> Iterator[Item]:
+    """The same items, until somebody asks this process to end: for work that is done anew later.
+
+    Raises:
+        BrokenOff: instead of the next item.
+    """
+    for item in items:
+        if asked():
+            raise BrokenOff("stopped by SIGTERM")
+        yield item
 
 
 @contextmanager
