@@ -1,6 +1,7 @@
 """``tailcloud train`` without a recipe."""
 
 import re
+import sys
 import tomllib
 
 import numpy as np
@@ -90,3 +91,22 @@ def test_the_folder_is_named_after_the_method_that_is_chosen(images, tmp_path):
     assert "Cross-entropy, its logits adjusted, in the place of GCL" in text
     assert "seed 0 in runs/mine-logit-adjust-posthoc-seed0" in text
     assert "seed 0 in runs/mine-gcl-seed0" in said("train --data mine.npz --time-budget 90m --dry-run")
+
+
+def test_what_is_said_to_go_on_with_several_chosen_runs_finds_them(images, monkeypatch):
+    words = "train --data mine.npz --time-budget 5s --seed 0 --seed 1"
+    started = []
+
+    def stopped(jobs, *_):
+        run = jobs[0].args[0]
+        run.folder.create(run.recipe, run.command)
+        started.append(run.folder.path)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["tailcloud.cli.train"], "run_all", stopped)
+    _, complaint = command(words)
+    again = re.search(r'Go on with "tailcloud ([^"]*)"', complaint).group(1)
+    text = said(f"{again} --dry-run")
+    assert "Chosen" not in text
+    assert f"seed 0 in {started[0]}" in text
+    assert f"seed 1 in {started[0].with_name('seed1')}" in text

@@ -68,7 +68,7 @@ class Run:
 
 def plan_runs(request: Request) -> list[Run]:
     """The runs of a request, each with its folder; everything that can be refused is refused here."""
-    if request.resume and request.time_budget:
+    if request.resume and request.time_budget and len(request.seeds) < 2:
         raise UsageError("--time-budget is for a new run; one that is resumed keeps the recipe it was started with")
     if request.resume and request.out and not request.recipes and not request.seeds:
         return [continued(RunFolder(request.out), request)]

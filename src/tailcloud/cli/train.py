@@ -38,7 +38,7 @@ def train(
             metavar="RECIPE...", help="Recipes by name or file; by default GCL on --data.", show_default=False
         ),
     ] = None,
-    data: Annotated[str | None, typer.Option(help="What to train on, for example cifar10-lt:100.")] = None,
+    data: Annotated[str | None, typer.Option(help="A folder or list of images, or cifar10-lt:100 …")] = None,
     root: Annotated[str | None, typer.Option(help="The folder that data files are in.")] = None,
     output: Annotated[
         Path | None,
@@ -143,7 +143,11 @@ def to_go_on(runs: "Sequence[Run]") -> str:
     from tailcloud import plugins
 
     if len(runs) > 1:
-        return shlex.join(["tailcloud", *sys.argv[1:], *([] if "--resume" in sys.argv else ["--resume"])])
+        words = sys.argv[1:] if "--resume" in sys.argv else [*sys.argv[1:], "--resume"]
+        seeds = {run.recipe.seed for run in runs}
+        if len(seeds) == len(runs) and not any(word.partition("=")[0] == "--out" for word in words):
+            words = [*words, "--out", str(runs[0].folder.path.parent)]  # the name of a method that was chosen is in it
+        return shlex.join(["tailcloud", *words])
     return shlex.join(["tailcloud", "train", "--resume", "--out", str(runs[0].folder.path), *plugins.words()])
 
 
