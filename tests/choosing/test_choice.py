@@ -163,7 +163,9 @@ def test_short_trainings_mix_less(pace):
 
 def test_balanced_data_need_no_second_stage(pace):
     pace(1e-5)
-    assert choose(photos([60, 50]), CPU).settings["stage2"]["epochs"] == 0
+    choice = choose(photos([60, 50]), CPU)
+    assert choice.settings["stage2"]["epochs"] == 0
+    assert "The second stage trains nothing: with an imbalance of 1.2 nothing is rare." in choice.reasons
 
 
 CORRECTED = "What re-balancing gives to rare classes is corrected on the held-out images."
@@ -241,6 +243,11 @@ def test_weights_in_the_folder_are_used_for_few_images(pace, tmp_path):
     assert choice.settings["data"]["size"] == 96
     assert choice.settings["stage1"]["lr"] < 0.1
     assert "would help" not in " ".join(choice.reasons)
+
+
+def test_a_first_stage_without_epochs_is_timed_too():
+    choice = choose(photos([30, 10, 2], side=8), CPU, 30.0, [{"stage1": {"epochs": 0}}])
+    assert (choice.settings["stage1"]["epochs"], choice.settings["selection"]["every"]) == (0, 1)
 
 
 @pytest.mark.parametrize("channels", [1, 3])

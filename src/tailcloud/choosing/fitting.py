@@ -7,7 +7,7 @@ from functools import cached_property
 from math import ceil
 from typing import Any
 
-from tailcloud.choosing.draft import Draft, fields_of
+from tailcloud.choosing.draft import SHORT, Draft, fields_of
 from tailcloud.choosing.pace import Pace, measure
 from tailcloud.recipe import Recipe
 from tailcloud.wording import duration
@@ -44,6 +44,8 @@ class Fitted:
         """How often the model is judged: after each epoch, or more seldom where that takes long."""
         training = self.draft.images * self.pace.image["stage1"]
         judging = self.draft.judged * self.pace.judged
+        if not training:  # no epochs, as somebody asked for
+            return 1
         return max(1, min(ceil(judging / (JUDGING * training)), epochs // EVALUATIONS))
 
     def recipe_of(self, epochs: int) -> Recipe:
@@ -81,7 +83,8 @@ class Fitted:
         else:
             yield f"{epochs}, as many as the data want, should take {takes} here."
         if "mixup" in self.settings["stage1"] and "stage1.mixup" not in fields_of(self.draft.asked):
-            yield f"Mixup is {recipe.stage1.mixup:g}: so short a training has no time for more."
+            reason = f"fewer than {SHORT:,} steps have no time for more"
+            yield f"Mixup, which blends two images, is {recipe.stage1.mixup:g}: {reason}."
 
 
 def epochs_of(recipe: Recipe) -> str:

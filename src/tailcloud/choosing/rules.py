@@ -58,7 +58,7 @@ def choose_augmentation(rules: Rules, dataset: Dataset, side: int, found: Mirror
     """Small shifts always; mirroring where the images themselves do not speak against it."""
     rules.set("augment.crop_padding", max(1, round(side / PADDING)))
     colour = dataset.shape[2] > 1
-    figures = f"{found.plain:,} of {found.images:,} images, and mirrored {found.mirrored:,}"
+    figures = f"{found.plain:,} of {found.images:,} images as they are, and {found.mirrored:,} mirrored"
     if found.lost:
         rules.set("augment.flip", False, f"No mirroring: class means recognise {figures}.")
     elif found.telling or colour:
@@ -102,7 +102,8 @@ def choose_stages(rules: Rules, dataset: Dataset, base: Recipe) -> None:
     if not base.stage2.epochs:
         rules.set("stage2.epochs", 0)  # the method changes the head, and trains nothing more
     elif profile.ratio < BALANCED:
-        rules.set("stage2.epochs", 0, f"No second stage: with an imbalance of {profile.ratio:.3g} nothing is rare.")
+        reason = f"with an imbalance of {profile.ratio:.3g} nothing is rare"
+        rules.set("stage2.epochs", 0, f"The second stage trains nothing: {reason}.")
     else:
         reason = f"the largest class has {profile.ratio:.3g} times the images of the smallest"
         rules.reasons.append(("stage2.epochs", f"A second stage re-balances the classifier: {reason}."))
