@@ -26,8 +26,8 @@ def change(run, file, alter):
 def test_the_card_has_the_figures_of_the_result(run):
     card, result = model_card(run), json.loads((run / "result.json").read_text())
     assert card.startswith("# Model card: gcl on digits-lt\n")
-    assert f"| top-1 | {result['top1']['last']:.1f} | 10 |" in card
-    assert f"fewer than 20 images to train on | {result['few']:.1f} | 5 |" in card
+    assert f"| top-1 | {result['top1']['last']:.1f} | 10 | 500 |" in card
+    assert f"fewer than 20 images to train on | {result['few']:.1f} | 5 | 250 |" in card
     assert f"| all classes | {result['ece']:.1f} |" in card
     assert f"| 9 | 2 | 50 | {result['per_class'][9]:.1f} |" in card
     assert "331, 0, 500" in card
@@ -51,6 +51,8 @@ def test_classes_that_were_hardly_tested_are_counted(run):
     change(run, "result.json", alter)
     card = model_card(run)
     assert "1 class without a test image" in card.replace("\u00a0", " ")
+    assert re.search(r"mean over classes \| [\d.]+ \| 9 \| 322 \|", card)
+    assert re.search(r"more than 100 images to train on \| [\d.]+ \| 0 \| 0 \|", card)
     assert "2 classes with fewer than 10 test images" in card.replace("\u00a0", " ")
 
 

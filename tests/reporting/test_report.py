@@ -125,6 +125,17 @@ def test_every_tile_has_its_own_number(tmp_path):
     assert "best 60.1 %" in text
 
 
+def test_a_group_says_how_many_test_images_its_accuracy_is_of(tmp_path):
+    result = make_result(classes=10)
+    few = sum(count < 20 for count in result["dataset"]["counts"])
+    tests = [50] * (10 - few) + [3] * (few - 1) + [0]
+    result["dataset"]["test_counts"] = tests
+    text = Page(page_of(tmp_path, result)).text
+    assert f"{few} classes with fewer than 20 images; {3 * (few - 1)} test images, of {few - 1} of them" in text
+    del result["dataset"]["test_counts"]
+    assert "classes with fewer than 20 images;" not in Page(page_of(tmp_path / "old", result)).text
+
+
 def test_the_sections_come_in_their_order(tmp_path):
     text = page_of(tmp_path, make_result(10))
     headings = ["numbers", "data", "training", "accuracy", "errors", "worst", "use", "protocol", "remarks", "again"]

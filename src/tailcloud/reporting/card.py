@@ -120,7 +120,7 @@ def _small_classes(result: Result) -> list[str]:
     few = sum(0 < count < FEW_TO_TEST for count in tests)
     said = []
     if none:
-        said.append(f"{counted(none, 'class', 'classes')} without a test image: nothing is known about them.")
+        said.append(f"{counted(none, 'class', 'classes')} without a test image, whose accuracy is not known.")
     if few:
         said.append(
             f"{counted(few, 'class', 'classes')} with fewer than {FEW_TO_TEST} test images: their accuracy is a guess."

@@ -12,6 +12,7 @@ import tailcloud
 from tailcloud import wording
 from tailcloud.profile import FEW_BELOW, GROUPS, MANY_ABOVE
 from tailcloud.reporting import comparing, origin, tables
+from tailcloud.reporting.result import Result
 
 GROUP_BOUNDS = {
     "many": f"more than {MANY_ABOVE} images",
@@ -32,6 +33,14 @@ def render(template: str, **content: Any) -> str:
     return _environment().get_template(template).render(**content)
 
 
+def tested_words(result: Result, group: str) -> str:
+    """What the accuracy of a shot group is measured on, behind the number of its classes: "; 6 test images, of 3 of them"."""
+    classes, images = result.tested[group]
+    if not images:
+        return ""
+    return f"; {wording.counted(images, 'test image')}{f', of {classes} of them' if classes < result.group_sizes[group] else ''}"
+
+
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("tailcloud.reporting"),
@@ -44,7 +53,7 @@ def _environment() -> Environment:
     environment.filters |= {word.__name__: word for word in words}
     environment.globals |= {"counted": wording.counted, "tables": tables, "zip": zip, "GROUPS": GROUPS}
     environment.globals |= {"GROUP_BOUNDS": GROUP_BOUNDS, "SPLITS": SPLITS, "origin": origin, "comparing": comparing}
-    environment.globals |= {"MIXES": MIXES, "ASSUMED": ASSUMED}
+    environment.globals |= {"MIXES": MIXES, "ASSUMED": ASSUMED, "tested_words": tested_words}
     environment.globals |= {"version": tailcloud.__version__, "script": _script(), "script_digest": _digest(_script())}
     return environment
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -15,6 +15,13 @@ SHOWN = 10_000  # classes that a page lists one by one
 
 Row = tuple[int, int, int]
 Count = Annotated[int, Field(ge=0, lt=2**53)]  # of images
+
+
+class Tested(NamedTuple):
+    """How many classes have test images, and how many these are: all classes and None where that is not recorded."""
+
+    classes: int
+    images: int | None
 
 
 class BestEpoch(Part):
@@ -174,6 +181,16 @@ class Result(Scores):
     def group_sizes(self) -> dict[str, int]:
         """How many classes each shot group has."""
         return {name: self.group_of.count(name) for name in GROUPS}
+
+    @cached_property
+    def tested(self) -> dict[str, Tested]:
+        """What the accuracy of each shot group, and of "all" classes, is measured on."""
+        tests = self.dataset.test_counts
+        if not tests:
+            sizes = {**self.group_sizes, "all": len(self.group_of)}
+            return {name: Tested(size, None) for name, size in sizes.items()}
+        counts = {name: [n for n, group in zip(tests, self.group_of, strict=True) if group == name] for name in GROUPS}
+        return {name: Tested(sum(n > 0 for n in some), sum(some)) for name, some in {**counts, "all": tests}.items()}
 
 
 def parse_result(content: "Mapping[str, Any] | Result", where: str = "the result") -> Result:
