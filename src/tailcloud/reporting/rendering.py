@@ -34,11 +34,12 @@ def render(template: str, **content: Any) -> str:
 
 
 def tested_words(result: Result, group: str) -> str:
-    """What the accuracy of a shot group is measured on, behind the number of its classes: "; 6 test images, of 3 of them"."""
+    """What the accuracy of a shot group is measured on, to follow its classes: "; 6 test images, of 3 of them"."""
     classes, images = result.tested[group]
     if not images:
         return ""
-    return f"; {wording.counted(images, 'test image')}{f', of {classes} of them' if classes < result.group_sizes[group] else ''}"
+    some = f", of {classes} of them" if classes < result.group_sizes[group] else ""
+    return f"; {wording.counted(images, 'test image')}{some}"
 
 
 def _environment() -> Environment:
