@@ -1,13 +1,16 @@
 """List files: CSV, TSV and lines of path and label; parts, groups, and every way to get them wrong."""
 
 import logging
+from pathlib import Path
 
 import numpy as np
 import pytest
 from drawing import draw
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tailcloud.data import Reading, open_dataset
-from tailcloud.data.own.lists import read_list
+from tailcloud.data.own.lists import _tidy, read_list
 from tailcloud.errors import TailcloudError, UsageError
 
 
@@ -184,3 +187,8 @@ def test_labels_need_not_be_contiguous(photos):
     data = opened(written(photos, rows(range(12), lambda i: f" {(7, 1000)[i % 2]}"), "a.txt"))
     assert data.class_names == ["7", "1000"]
     assert set(np.unique(data.train.labels)) == {0, 1}
+
+
+@given(st.lists(st.sampled_from(["/", ".", "..", "a", "b.png", " "]), min_size=1).map("".join))
+def test_paths_are_written_as_pathlib_does(path):
+    assert _tidy(path) == Path(path).as_posix()

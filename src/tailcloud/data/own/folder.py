@@ -73,8 +73,8 @@ def read_folder(root: Path) -> Listing:
         *finds.remarks(),
         *([f"Not read, since beside the training folder: {some_of(beside)}."] if beside else []),
     ]
-    names = [finds.name(path) for path in finds.paths]
-    return Listing(finds.paths, names, finds.labels, finds.parts, None, tuple(remarks), root)
+    files = [path.relative_to(root).as_posix() for path in finds.paths]
+    return Listing(files, list(map(readable, files)), finds.labels, finds.parts, None, tuple(remarks), root)
 
 
 def _part_folders(root: Path) -> dict[Path, str]:

@@ -24,12 +24,12 @@ PARTS = {
 class Listing:
     """Image files in a fixed order, and what is said about each of them.
 
-    ``names`` are the files as people know them, relative to the folder or list; ``parts`` are "train", "val", "test",
-    or "" where nothing is said; ``groups`` are the keys of a column, where one was asked for. ``root`` is the
-    folder, or the one that the list is in.
+    ``root`` is the folder, or the one that the list is in; ``files`` are below it, or elsewhere with their whole path,
+    and ``names`` are the same as they can be shown. ``parts`` are "train", "val", "test", or "" where nothing is said;
+    ``groups`` are the keys of a column, where one was asked for.
     """
 
-    paths: Sequence[Path]
+    files: Sequence[str]
     names: Sequence[str]
     labels: Sequence[str]
     parts: Sequence[str]
@@ -38,12 +38,17 @@ class Listing:
     root: Path = Path()
 
     def __len__(self) -> int:
-        return len(self.paths)
+        return len(self.files)
+
+    @property
+    def paths(self) -> list[Path]:
+        """Where the files are."""
+        return [self.root / file for file in self.files]
 
     def take(self, positions: Sequence[int]) -> "Listing":
         """The files at these positions."""
         return Listing(
-            paths=[self.paths[position] for position in positions],
+            files=[self.files[position] for position in positions],
             names=[self.names[position] for position in positions],
             labels=[self.labels[position] for position in positions],
             parts=[self.parts[position] for position in positions],
@@ -55,7 +60,7 @@ class Listing:
     def packed(self) -> Names:
         """The files below ``root``; those that lie elsewhere with their whole path."""
         above = f"{self.root}{os.sep}"
-        return Names.of(str(path).removeprefix(above) for path in self.paths)
+        return Names.of(file.removeprefix(above) for file in self.files)
 
 
 def group_keys(listing: Listing, pattern: str | None) -> tuple[Sequence[str] | None, list[str]]:

@@ -2,6 +2,7 @@
 
 import csv
 import logging
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -17,6 +18,7 @@ PATH_COLUMNS = ("path", "file", "image", "filename", "filepath", "file_name", "i
 LABEL_COLUMNS = ("label", "class", "category", "target")
 SPLIT_COLUMNS = ("split", "part", "subset")
 LARGEST = 2**28  # bytes
+DETOUR = re.compile(r"//|/$|(^|/)\.(/|$)")
 LINES, SECONDS_BETWEEN_NOTES = 10_000, 5.0  # how often somebody looks at the clock, and how often it is told
 
 log = logging.getLogger(__name__)
@@ -54,7 +56,7 @@ def read_list(file: Path, group: str | None = None) -> Listing:
     unique.sort(key=lambda row: (row.label, row.path))
     groups = [row.group for row in unique] if group is not None and group in _header(file) else None
     return Listing(
-        paths=[file.parent / row.path for row in unique],
+        files=[row.path for row in unique],
         names=[readable(row.path) for row in unique],
         labels=[row.label for row in unique],
         parts=[row.part for row in unique],
@@ -94,7 +96,12 @@ def _rows(file: Path, group: str | None, part: str = "") -> Iterator[Row]:
             raise UsageError(f"line {line} of {file} has no {'path' if not path else 'label'}")
         if said and said.lower() not in PARTS:
             raise UsageError(f'line {line} of {file} has the split "{readable(said)}"; it should be train, val or test')
-        yield Row(file, line, Path(path).as_posix(), readable(label), part or PARTS.get(said.lower(), ""), key)
+        yield Row(file, line, _tidy(path), readable(label), part or PARTS.get(said.lower(), ""), key)
+
+
+def _tidy(path: str) -> str:
+    """A path without detours such as ``./`` and ``//``, of which most have none."""
+    return Path(path).as_posix() if DETOUR.search(path) else path
 
 
 def _spaced(file: Path) -> Iterator[tuple[int, tuple[str, str, str, str]]]:

@@ -112,7 +112,7 @@ def _read_files(spec: str, listing: Listing, reading: Reading) -> Dataset:
     if reading.plane == "auto" and shortage(len(order), size, channels):
         return open_files(spec, listing, replace(reading, plane="stream"))  # a sample of them had looked smaller
     check_fits(spec, len(order), size, channels)
-    images, damaged = read_pictures([sound.paths[at] for at in order], channels, size, reading.fit)
+    images, damaged = read_pictures(sound.take(order.tolist()).paths, channels, size, reading.fit)
     broken |= {whole[order[row]]: error for row, error in damaged.items()}
     unread = unreadable_remark(spec, listing.names, broken)
     remarks = [*listing.remarks, *unread, *grouping, *arranged.remarks, *sizing]

@@ -104,7 +104,7 @@ def _read(found: Survey, sound: Listing, reading: Reading) -> dict[int, Unreadab
         with found.minding():
             check_fits(found.spec, len(order), size, channels)
     side = min(size, SIDE) if short else size
-    images, damaged = read_pictures([sound.paths[at] for at in order], channels, side, reading.fit)
+    images, damaged = read_pictures(sound.take(order.tolist()).paths, channels, side, reading.fit)
     found.remarks = [*found.remarks, *arranged.remarks, *sizing]
     if not found.refusals:
         with found.minding():
