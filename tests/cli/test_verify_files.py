@@ -71,6 +71,19 @@ def test_a_report_is_renewed_and_other_files_are_not_touched(damaged, tmp_path):
     assert mine.read_text() == "a,b\n"
 
 
+def test_a_report_that_cannot_be_written_is_printed(damaged, tmp_path):
+    (tmp_path / "file").touch()
+    place = tmp_path / "file" / "broken.csv"
+    result = run(damaged, "--report", place)
+    assert isinstance(result.exception, TailcloudError)
+    assert f"all of them are named above, since {place} cannot be written (" in str(result.exception)
+    assert [line[0] for line in csv.reader(result.stdout.splitlines())] == [
+        "path",
+        str(damaged / "cat" / "7.png"),
+        str(damaged / "lynx" / "1.png"),
+    ]
+
+
 @pytest.mark.parametrize("name", ["l.txt", "w.txt", "l.csv"])
 def test_lists_are_checked_file_by_file(name, damaged):
     head, between = ("path,label\n", ",") if name == "l.csv" else ("", " ")

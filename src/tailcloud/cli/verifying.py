@@ -12,7 +12,7 @@ from tailcloud.cli.answers import no_formula
 from tailcloud.cli.console import errors, out, say_note
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import write_atomically
-from tailcloud.wording import counted, duration, some_of
+from tailcloud.wording import counted, duration, readable, some_of
 
 if TYPE_CHECKING:
     from tailcloud.data.pictures import Unreadable
@@ -51,12 +51,18 @@ def verify_files(spec: str, root: Path, report: Path | None) -> None:
 
 
 def _told(broken: "list[Unreadable]", place: Path) -> str:
-    """Write the report, and say which files are in it."""
+    """Write the report, or where it cannot be written, print it; which files are in it, and where it is."""
     if not broken:
         return ""
-    write_report(place, broken)
     named = some_of([f"{error.path} ({error.why})" for error in broken], NAMED)
-    return f": {named}; {'it is' if len(broken) == 1 else 'all of them are'} named in {place}"
+    told = f": {named}; {'it is' if len(broken) == 1 else 'all of them are'} named"
+    try:
+        write_report(place, broken)
+    except OSError as error:  # what may have taken hours to find is not lost
+        for line in report_text(broken).splitlines():
+            out.print(readable(line), markup=False, emoji=False)
+        return f"{told} above, since {place} cannot be written ({error.strerror}); give another place with --report"
+    return f"{told} in {place}"
 
 
 def report_place(spec: str, report: Path | None) -> Path:
@@ -76,12 +82,17 @@ def _is_report(place: Path) -> bool:
 
 
 def write_report(place: Path, broken: "list[Unreadable]") -> None:
+    """Write the report, whole or not at all."""
+    write_atomically(place, report_text(broken))
+
+
+def report_text(broken: "list[Unreadable]") -> str:
     """A CSV of paths and reasons, in which no cell is a formula."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(HEAD.split(","))
     writer.writerows([no_formula(str(error.path)), no_formula(error.why)] for error in broken)
-    write_atomically(place, stream.getvalue())
+    return stream.getvalue()
 
 
 class Checked:
