@@ -165,7 +165,7 @@ class Profile:
             remarks.append(f"{text}: no training image, so it is never sampled and cannot be learned.")
         if single:
             text = classes_text(single, self.class_names)
-            remarks.append(f"{text}: a single training image; its accuracy will hang on that one picture.")
+            remarks.append(f"{text}: a single training image, so that everything hangs on that one picture.")
         if self.classes == 1:
             remarks.append("There is only one class: every prediction will be that class.")
         elif self.ratio == 1 and not absent:

@@ -79,7 +79,8 @@ def print_survey(seen: "Survey") -> None:
     out.print(f"  fingerprint {seen.dataset.fingerprint}" if seen.dataset else "")
     out.print(
         f"{' and '.join(f'{number} {part}' for part, number in numbers.items())} images{shape}, "
-        f"{profile.classes} classes, {profile.counts.max()} to {profile.counts.min()} images each "
+        f"{profile.classes} {'class' if profile.classes == 1 else 'classes'}, "
+        f"{profile.counts.max()} to {profile.counts.min()} images each "
         f"(realised imbalance ratio γ = {profile.ratio:g})"
     )
     groups = {name: len(members) for name, members in profile.groups.items()}

@@ -99,6 +99,13 @@ def test_clutter_is_ignored_and_other_files_are_told(tmp_path):
     )
 
 
+def test_a_list_beside_the_class_folders_is_pointed_at(tmp_path):
+    draw_classes(tmp_path, {"images": 4})
+    (tmp_path / "labels.csv").write_text("path,label\nimages/0.png,cat\n")
+    remark = "Classes are named after folders; to have them from labels.csv, name that file, not the folder."
+    assert read_folder(tmp_path).remarks == (remark,)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only there a name may be any bytes")
 def test_remarks_can_be_stored_whatever_files_and_folders_are_called(tmp_path):
     draw_classes(tmp_path / "train", {"cat": 2, "dog": 2})

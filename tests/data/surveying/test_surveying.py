@@ -151,8 +151,8 @@ def test_pairs_across_parts_come_first_then_those_of_two_classes(tmp_path):
 
 
 def test_classes_too_small_to_validate_or_judge_are_named():
-    parts = [*["train"] * 13, *["test"] * 12]
-    seen = Survey("x", ["a", "b"], np.array([*[0] * 10, *[1] * 3, *[0] * 11, 1]), parts)
+    parts = [*["train"] * 17, *["test"] * 12]
+    seen = Survey("x", ["a", "b", "untested"], np.array([*[0] * 10, *[1] * 3, *[2] * 4, *[0] * 11, 1]), parts)
     validate, judge = small_class_sentences(seen)
     assert validate.startswith("class b: fewer than 4 training images")
     assert judge.startswith("class b: fewer than 10 test images")

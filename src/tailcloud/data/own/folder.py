@@ -69,8 +69,11 @@ def read_folder(root: Path) -> Listing:
     if not finds.paths:
         raise UsageError(_nothing(root, finds))
     beside = [readable(place.name) for place in _folders(root) if parts and place not in parts]
+    lists = [readable(path.name) for path in _files(root) if path.suffix.lower() in {".csv", ".tsv"}]
+    pointer = f"Classes are named after folders; to have them from {some_of(lists)}, name that file, not the folder."
     remarks = [
         *finds.remarks(),
+        *([pointer] if lists else []),
         *([f"Not read, since beside the training folder: {some_of(beside)}."] if beside else []),
     ]
     files = [path.relative_to(root).as_posix() for path in finds.paths]

@@ -92,8 +92,8 @@ def small_class_sentences(survey: Survey) -> Iterator[str]:
     if few := np.flatnonzero((trained > 0) & (trained < SMALLEST_TO_SHARE)).tolist():
         yield f"{classes_text(few, names)}: fewer than {SMALLEST_TO_SHARE} training images, too few to validate."
     for part in ("val", "test"):
-        few = np.flatnonzero(counts[part] < SMALLEST_TO_JUDGE).tolist() if part in counts else []
-        if few:
+        judged = counts.get(part, np.zeros(0, np.int64))
+        if few := np.flatnonzero((judged > 0) & (judged < SMALLEST_TO_JUDGE)).tolist():
             yield (
                 f"{classes_text(few, names)}: fewer than {SMALLEST_TO_JUDGE} {PART_WORDS[part]} images, so that a "
                 "single one moves the accuracy of the class by more than ten points."
