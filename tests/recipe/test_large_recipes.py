@@ -96,7 +96,21 @@ def test_second_stages_are_those_published_for_large_data(data):
     assert load_recipe(f"{data}/ce-mixup+crt").stage2 == crt
 
 
-@pytest.mark.parametrize("name", [name for name in shipped("recipes") if name.split("/")[0] in LARGE])
+RECIPES = [name for name in shipped("recipes") if name.split("/")[0] in LARGE]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_stage_that_trains_has_the_weight_decay_of_its_data(name):
+    trained = [stage for stage in load_recipe(name).stages.values() if stage.epochs]
+    assert {stage.weight_decay for stage in trained} == {float(DECAY[name.split("/")[0]])}
+
+
+def test_tde_takes_off_as_much_as_was_published_for_its_data():
+    alphas = {data: load_recipe(f"{data}/tde").stage2.head.options["alpha"] for data in ("cifar10-lt", "imagenet-lt")}
+    assert alphas == {"cifar10-lt": 1.0, "imagenet-lt": 3.0}
+
+
+@pytest.mark.parametrize("name", RECIPES)
 def test_every_one_says_that_it_is_reconstructed_and_was_not_run(name):
     head = [line for line in shipped("recipes")[name].read_text().splitlines() if line.startswith("#")]
     assert head[0] == f"# tailcloud train {name} --root data"
