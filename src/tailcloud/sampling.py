@@ -41,7 +41,8 @@ def _class_based_effective_number(counts: Counts, *, a: float = 0.999, b: float 
     """Effective numbers with a β_j of each class's own: β_j = b · (δ_j − δ_min) / (δ_max − δ_min) + a (eq. 13 and 14).
 
     ρ_j of eq. 13 is the weight of one image of class j. (Algorithm 1 of the paper writes δ_j − δ_max and inverts ρ;
-    the equations are right.) The cloud sizes δ already lie in [0, 1]. Balanced counts give β_j = a everywhere.
+    the equations are right.) The cloud sizes δ, always those of eq. 9, already lie in [0, 1]. Balanced counts give
+    β_j = a everywhere.
     """
     return _inverse_effective_number(counts, b * cloud_sizes(counts) + a)
 

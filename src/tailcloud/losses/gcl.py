@@ -81,7 +81,7 @@ class GCLLoss(Loss):
         return batch_mean(each)
 
     def draw(self, rows: int, device: torch.device, generator: torch.Generator | None = None) -> Tensor:
-        """|ε| with ε ~ N(0, 1/3) clamped to [−1, 1]: [rows, classes], [rows, 1] or [1, classes]."""
+        """|ε| with ε ~ N(0, 1/3²) clamped to [−1, 1]: [rows, classes], [rows, 1] or [1, classes]."""
         return half_normal(self.shape(rows), device, generator)
 
     def shape(self, rows: int) -> tuple[int, int]:
@@ -101,7 +101,7 @@ class GCLLoss(Loss):
 
 
 def half_normal(shape: tuple[int, int], device: torch.device, generator: torch.Generator | None = None) -> Tensor:
-    """|ε| with ε ~ N(0, 1/3) clamped to [−1, 1]."""
+    """|ε| with ε ~ N(0, 1/3²), whose deviation is 1/3, clamped to [−1, 1]."""
     normal = torch.randn(shape, device=device, generator=generator)
     return normal.mul_(SIGMA).abs_().clamp_(max=1.0)
 

@@ -66,7 +66,7 @@ class GCLAngularLoss(Loss):
         return batch_mean(focal_factor(each, self.focal) * each if self.focal else each)
 
     def draw(self, rows: int, device: torch.device, generator: torch.Generator | None = None) -> Tensor:
-        """|ε| with ε ~ N(0, 1/3) clamped to [−1, 1]: [rows, classes]."""
+        """|ε| with ε ~ N(0, 1/3²) clamped to [−1, 1]: [rows, classes]."""
         return half_normal((rows, len(self.reach)), device, generator)
 
     def turns(self, cosine: Tensor, target: Tensor, epsilon: Tensor) -> Tensor:
