@@ -257,6 +257,17 @@ def test_a_comparison_has_means_gains_and_every_run(tmp_path):
     assert page.text.count("77,824") >= len(folders) + 2
 
 
+def test_a_headline_says_who_leads_where_classes_count_alike(tmp_path):
+    folders = []
+    for method, top1, balanced in (("ce", 46.0, 22.0), ("gcl", 40.0, 31.0)):
+        result = make_result(10, method=method) | {"balanced_accuracy": balanced}
+        result["top1"]["last"] = top1
+        folders.append(write_run(tmp_path / method, result))
+    text = Page(write_report(folders).read_text(encoding="utf-8")).text
+    assert "ce leads on synthetic-10: 46.0 % top-1" in text
+    assert "; where classes count alike gcl leads, 31.0 % against 22.0 %" in text
+
+
 def test_a_comparison_parts_other_images_and_says_so(tmp_path):
     folders = [
         write_run(tmp_path / "a", make_result(10, seed=0)),

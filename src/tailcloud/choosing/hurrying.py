@@ -27,5 +27,5 @@ def why_hurried(fitted: Fitted) -> Iterator[str]:
     """Why the method is another one than usual."""
     if fitted.draft.method:
         few = round(COMFORTABLE * fitted.draft.wanted)
-        reason = f"fewer than {few} epochs are no time for clouds and a second stage"
-        yield f"Cross-entropy, its logits adjusted, in the place of GCL: {reason}."
+        reason = f"of which fewer than {few} epochs would fit, too few for clouds and a second stage"
+        yield f"Cross-entropy, its logits adjusted, in the place of GCL, {reason}."

@@ -78,7 +78,7 @@ def _comparison_headline(found: Sequence[DatasetTable], runs: int) -> str:
         specs = len({table.spec for table in found})
         return f"{wording.counted(runs, 'run')} on {wording.counted(specs, 'data set')}"
     rows = found[0].rows
-    first, leader = rows[0], max(rows, key=lambda row: row.summary("top1").mean or 0.0)
+    first, leader = rows[0], _leader(rows, "top1")
     top1, few = leader.summary("top1").text(), leader.summary("few")
     verb = "leads" if len(rows) > 1 else "ran"
     ahead = (
@@ -87,7 +87,20 @@ def _comparison_headline(found: Sequence[DatasetTable], runs: int) -> str:
         else ""
     )
     tail = f"; few-shot classes {few.text()}\u00a0%" if few.n else ""
-    return f"{leader.label} {verb} on {found[0].spec}: {top1}\u00a0% top-1{ahead}{tail}"
+    return f"{leader.label} {verb} on {found[0].spec}: {top1}\u00a0% top-1{ahead}{tail}{_otherwise(rows, leader)}"
+
+
+def _leader(rows: Sequence[MethodRow], metric: str) -> MethodRow:
+    return max(rows, key=lambda row: row.summary(metric).mean or 0.0)
+
+
+def _otherwise(rows: Sequence[MethodRow], leader: MethodRow) -> str:
+    """Who leads where classes count alike, if that is another one: test images can be long-tailed too."""
+    fairest = _leader(rows, "balanced_accuracy")
+    fair, its = (row.summary("balanced_accuracy") for row in (fairest, leader))
+    if fairest is leader or fair.mean == its.mean:
+        return ""
+    return f"; where classes count alike {fairest.label} leads, {fair.text()}\u00a0% against {its.text()}\u00a0%"
 
 
 def _notes(table: DatasetTable, runs: Sequence[Run]) -> list[str]:
