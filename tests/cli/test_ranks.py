@@ -13,12 +13,13 @@ import pytest
 from torch.distributed.run import get_args_parser
 from typer.testing import CliRunner
 
-from tailcloud.cli import app
+from tailcloud.cli import app, ranks
 from tailcloud.cli.planning import Request
 from tailcloud.cli.ranks import check_same_data, hush, started_again, the_run
 from tailcloud.data import open_dataset
 from tailcloud.data.planes import caching
 from tailcloud.errors import Elsewhere, TailcloudError, UsageError
+from tailcloud.training.distributed import World
 from tailcloud.training.folder import RunFolder
 
 PAGE = Path(__file__).parents[2] / "docs" / "distributed.md"
@@ -99,6 +100,15 @@ def test_other_data_than_those_of_the_chief_are_refused():
     check_same_data(dataset, dataset.fingerprint)
     with pytest.raises(TailcloudError, match=r"digits-lt is not what rank 0 has.*give all processes the same data"):
         check_same_data(dataset, "0")
+
+
+def test_a_trunk_that_stays_random_is_told_here_too(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ranks.console, "speak_as", lambda _: None)
+    monkeypatch.setattr(ranks.loop, "train", lambda *_: {})
+    monkeypatch.setattr(ranks, "write_report", lambda _: None)
+    ranks.train_together(the_run(Request(["digits-lt/ce"], settings=["stage1.train=head"])), "cpu", World())
+    assert "keeps the random weights that it starts with" in capsys.readouterr().err
 
 
 @pytest.mark.slow

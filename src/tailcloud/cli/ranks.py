@@ -18,6 +18,7 @@ from tailcloud.data import Dataset
 from tailcloud.data.planes import caching
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.recipe import Stage
+from tailcloud.recipe.names import frozen_remarks
 from tailcloud.reporting import write_report
 from tailcloud.training import loop, stopping
 from tailcloud.training.checkpoint import peek
@@ -96,7 +97,7 @@ def train_together(run: Run, device: str, world: World) -> dict[str, Any]:
         world.from_chief(partial(claim, run, held))
         screen = held.enter_context(Screen() if world.chief else nullcontext())
         observer = screen.watch(run.title) if screen else Silent()
-        for remark in [*dataset.profile.remarks(), *dataset.remarks]:
+        for remark in [*frozen_remarks(run.recipe), *dataset.profile.remarks(), *dataset.remarks]:
             observer.note(remark)
         try:
             with stopping.listening():
