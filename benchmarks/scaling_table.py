@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import scaling
-from scaling import BENCHMARKS, Benchmark
+from scaling import BENCHMARKS
 
 from tailcloud.bench import read_table
 from tailcloud.reporting.tables import markdown
@@ -14,6 +14,7 @@ GPUS = (1, 8, 64)
 SEEDS = 3
 BACKBONE = "resnet50"
 MISSING = "not measured yet"
+TRAINING_IMAGE = scaling.CHANNELS * scaling.SIDE**2  # bytes, in a cache
 
 
 def parts(decoding: Sequence[Mapping[str, Any]], streaming: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -97,8 +98,9 @@ def what_is_computed() -> Iterator[str]:
     head = ["", "training images", "test images", "network", "stage 1 moves", "epochs", "parameters"]
     yield markdown([*head, "forward, an image", "training, an image", "a run"], rows)
     yield (
-        "\nCounted by `tailcloud.classifier.cost_of` at 224 pixels; a multiply-add is two FLOPs. The test images after "
-        "every epoch\nare a part of a run; `selection.every = 5` in a recipe leaves four fifths of them out.\n"
+        "\nCounted by `tailcloud.classifier.cost_of` at 224 pixels; a multiply-add is two FLOPs. A part of a run "
+        "are the images for\ntesting and validation, after every tenth epoch (`selection.every` of the recipes) and in "
+        "the end.\n"
     )
 
 
@@ -150,8 +152,9 @@ def memory_and_disk() -> Iterator[str]:
     yield (
         "\nComputed, at a batch of 512 in bfloat16: weights, gradients, momentum, and the maps that wait for the "
         "backward pass or\nare at work. What the libraries take besides (workspaces, fragments) comes on top; "
-        "`engine.accumulate` divides the maps.\nThe cache holds the training images as squares of 256 pixels "
-        "(`data.cache`), on a disk or in the memory of the host.\n"
+        "`engine.accumulate` divides the maps.\nThe cache (`data.cache`) holds the training images as squares "
+        "of 256 pixels and\nthose for testing and validation as squares of 224, on a disk or in the memory of the "
+        "host.\n"
     )
 
 
@@ -164,17 +167,13 @@ def feeding(measured: tuple[float, str] | None, decoded: Mapping[str, float]) ->
     for one in (one for one in BENCHMARKS if one.spec in decoded):
         rate = speed_of(measured) / scaling.work_of(one).first
         cores = rate / decoded[one.spec]
-        rows.append([one.spec, f"{rate:,.0f}", f"{cores:.0f}", number(rate * cached_bytes(one) / 1e9, 2)])
+        rows.append([one.spec, f"{rate:,.0f}", f"{cores:.0f}", number(rate * TRAINING_IMAGE / 1e9, 2)])
     head = ["", "images a second of one GPU in stage 1", "cores that decode for it", "GB/s from the cache instead"]
     yield markdown(head, rows)
     yield (
         "\nWithout a cache each GPU needs that many cores of the measured kind; with one, each image is decoded once "
         "before the\nfirst epoch and read from the cache from then on.\n"
     )
-
-
-def cached_bytes(one: Benchmark) -> float:
-    return scaling.cache_bytes(one) / one.train
 
 
 def hours(seconds: float) -> str:

@@ -7,6 +7,9 @@ import scaling
 import scaling_table
 from scaling import BENCHMARKS
 
+from tailcloud.data.sources.editions import EDITIONS
+from tailcloud.recipe import load_recipe
+
 ABOUT = {"gpu": "a card", "torch": "2.13", "processor": "a chip"}
 DECODING = {
     "side": 256,
@@ -47,11 +50,25 @@ def test_resnet_50_is_counted_as_everybody_counts_it():
 
 
 def test_a_run_on_one_gpu_is_its_passes_at_the_measured_speed():
-    passes = 115_846 * (200 * 3 + 30) + 50_000 * 230
+    passes = 115_846 * (200 * 3 + 30) + 50_000 * (20 + 3 + 4) + 20_000 * (20 + 3 + 1)
     found = scaling.estimate(BENCHMARKS[0], 2000 * 3 * FORWARD, 1)
     assert found.seconds == pytest.approx(passes / 3 / 2000, rel=1e-3)  # the head's gradients in stage 2
     assert found.money == pytest.approx(found.seconds / 3600 * scaling.PRICE)
     assert found.waiting == found.traffic == 0
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda one: one.spec)
+def test_benchmarks_are_those_of_the_recipes(benchmark):
+    recipe = load_recipe(f"{benchmark.spec}/gcl")
+    assert [stage.epochs for stage in recipe.stages.values()] == [*benchmark.epochs]
+    assert {stage.batch for stage in recipe.stages.values()} == {benchmark.batch}
+    assert recipe.selection.every == benchmark.every
+    images = {"val": 0, **EDITIONS[benchmark.spec].images}
+    assert images == {"train": benchmark.train, "val": benchmark.val, "test": benchmark.test}
+
+
+def test_a_cache_holds_all_parts():
+    assert scaling.cache_bytes(BENCHMARKS[0]) == 3 * (115_846 * 256**2 + 70_000 * 224**2)
 
 
 def test_a_frozen_trunk_is_passed_once_and_sends_no_gradients():
@@ -82,7 +99,7 @@ def test_the_page_says_which_figure_is_missing_and_fills_in_once_it_is_there():
     text = page(STREAMING)
     assert "not measured yet" not in text
     assert re.search(r"2,000 \(49.1.TFLOP/s\) \| batches of 256, a card, torch 2.13, commit `def`", text)
-    assert re.match(r"\| imagenet-lt \| 1 \| 3.91 \| 12 \| 0 \| 0 % \|", row(text, "| imagenet-lt | 1 |"))
+    assert re.match(r"\| imagenet-lt \| 1 \| 3.46 \| 10 \| 0 \| 0 % \|", row(text, "| imagenet-lt | 1 |"))
     assert "| imagenet-lt | 2,000 | 10 | 0.39 |" in text
 
 
