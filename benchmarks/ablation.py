@@ -31,7 +31,8 @@ from tailcloud.data.batches.transform import Normalise
 from tailcloud.data.planes.resident import ResidentImages
 from tailcloud.errors import TailcloudError
 from tailcloud.stages.scope import set_modes
-from tailcloud.training.session import Session, StageParts
+from tailcloud.training.session import Session
+from tailcloud.training.stage_parts import StageParts, make_parts
 
 
 def sliced_shortcut(self: BasicBlock, x: Tensor) -> Tensor:
@@ -186,7 +187,7 @@ class Timer:
         recipe = problem.engine("eager")
         with self.other():
             self.session = Session(recipe, problem.dataset, problem.device)
-            self.parts = self.session.parts("stage1", recipe.stage1)
+            self.parts = make_parts(self.session, "stage1")
             batch = next(self.parts.loader.epoch(0))
         if change:
             change.prepare(self.session, self.parts)
@@ -200,7 +201,7 @@ class Timer:
                 set_modes(self.session.model, self.parts.stage)
             started = time.process_time()
             if self.evaluation:
-                self.session.predict(self.session.test, self.parts.scale)
+                self.session.predict(self.session.images.test, self.parts.scale)
             else:
                 self.parts.executor.step(self.batch, self.generator)  # type: ignore[attr-defined]
             return 1e3 * (time.process_time() - started)

@@ -43,7 +43,8 @@ from tailcloud.recipe import Recipe, Stage, load_recipe
 from tailcloud.stages.scope import set_modes
 from tailcloud.training.compiled import cause_of
 from tailcloud.training.devices import make_repeatable, pick_device
-from tailcloud.training.session import Session, StageParts
+from tailcloud.training.session import Session
+from tailcloud.training.stage_parts import StageParts, make_parts
 
 OTHERS = {"cpu": ("compiled",), "cuda": ("graphed", "compiled")}  # the one that can break most comes last
 STEPS = 20
@@ -99,7 +100,7 @@ class Check:
         train = Split(dataset.train.images[chosen], dataset.train.labels[chosen])
         kind = DoubleSession if self.precision == "float64" else Session
         session = kind(self.applied(recipe, executor), replace(dataset, train=train), device)
-        parts = session.parts(self.stage, session.recipe.stages[self.stage])
+        parts = make_parts(session, self.stage)
         set_modes(session.model, parts.stage)
         parts.executor.prepare()
         return session, parts

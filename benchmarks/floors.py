@@ -24,7 +24,7 @@ from tailcloud.classifier import Architecture, Classifier, cost
 from tailcloud.data import Dataset
 from tailcloud.data.batches.plan import batch_ends
 from tailcloud.recipe import Recipe, Stage
-from tailcloud.training.session import architecture
+from tailcloud.training.model import architecture
 
 TRAINING, FORWARD = 5, 2  # how often a map moves
 UPDATE = 6  # how often a number moves that is trained

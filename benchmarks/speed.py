@@ -246,7 +246,7 @@ def automatic(recipe: Recipe, dataset: Dataset, device: torch.device) -> tuple[s
     """The executor and the precision that a run takes by itself; no kernels are compiled to find out."""
     engine = recipe.engine.model_copy(update={"kernels": "plain"})
     session = Session(recipe.model_copy(update={"engine": engine}), dataset, device)
-    return session.executor, session.precision
+    return session.engine.executor, session.engine.precision
 
 
 def cut(dataset: Dataset, images: int | None) -> Dataset:

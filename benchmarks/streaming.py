@@ -35,6 +35,7 @@ from tailcloud.recipe import Recipe, load_recipe
 from tailcloud.stages.scope import set_modes
 from tailcloud.training.devices import make_repeatable, pick_device
 from tailcloud.training.session import Session
+from tailcloud.training.stage_parts import make_parts
 from tailcloud.wording import NOT_MEASURED
 
 ON_DEVICE = "on the device"
@@ -85,7 +86,7 @@ def measure_all(options: argparse.Namespace, cache: Path) -> None:
     asked = ("backbone", "size", "batch", "seconds", "rounds", "warm_up")
     record: dict[str, Any] = {name: getattr(options, name) for name in asked}
     record |= {"data": Path(options.data).name, "images": len(rows)}
-    record["workers"] = next((way.session.decoders.workers for way in ways if way.session), None)
+    record["workers"] = next((way.session.images.decoders.workers for way in ways if way.session), None)
     for number in range(options.rounds):
         for way in ways:
             way.turn(options.seconds, options.warm_up)
@@ -147,7 +148,7 @@ class Way:
 
 def resident(recipe: Recipe, dataset: Dataset, cache: Path) -> Dataset:
     """The same stored pixels in memory, out of the cache that another row has filled."""
-    part = Session(with_cache(recipe, str(cache)), dataset, torch.device("cpu")).train
+    part = Session(with_cache(recipe, str(cache)), dataset, torch.device("cpu")).images.train
     assert isinstance(part, StreamImages)
     rows = np.arange(len(part.labels))
     fetched = part.reader.fetch(rows)
@@ -158,7 +159,7 @@ def resident(recipe: Recipe, dataset: Dataset, cache: Path) -> Dataset:
 def rate(session: Session, seconds: float, warm_up: int) -> float:
     """Training images a second."""
     stage = session.recipe.stage1
-    parts = session.parts("stage1", stage)
+    parts = make_parts(session, "stage1")
     set_modes(session.model, stage)
     step, generator = parts.executor.step, torch.Generator(session.device)  # type: ignore[attr-defined]
     parts.optimizer.set_rate(RATE)

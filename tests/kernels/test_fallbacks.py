@@ -17,10 +17,12 @@ from tailcloud.errors import UsageError
 from tailcloud.kernels import CannotFuse
 from tailcloud.objectives import Classify
 from tailcloud.recipe import Engine
+from tailcloud.training import engine as engines
 from tailcloud.training import executors, loop
-from tailcloud.training import session as sessions
 from tailcloud.training.devices import check_engine
+from tailcloud.training.engine import RunEngine
 from tailcloud.training.session import Session
+from tailcloud.training.stage_parts import make_parts
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 SENTENCE = "The fused kernels do not compile here (no such luck); PyTorch's own are used, which are slower."
@@ -65,8 +67,8 @@ class FakeNetwork:
 def fake(monkeypatch):
     """Fused kernels fit everywhere, though there are none."""
     monkeypatch.setattr(FakeNetwork, "failing", False)
-    monkeypatch.setattr(sessions, "FusedNetwork", FakeNetwork)
-    monkeypatch.setattr(Session, "obstacle", lambda session: None)
+    monkeypatch.setattr(engines, "FusedNetwork", FakeNetwork)
+    monkeypatch.setattr(RunEngine, "obstacle", lambda engine: None)
     return FakeNetwork
 
 
@@ -82,7 +84,7 @@ def engine(**settings):
 
 
 def test_a_cpu_has_none_and_says_so_only_when_asked():
-    assert session().fused is None
+    assert session().engine.fused is None
     assert session().remarks == []
     assert session().environment["kernels"] == "plain"
     with pytest.raises(UsageError, match=r'engine\.kernels = "fused" is not possible here: they need --device cuda'):
@@ -102,14 +104,14 @@ def test_a_cpu_has_none_and_says_so_only_when_asked():
     ],
 )
 def test_what_stands_in_the_way_on_a_gpu(monkeypatch, settings, sentence):
-    monkeypatch.setattr(sessions, "obstacle", lambda model, height, width: "it is Monday")
+    monkeypatch.setattr(engines, "obstacle", lambda model, height, width: "it is Monday")
     made = session(engine(**settings))
-    made.device = CUDA
-    assert made.obstacle() == sentence
-    assert made.fused_network() is None
-    made.recipe = small_recipe(engine(**settings, kernels="fused"))
+    made.engine.device = CUDA
+    assert made.engine.obstacle() == sentence
+    assert made.engine.fused_network() is None
+    made.engine.recipe = small_recipe(engine(**settings, kernels="fused"))
     with pytest.raises(UsageError, match="not possible here: " + sentence):
-        made.fused_network()
+        made.engine.fused_network()
 
 
 def model_of(width):
@@ -130,13 +132,13 @@ def test_they_are_for_small_networks():
 
 def test_fused_kernels_bring_their_loader_and_objective(fake):
     made = session()
-    assert made.network is made.fused
+    assert made.engine.network is made.engine.fused
     assert made.environment["kernels"] == "fused"
-    parts = made.parts("stage1", made.recipe.stages["stage1"])
+    parts = make_parts(made, "stage1")
     assert type(parts.loader) is OtherLoader
     assert type(parts.executor.step.objective) is OtherObjective
-    assert parts.executor.step.network is made.fused
-    assert session(engine(kernels="plain")).fused is None
+    assert parts.executor.step.network is made.engine.fused
+    assert session(engine(kernels="plain")).engine.fused is None
 
 
 def test_kernels_that_do_not_compile_cost_one_sentence(tmp_path, finished_run, fake, monkeypatch):
@@ -157,7 +159,7 @@ def refuse_fused(work, rehearsal, generator):
 
 def test_a_stage_that_cannot_be_fused_is_made_anew_as_it_was(fake, monkeypatch):
     monkeypatch.setattr(executors, "captured", refuse_fused)
-    monkeypatch.setattr(Session, "automatic_executor", "graphed")
+    monkeypatch.setattr(RunEngine, "automatic_executor", "graphed")
     made, watcher = session(), Watcher()
     before = {name: value.clone() for name, value in made.model.state_dict().items()}
     parts = loop.ready(made, "stage1", watcher)

@@ -22,6 +22,7 @@ from tailcloud.training.checkpoint import peek
 from tailcloud.training.compiled import CannotCompile
 from tailcloud.training.devices import check_engine
 from tailcloud.training.session import Session
+from tailcloud.training.stage_parts import make_parts
 
 CPU = torch.device("cpu")
 IMAGES = 23  # in batches of 8: two whole ones, and an odd last one
@@ -83,11 +84,11 @@ def stage_of(executor, *settings, name="stage1", dtype=torch.float64, backbone=N
     if backbone:
         torch.manual_seed(0)
         made.model.backbone = backbone(made.model.backbone.features)
-    made.executor, normalise = executor, made.transform
+    made.engine.executor, normalise = executor, made.transform
     made.model.to(dtype)
     made.transform = lambda images: normalise(images).to(dtype)
     stage = made.recipe.stages[name]
-    parts = made.parts(name, stage)
+    parts = make_parts(made, name)
     set_modes(made.model, stage)
     parts.executor.prepare()
     return parts
@@ -287,7 +288,8 @@ def test_a_broken_c_compiler_costs_one_sentence_and_nothing_else(tmp_path):
 
 def test_only_long_runs_on_a_cpu_are_compiled_by_themselves():
     def chosen(epochs):
-        return Session(small_recipe({"model": {"width": 4.0}, "stage1": {"epochs": epochs}}), some_data(), CPU).executor
+        recipe = small_recipe({"model": {"width": 4.0}, "stage1": {"epochs": epochs}})
+        return Session(recipe, some_data(), CPU).engine.executor
 
     assert chosen(60) == "eager"
     assert chosen(1_000_000) == "compiled"

@@ -20,6 +20,7 @@ from tailcloud.training.folder import RunFolder
 from tailcloud.training.loop import train
 from tailcloud.training.pieced import PieceExecutor
 from tailcloud.training.session import Session
+from tailcloud.training.stage_parts import make_parts
 
 CPU = torch.device("cpu")
 SYNCHRONISED = {"engine": {"sync_batch_norm": True, "executor": "eager"}}
@@ -45,10 +46,10 @@ def losses_in(world):
     made = session(world)
     made.model.double()
     made.transform = Doubled(made.transform)
-    parts = made.parts("stage1", made.recipe.stage1)
+    parts = make_parts(made, "stage1")
     set_modes(made.model, made.recipe.stage1)
     losses = torch.cat([parts.executor.epoch(epoch, 0.1) for epoch in range(2)])
-    said = made.predict(made.test, 30.0)
+    said = made.predict(made.images.test, 30.0)
     return losses, said.confidence, said.target, made.model.state_dict()
 
 
@@ -65,7 +66,7 @@ def test_processes_train_and_predict_as_one_does(ranks):
 
 def figures_in(world):
     made = session(world)
-    return vars(made.predict(made.test, 30.0))
+    return vars(made.predict(made.images.test, 30.0))
 
 
 def test_shared_evaluation_has_the_very_same_figures():

@@ -175,8 +175,7 @@ def test_sigterm_before_the_first_step_waits_for_nothing(tmp_path, monkeypatch):
 def test_sigterm_between_stages_and_behind_the_last_waits_for_nothing(tmp_path, monkeypatch, where):
     recipe = small_recipe()
     run(tmp_path / "undisturbed", recipe)
-    whose = session.Session if where == "open_stage" else loop
-    original, left = getattr(whose, where), [1 if where == "finish" else 2]
+    original, left = getattr(loop, where), [1 if where == "finish" else 2]
 
     def interrupted(*words):
         left[0] -= 1
@@ -186,7 +185,7 @@ def test_sigterm_between_stages_and_behind_the_last_waits_for_nothing(tmp_path, 
         return original(*words)
 
     with monkeypatch.context() as patch, stopping.listening():
-        patch.setattr(whose, where, interrupted)
+        patch.setattr(loop, where, interrupted)
         with pytest.raises(stopping.Terminated):
             run(tmp_path / "broken", recipe)
     run(tmp_path / "broken", recipe)

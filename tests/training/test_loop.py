@@ -11,7 +11,7 @@ from conftest import Interrupted, StopAfter, Watcher, run, same_weights, small_r
 from tailcloud.data import open_dataset
 from tailcloud.errors import TailcloudError
 from tailcloud.serving.evaluate import evaluate_run
-from tailcloud.training import loop, session
+from tailcloud.training import engine, loop
 from tailcloud.training.folder import RunFolder
 
 
@@ -149,8 +149,8 @@ def test_another_environment_is_said_on_resume(tmp_path, monkeypatch):
     recipe = small_recipe()
     with pytest.raises(Interrupted):
         run(tmp_path / "run", recipe, StopAfter(1))
-    here = session.environment(torch.device("cpu"))
-    monkeypatch.setattr(session, "environment", lambda device: here | {"torch": "9.9"})
+    here = engine.environment(torch.device("cpu"))
+    monkeypatch.setattr(engine, "environment", lambda device: here | {"torch": "9.9"})
     watcher = Watcher()
     run(tmp_path / "run", recipe, watcher)
     assert any("goes on with 9.9" in note for note in watcher.notes)

@@ -17,8 +17,8 @@ from tailcloud.optimizers import OPTIMIZERS
 from tailcloud.recipe import Stage, load_recipe
 from tailcloud.training.batch_norm import Synchronised, synchronise
 from tailcloud.training.distributed import ALONE
+from tailcloud.training.engine import RunEngine
 from tailcloud.training.pieced import pieced
-from tailcloud.training.session import Session
 from tailcloud.training.step import Step
 
 COUNTS, ROWS = [40, 9, 4, 1], 11
@@ -181,4 +181,4 @@ def test_methods_that_are_means_over_images_train_in_pieces(method, tmp_path):
 def test_whole_batches_stay_whole():
     assert ALONE.share() == WHOLE
     assert ALONE.share(2) != WHOLE
-    assert Session.in_pieces.fget(type("Whole", (), {"share": WHOLE})()) is False
+    assert RunEngine.in_pieces.fget(type("Whole", (), {"share": WHOLE})()) is False

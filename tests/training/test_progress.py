@@ -14,6 +14,7 @@ from tailcloud.training.keeping import snapshot
 from tailcloud.training.progress import Progress
 from tailcloud.training.resuming import resume
 from tailcloud.training.session import Session
+from tailcloud.training.stage_parts import make_parts
 
 CPU = torch.device("cpu")
 
@@ -22,7 +23,7 @@ class Rehearsed(Session):
     """A session whose model is right as often as we say, in percent, on each part of the data."""
 
     def predict(self, images, scale):
-        share = {id(self.test): self.on_test, id(self.val): self.on_val}[id(images)]
+        share = {id(self.images.test): self.on_test, id(self.images.val): self.on_val}[id(images)]
         target = images.labels.numpy()
         predicted = np.where(np.arange(len(target)) < len(target) * share / 100, target, (target + 1) % 10)
         return Predictions(target, predicted, np.ones(len(target)), predicted == target, 5)
@@ -36,7 +37,7 @@ def rehearsed(split, pick="best"):
 def play(session, epochs):
     """Evaluate one epoch after another, each with weights that tell them apart."""
     progress = Progress()
-    parts = session.parts("stage1", session.recipe.stage1)
+    parts = make_parts(session, "stage1")
     for number, (session.on_val, session.on_test) in enumerate(epochs, start=1):
         with torch.no_grad():
             session.model.head.weight.fill_(number)
@@ -66,7 +67,7 @@ def test_weights_are_kept_only_where_the_best_are_picked():
 def test_validation_is_in_the_log_beside_test():
     session = rehearsed(split=0.2)
     session.on_val, session.on_test = 100, 40
-    line = evaluate_epoch(session, session.parts("stage1", session.recipe.stage1), Progress(), 1)
+    line = evaluate_epoch(session, make_parts(session, "stage1"), Progress(), 1)
     assert (line["val_top1"], line["top1"]) == (100, 40)
 
 
@@ -107,7 +108,7 @@ def test_a_run_goes_on_with_the_threads_it_was_started_with(tmp_path):
     data = open_dataset(recipe.data.spec, recipe.root)
     session = Session(recipe, data, CPU)
     save_checkpoint(
-        folder.checkpoints, "stage1", 1, snapshot(session, session.parts("stage1", recipe.stage1), Progress(epoch=1))
+        folder.checkpoints, "stage1", 1, snapshot(session, make_parts(session, "stage1"), Progress(epoch=1))
     )
     torch.set_num_threads(1)
     watcher = Watcher()

@@ -13,6 +13,7 @@ from tailcloud.recipe import load_recipe, resolve
 from tailcloud.serving.evaluate import evaluate_run
 from tailcloud.training.branching import branch
 from tailcloud.training.folder import RunFolder
+from tailcloud.training.heads import features
 from tailcloud.training.loop import train
 from tailcloud.training.session import Session
 
@@ -184,11 +185,12 @@ def test_features_are_computed_without_all_images_as_floats_at_once(monkeypatch)
             yield batch
             assert sum(image() is not None for image in alive) <= 2
 
-    session.train.images, session.train.labels = (
-        values.repeat(20, *[1] * (values.ndim - 1)) for values in (session.train.images, session.train.labels)
+    images = session.images.train
+    images.images, images.labels = (
+        values.repeat(20, *[1] * (values.ndim - 1)) for values in (images.images, images.labels)
     )
-    batches = session.train.in_order
-    monkeypatch.setattr(session.train, "in_order", noted)
-    features, labels = session.features()
+    batches = images.in_order
+    monkeypatch.setattr(images, "in_order", noted)
+    found, labels = features(session)
     assert len(alive) > 2
-    assert len(features) == len(labels) == len(session.train.labels)
+    assert len(found) == len(labels) == len(images.labels)

@@ -11,6 +11,7 @@ from oracles import clouds
 from tailcloud.data.dataset import Dataset, Split
 from tailcloud.sampling import make_sampler
 from tailcloud.training.session import Session
+from tailcloud.training.stage_parts import make_parts
 
 COUNTS = [60, 12, 4, 1]
 
@@ -31,7 +32,7 @@ def session(*settings):
 
 def parts(*settings, stage="stage1"):
     made = session(*settings)
-    return made.parts(stage, made.recipe.stages[stage])
+    return make_parts(made, stage)
 
 
 def shown(loader, epoch=0):

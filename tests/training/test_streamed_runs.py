@@ -17,6 +17,7 @@ from tailcloud.training.distributed import World
 from tailcloud.training.folder import RunFolder
 from tailcloud.training.loop import train
 from tailcloud.training.session import Session
+from tailcloud.training.stage_parts import make_parts
 
 CPU = torch.device("cpu")
 
@@ -83,11 +84,11 @@ def test_a_run_goes_on_with_the_plane_it_was_started_on(tmp_path):
 def test_resized_crops_come_from_whole_pictures(tmp_path):
     recipe = small_recipe({"augment": {"crop_padding": 0, "area": [0.2, 1.0], "jitter": [0.4, 0.4, 0.4]}})
     session = Session(recipe, datasets(tmp_path)[0], CPU)
-    stored = session.train.reader.images
+    stored = session.images.train.reader.images
     assert (stored.side, stored.fit) == (7, "squash")  # 6 pixels a side, and a margin of 256 / 224
-    batch = next(session.parts("stage1", recipe.stage1).loader.epoch(0))
+    batch = next(make_parts(session, "stage1").loader.epoch(0))
     assert batch.images.shape[2:] == (6, 6)
-    assert next(session.seen.in_order(session.transform)).images.shape[2:] == (6, 6)
+    assert next(session.images.seen.in_order(session.transform)).images.shape[2:] == (6, 6)
 
 
 def test_graphs_need_images_on_the_gpu(tmp_path):
@@ -98,9 +99,10 @@ def test_graphs_need_images_on_the_gpu(tmp_path):
 
 def test_fused_kernels_decline_streamed_images(tmp_path):
     session = Session(small_recipe(), datasets(tmp_path)[0], CPU)
-    session.device = torch.device("cuda")
-    session.recipe = session.recipe.model_copy(update={"engine": replace_engine(session.recipe.engine)})
-    assert "stay in their files" in session.obstacle()
+    engine = session.engine
+    engine.device = torch.device("cuda")
+    engine.recipe = session.recipe.model_copy(update={"engine": replace_engine(session.recipe.engine)})
+    assert "stay in their files" in engine.obstacle()
 
 
 def replace_engine(engine):

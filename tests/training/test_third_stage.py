@@ -25,6 +25,7 @@ from tailcloud.training import held_out
 from tailcloud.training.assumed import assumed_prior
 from tailcloud.training.branching import branch
 from tailcloud.training.folder import RunFolder
+from tailcloud.training.heads import held_out_before
 from tailcloud.training.loop import train
 from tailcloud.training.session import Session
 
@@ -187,10 +188,11 @@ def test_classes_without_an_image_to_spare_are_no_reason_to_advise_what_was_done
 def test_held_out_images_are_not_all_floats_at_once(monkeypatch):
     """At most the batch that is looked at and the one before it."""
     session = Session(small_recipe(LEVEL), hold_out(open_dataset("digits-lt"), 0.1), torch.device("cpu"))
-    session.val.images, session.val.labels = (
-        values.repeat(200, *[1] * (values.ndim - 1)) for values in (session.val.images, session.val.labels)
+    images = session.images.val
+    images.images, images.labels = (
+        values.repeat(200, *[1] * (values.ndim - 1)) for values in (images.images, images.labels)
     )
-    alive, batches = [], session.val.in_order
+    alive, batches = [], images.in_order
 
     def noted(transform):
         for batch in batches(transform):
@@ -198,7 +200,7 @@ def test_held_out_images_are_not_all_floats_at_once(monkeypatch):
             yield batch
             assert sum(image() is not None for image in alive) <= 2
 
-    monkeypatch.setattr(session.val, "in_order", noted)
-    found = session.held_out("stage3")
+    monkeypatch.setattr(images, "in_order", noted)
+    found = held_out_before(session, "stage3")
     assert len(alive) > 2
-    assert found.outputs.shape == (len(session.val.labels), 10)
+    assert found.outputs.shape == (len(images.labels), 10)

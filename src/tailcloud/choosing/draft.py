@@ -22,7 +22,7 @@ from tailcloud.choosing.rules import (
 from tailcloud.classifier import cost
 from tailcloud.data import Dataset
 from tailcloud.recipe import Recipe, load_recipe
-from tailcloud.training.session import architecture
+from tailcloud.training.model import architecture
 
 Settings = Mapping[str, Any]
 

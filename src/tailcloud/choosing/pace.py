@@ -13,8 +13,10 @@ from tailcloud.data.planes.face import is_streamed
 from tailcloud.errors import TailcloudWarning
 from tailcloud.recipe import Recipe, Stage
 from tailcloud.training.devices import make_repeatable, use_threads
+from tailcloud.training.heads import open_stage
 from tailcloud.training.loop import ready, train_epoch
-from tailcloud.training.session import Session, StageParts
+from tailcloud.training.session import Session
+from tailcloud.training.stage_parts import StageParts
 
 STEPS, JUDGED = 2, 256  # batches in a trial epoch, test images judged
 READ = 128  # images that are read for their time
@@ -107,7 +109,7 @@ def measured(session: Session) -> Pace:
     images, preparing = {}, 0.0
     for name, stage in session.recipe.stages.items():
         started = time.perf_counter()
-        session.open_stage(name)
+        open_stage(session, name)
         if not stage.epochs:
             images[name] = 0.0
             continue
@@ -115,9 +117,9 @@ def measured(session: Session) -> Pace:
         train_epoch(session, parts, 0, RATE)
         preparing = max(preparing, time.perf_counter() - started)
         images[name] = epoch_seconds(session, parts) / len(session.dataset.train)
-    session.predict(session.test, 1.0)
+    session.predict(session.images.test, 1.0)
     started = time.perf_counter()
-    session.predict(session.test, 1.0)
+    session.predict(session.images.test, 1.0)
     return Pace(images, (time.perf_counter() - started) / len(session.dataset.test), preparing)
 
 

@@ -2,7 +2,7 @@
 
 from tailcloud.objectives import OBJECTIVES
 from tailcloud.optimizers import OPTIMIZERS
-from tailcloud.recipe import Stage
+from tailcloud.recipe import Recipe, Stage
 
 FORWARD, BACKWARD = 1, 2  # passes: a backward one costs two forward ones
 
@@ -22,3 +22,15 @@ def passes(stage: Stage) -> int:
 def copies(stage: Stage) -> int:
     """How often a stage keeps each weight: itself, its gradient, what the optimiser remembers, an average."""
     return 2 + len(OPTIMIZERS[stage.optimizer.name].memories) + (stage.ema > 0)
+
+
+def flops_a_step(recipe: Recipe, flops: int) -> int:
+    """FLOPs of the largest training step of a recipe, as if it trained everything, given those of one image forward."""
+    return 3 * max(map(images_a_step, recipe.stages.values())) * flops
+
+
+def flops_in_all(recipe: Recipe, images: int, flops: int) -> int:
+    """FLOPs of all training steps on so many images, given those of one image forward."""
+    stages = recipe.stages.values()
+    shown = sum(passes(stage) * stage.epochs * images_a_step(stage) / stage.batch for stage in stages)
+    return round(shown * images * flops)

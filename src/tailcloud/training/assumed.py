@@ -3,11 +3,9 @@
 import numpy as np
 
 from tailcloud.evaluation.priors import Prior, normalised, train_prior
-from tailcloud.losses import LOSSES
-from tailcloud.objectives import OBJECTIVES
-from tailcloud.rebalance import CHANGES
 from tailcloud.recipe import Recipe, Stage
 from tailcloud.sampling import class_shares
+from tailcloud.stages.making import make_change, make_loss, make_objective
 
 LEAST = 1e-12  # a class that no stage has shown is not known to be impossible
 
@@ -23,16 +21,12 @@ def assumed_prior(recipe: Recipe, counts: list[int], before: str | None = None) 
     for name, stage in recipe.stages.items():
         if name == before:
             break
-        if stage.epochs:
-            prior = _trained(stage, known)
-        else:
-            prior = CHANGES[stage.head.name](known, **stage.head.options).prior(prior)
+        prior = _trained(stage, known) if stage.epochs else make_change(stage, known).prior(prior)
     return normalised(np.maximum(prior, LEAST))
 
 
 def _trained(stage: Stage, counts: list[int]) -> Prior:
     samplers = stage.sampler, stage.second or stage.sampler
     first, second = (class_shares(sampler.name, counts, **sampler.options) for sampler in samplers)
-    loss = LOSSES[stage.loss.name](counts, **stage.loss.options)
-    objective = OBJECTIVES[stage.objective.name](loss, counts, **stage.objective.options)
+    objective = make_objective(stage, make_loss(stage, counts), counts)
     return objective.prior(first, second)

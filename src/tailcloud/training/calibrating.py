@@ -17,7 +17,7 @@ def calibrate(session: Session) -> Calibrated:
     counts = session.dataset.profile.counts.tolist()
     scale = session.loss(list(session.recipe.stages.values())[-1]).scale
     prior = assumed_prior(session.recipe, counts)
-    found = held_out(session.model, session.val, session.transform, prior, absent=ABSENT)
+    found = held_out(session.model, session.images.val, session.transform, prior, absent=ABSENT)
     if found is None:
         return Calibrated(scale, 1.0, prior)
     temperature = fit_temperature(scale * found.outputs, found.target, found.shift)

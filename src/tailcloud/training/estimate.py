@@ -8,7 +8,7 @@ from tailcloud.data.batches.plan import batch_ends
 from tailcloud.data.planes.face import is_streamed
 from tailcloud.recipe import Recipe
 from tailcloud.stages.effort import copies, images_a_step
-from tailcloud.training.session import architecture
+from tailcloud.training.model import architecture
 
 FLOAT = 4
 

@@ -6,7 +6,8 @@ from tailcloud.evaluation import Predictions, confusion, summarise
 from tailcloud.recipe import Stage
 from tailcloud.training.observer import Observer
 from tailcloud.training.progress import Progress
-from tailcloud.training.session import Session, StageParts
+from tailcloud.training.session import Session
+from tailcloud.training.stage_parts import StageParts
 
 LOGGED = ("top1", "many", "medium", "few")
 
@@ -14,10 +15,10 @@ LOGGED = ("top1", "many", "medium", "few")
 def evaluate_epoch(session: Session, parts: StageParts, progress: Progress, epoch: int) -> dict[str, Any]:
     """Accuracy after an epoch, for the log; remembers the best one, on validation if there is any."""
     counts = session.dataset.profile.counts
-    test = summarise(session.predict(session.test, parts.scale), counts)
+    test = summarise(session.predict(session.images.test, parts.scale), counts)
     measured = {key: test[key] for key in LOGGED}
-    if session.val:
-        measured["val_top1"] = summarise(session.predict(session.val, parts.scale), counts)["top1"]
+    if session.images.val:
+        measured["val_top1"] = summarise(session.predict(session.images.val, parts.scale), counts)["top1"]
     better = progress.note_best(epoch, measured.get("val_top1", test["top1"]), test["top1"], session.best_on)
     if better and session.recipe.selection.pick == "best":
         progress.best_weights = {name: value.clone() for name, value in session.model.state_dict().items()}
@@ -27,7 +28,7 @@ def evaluate_epoch(session: Session, parts: StageParts, progress: Progress, epoc
 def conclude(session: Session, progress: Progress, stage: Stage, observer: Observer) -> dict[str, Any]:
     """Close a stage: measure its last epoch in full, and if another one was picked, take and measure that apart."""
     scale, counts = session.loss(stage).scale, session.dataset.profile.counts
-    predictions = session.predict(session.test, scale)
+    predictions = session.predict(session.images.test, scale)
     last = summarise(predictions, counts)
     if predictions.unanswered:
         session.overflows.append(overflow(progress.stage, predictions))
@@ -39,13 +40,13 @@ def conclude(session: Session, progress: Progress, stage: Stage, observer: Obser
         **last,
         "confusion": confusion(predictions, session.dataset.classes),
         "best": {key: best[key] for key in ("epoch", "top1", "on")},
-        "executor": session.executor,
-        "kernels": session.arithmetic["kernels"],
+        "executor": session.engine.executor,
+        "kernels": session.engine.kernels,
         "seconds": progress.seconds,
     }
     if progress.best_weights:
         session.model.load_state_dict(progress.best_weights)
-        picked = summarise(session.predict(session.test, scale), counts)
+        picked = summarise(session.predict(session.images.test, scale), counts)
         result["picked"] = {"epoch": best["epoch"], "on": best["on"], **picked}
     return result
 

@@ -29,7 +29,7 @@ def write_examples(session: Session, folder: RunFolder, per_class: Sequence[floa
     if not worst:
         return
     last = list(session.recipe.stages.values())[-1]
-    predictions = session.predict(session.test, session.loss(last).scale)
+    predictions = session.predict(session.images.test, session.loss(last).scale)
     if not session.world.chief:
         return
     wrong = np.concatenate([surest_errors(predictions, label) for label in worst])

@@ -11,8 +11,9 @@ from tailcloud.data.batches.transform import Normalise
 from tailcloud.errors import UsageError
 from tailcloud.evaluation.calibration import FEWEST
 from tailcloud.evaluation.priors import Prior, adjustment, normalised
-from tailcloud.rebalance import CHANGES, HeldOut
+from tailcloud.rebalance import HeldOut
 from tailcloud.recipe import Recipe
+from tailcloud.stages.making import make_change
 
 MOST_LOGITS = 1 << 22  # one number or two are fitted: a few thousand images tell them
 
@@ -55,7 +56,7 @@ def check_held_out(recipe: Recipe, dataset: Dataset) -> None:
 def stages_that_look(recipe: Recipe, dataset: Dataset) -> list[str]:
     """The stages whose change of the head is fitted on held-out images."""
     counts = dataset.profile.counts.tolist()
-    changes = {name: CHANGES[stage.head.name](counts, **stage.head.options) for name, stage in recipe.stages.items()}
+    changes = {name: make_change(stage, counts) for name, stage in recipe.stages.items()}
     return [name for name, change in changes.items() if change.looks_at_held_out]
 
 

@@ -10,7 +10,8 @@ from tailcloud.training.checkpoint import Checkpoint, save_checkpoint
 from tailcloud.training.executors import Standing
 from tailcloud.training.folder import RunFolder
 from tailcloud.training.progress import Progress
-from tailcloud.training.session import Session, StageParts
+from tailcloud.training.session import Session
+from tailcloud.training.stage_parts import StageParts
 
 WORK_PER_SAVING = 20  # within an epoch, so many times what saving takes is spent on training
 ASK_EVERY = 8  # steps, where processes must agree

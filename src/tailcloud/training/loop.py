@@ -25,18 +25,21 @@ from tailcloud.training.checkpoint import Checkpoint
 from tailcloud.training.compiled import CannotCompile
 from tailcloud.training.devices import make_repeatable, use_threads
 from tailcloud.training.distributed import ALONE, World
+from tailcloud.training.engine import unfused
 from tailcloud.training.evaluating import conclude, evaluate_epoch
 from tailcloud.training.events import observed
 from tailcloud.training.examples import write_examples
 from tailcloud.training.executors import Standing
 from tailcloud.training.folder import RunFolder
+from tailcloud.training.heads import open_stage
 from tailcloud.training.keeping import Keeper, terminated
 from tailcloud.training.observer import Observer
 from tailcloud.training.progress import Progress
 from tailcloud.training.result import finish
 from tailcloud.training.resuming import resume
 from tailcloud.training.schedule import learning_rate
-from tailcloud.training.session import Session, StageParts, unfused
+from tailcloud.training.session import Session
+from tailcloud.training.stage_parts import StageParts, make_parts
 from tailcloud.training.watch import watch
 
 
@@ -70,7 +73,7 @@ def train(
         train_stage(session, folder, progress, checkpoint, observer)
         progress.finished.append(conclude(session, progress, stage, observer))
         checkpoint = None
-    session.share_faults()
+    session.images.share_faults(world)
     with stopping.at_once():  # all that is trained is saved
         write_examples(session, folder, progress.finished[-1]["per_class"])
         return finish(session, folder, progress) if world.chief else {}
@@ -83,7 +86,7 @@ def train_stage(
     name, stage = progress.stage, session.recipe.stages[progress.stage]
     if progress.epoch == progress.step == 0:
         with stopping.at_once():  # the stage before it is saved
-            remarks = session.open_stage(name)
+            remarks = open_stage(session, name)
         for remark in remarks:
             progress.changes.append(remark)
             observer.note(remark)
@@ -108,7 +111,7 @@ def train_stage(
             with keeper.measuring(), parts.optimizer.averaged():
                 line |= evaluate_epoch(session, parts, progress, epoch + 1)
                 line |= watch(session, parts, epoch + 1) if session.world.chief else {}
-        session.share_faults()
+        session.images.share_faults(session.world)
         line["seconds"] = progress.spent + time.perf_counter() - keeper.began
         progress.seconds += line["seconds"]
         progress.begin_epoch(epoch + 1)
@@ -125,12 +128,12 @@ def train_stage(
 def ready(session: Session, name: str, observer: Observer) -> StageParts:
     """The parts of a stage, made ready to run. What cannot be compiled runs as PyTorch has it, and the run says so."""
     stage = session.recipe.stages[name]
-    parts = session.parts(name, stage)
+    parts = make_parts(session, name)
     set_modes(session.model, stage)
     try:
         parts.executor.prepare()
     except CannotCompile as failure:
-        session.executor = "eager"
+        session.engine.executor = "eager"
         observer.note(str(failure))
     except CannotFuse as failure:
         session.unfuse()

@@ -60,7 +60,7 @@ def write_model(session: Session, folder: RunFolder, reading: Calibrated) -> Non
 def deployed(session: Session, reading: Calibrated) -> dict[str, Any]:
     """``calibrated`` and ``priors``: the weights that are kept, on the test part, computed as they will be used."""
     session.model.eval()
-    batches = session.test.in_order(session.transform)
+    batches = session.images.test.in_order(session.transform)
     return measure_deployed(session.model, batches, reading, session.dataset.profile.counts.tolist())
 
 
@@ -98,7 +98,7 @@ def make_result(session: Session, folder: RunFolder, progress: Progress) -> dict
         "remarks": [
             *dataset.profile.remarks(),
             *dataset.remarks,
-            *session.faults,
+            *session.images.faults,
             *session.overflows,
             *progress.changes,
         ],

@@ -9,6 +9,7 @@ from tailcloud.errors import TailcloudError
 from tailcloud.recipe import Recipe, completed, differences
 from tailcloud.training.checkpoint import Checkpoint, load_newest
 from tailcloud.training.folder import RunFolder
+from tailcloud.training.heads import shape_head
 from tailcloud.training.observer import Observer
 from tailcloud.training.progress import Progress
 from tailcloud.training.session import Session
@@ -28,7 +29,7 @@ def resume(session: Session, folder: RunFolder, observer: Observer) -> tuple[Pro
         with session.world.one_voice():
             check_same_recipe(folder, state.pop("recipe"), session.recipe)
         check_same_world(state.pop("environment"), state.pop("fingerprint"), session, observer)
-        session.shape_head(state["stage"])
+        shape_head(session, state["stage"])
         session.model.load_state_dict(checkpoint.group("model"))
         progress = Progress(**state, best_weights=checkpoint.group("best"))
     except (RuntimeError, TypeError, KeyError):
@@ -74,8 +75,8 @@ def check_same_world(then: dict[str, Any], fingerprint: str, session: Session, o
         )
     if then["device"] == session.device.type == "cpu":
         torch.set_num_threads(then["threads"])  # sums depend on it in their last bits
-    if (then.get("executor"), session.executor) == ("eager", "compiled"):
-        session.executor = "eager"
+    if (then.get("executor"), session.engine.executor) == ("eager", "compiled"):
+        session.engine.executor = "eager"
         observer.note("This run goes on eagerly, as it was started, though its recipe would have it compiled.")
     now = session.environment
     first = {"plane": plane, "kernels": "plain", "ranks": 1, "accumulate": 1, "sync_batch_norm": False}

@@ -12,7 +12,8 @@ import torch
 from tailcloud.data.batches.batch import Batch
 from tailcloud.evaluation.saturation import class_gradients
 from tailcloud.randomness import device_generator, host_generator
-from tailcloud.training.session import Session, StageParts
+from tailcloud.training.session import Session
+from tailcloud.training.stage_parts import StageParts
 
 BATCH = 1024
 
@@ -33,5 +34,5 @@ def watch(session: Session, parts: StageParts, epoch: int) -> dict[str, Any]:
 
 def _mixed(session: Session) -> Iterator[Batch]:
     """Every training image once, classes mixed as in training: class weights compare the images of a batch."""
-    order = host_generator(session.recipe.seed, "watched order").permutation(len(session.train.labels))
-    return session.seen.some(session.transform, torch.from_numpy(order), BATCH)
+    order = host_generator(session.recipe.seed, "watched order").permutation(len(session.images.train.labels))
+    return session.images.seen.some(session.transform, torch.from_numpy(order), BATCH)
