@@ -20,7 +20,7 @@ from measuring import RESULTS, write_record
 from safetensors.torch import load_file
 
 from tailcloud.cli.planning import Run
-from tailcloud.cli.train import train_all
+from tailcloud.cli.running import train_all
 from tailcloud.errors import TailcloudError
 from tailcloud.recipe import Recipe, load_recipe, parse_setting
 from tailcloud.training.branching import branch, last_checkpoint

@@ -15,7 +15,7 @@ import tailcloud.bench
 from tailcloud.bench.on_ray import RETRIES, lost_run
 from tailcloud.cli import app
 from tailcloud.cli.board import Board
-from tailcloud.cli.train import Stopped
+from tailcloud.cli.running import Stopped
 from tailcloud.errors import TailcloudError
 from tailcloud.training.folder import RunFolder
 

@@ -530,7 +530,7 @@ CASES = [case for section in SECTIONS.values() for case in section]
 def command(words):
     """Run ``tailcloud WORDS`` in this process: its exit code and what it said on standard error."""
     from tailcloud.cli import main
-    from tailcloud.cli.train import _open_data
+    from tailcloud.cli.opening import _open_data
 
     _open_data.cache_clear()  # a command is usually a process of its own
     said = io.StringIO()

@@ -1,7 +1,6 @@
 """``tailcloud train`` without a recipe."""
 
 import re
-import sys
 import tomllib
 
 import numpy as np
@@ -10,7 +9,7 @@ from bad_inputs import command
 from typer.testing import CliRunner
 
 from tailcloud.choosing.pace import Pace
-from tailcloud.cli import app
+from tailcloud.cli import app, running
 from tailcloud.data import open_dataset
 
 
@@ -103,7 +102,7 @@ def test_what_is_said_to_go_on_with_several_chosen_runs_finds_them(images, monke
         started.append(run.folder.path)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["tailcloud.cli.train"], "run_all", stopped)
+    monkeypatch.setattr(running, "run_all", stopped)
     _, complaint = command(words)
     again = re.search(r'Go on with "tailcloud ([^"]*)"', complaint).group(1)
     text = said(f"{again} --dry-run")

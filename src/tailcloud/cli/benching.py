@@ -19,8 +19,9 @@ from tailcloud.bench.sharing import Step, shared, waves
 from tailcloud.bench.wording import SHORT, legend, lines, remarks
 from tailcloud.cli.board import Board
 from tailcloud.cli.console import out, say_note
+from tailcloud.cli.opening import open_data
 from tailcloud.cli.planning import Run
-from tailcloud.cli.train import Stopped, open_data, run_all, train_one
+from tailcloud.cli.running import Stopped, run_all, train_one
 from tailcloud.errors import TailcloudError, explained
 from tailcloud.files import write_atomically, write_json
 from tailcloud.training.branching import branch, first_stage_file

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from tailcloud.cli.console import out, say_note
+from tailcloud.cli.opening import note_alike, open_whole
 from tailcloud.data import OWN, parse_spec
 from tailcloud.errors import UsageError
 from tailcloud.recipe import Recipe, load_recipe
@@ -24,7 +25,6 @@ def chooses(request: "Request", recipe: Recipe) -> bool:
 def chosen_recipe(request: "Request", asked: Recipe) -> Recipe:
     """The recipe for what was asked for; several runs share the budget."""
     from tailcloud.choosing import choose, parse_budget
-    from tailcloud.cli.train import note_alike, open_whole
     from tailcloud.training.devices import pick_device
 
     budget = parse_budget(request.time_budget) if request.time_budget else None

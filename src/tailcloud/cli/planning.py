@@ -1,7 +1,7 @@
 """From the words of a ``train`` command to the runs it asks for."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import torch
 from tailcloud.backbones.pretrained import check_weights, find_weights
 from tailcloud.cli.choosing import chooses, chosen_recipe
 from tailcloud.cli.console import out, say_note
+from tailcloud.cli.opening import open_data
 from tailcloud.data import Dataset, is_path
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.plugins import words as plugin_words
@@ -163,7 +164,7 @@ def continued(folder: RunFolder, request: Request, asked: Recipe | None = None) 
     return Run(folder, own.model_copy(update={"root": request.root or own.root}), folder.command())
 
 
-def print_plan(runs: Sequence[Run], open_data: Callable[[Recipe], Dataset], device: torch.device) -> None:
+def print_plan(runs: Sequence[Run], device: torch.device) -> None:
     """What would happen, without doing any of it: each recipe once, with the runs it is for."""
     by_recipe: dict[str, list[Run]] = {}
     for run in runs:

@@ -11,8 +11,10 @@ from typing import Any
 import torch
 
 from tailcloud.cli import console
+from tailcloud.cli.opening import open_data
+from tailcloud.cli.outcomes import print_result
 from tailcloud.cli.planning import Request, Run, plan_runs, print_plan
-from tailcloud.cli.train import Stopped, open_data, print_result, to_go_on, train_one
+from tailcloud.cli.running import Stopped, to_go_on, train_one
 from tailcloud.cli.watching import Screen
 from tailcloud.data import Dataset
 from tailcloud.data.planes import caching
@@ -47,7 +49,7 @@ def train_shared(request: Request, world: World) -> None:
     with joined(world, pick_device(request.device)):
         run = world.from_chief(partial(the_run, request))
         if request.dry_run:
-            world.from_chief(lambda: print_plan([run], open_data, pick_device(request.device)))
+            world.from_chief(lambda: print_plan([run], pick_device(request.device)))
             return
         if world.from_chief(lambda: run.folder.finished):
             result = world.from_chief(partial(look_at, run, request.device))

@@ -44,8 +44,10 @@ def rebalance(
 
     The new folder is a run like any other; its method is called FIRST+SECOND, for example ce+crt.
     """
+    from tailcloud.cli.opening import open_data
+    from tailcloud.cli.outcomes import finish_with_errors, print_result
     from tailcloud.cli.planning import Run
-    from tailcloud.cli.train import finish_with_errors, open_data, print_result, train_all
+    from tailcloud.cli.running import train_all
     from tailcloud.training.branching import branch
     from tailcloud.training.folder import RunFolder
 
