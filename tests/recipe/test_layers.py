@@ -9,7 +9,7 @@ from tailcloud.data import parse_spec
 from tailcloud.errors import UsageError
 from tailcloud.losses import LOSSES, Loss
 from tailcloud.recipe import data_sets, find_recipe, load_recipe, parse_setting, resolve, shipped
-from tailcloud.recipe.layers import merge
+from tailcloud.recipe.merging import merge
 from tailcloud.recipe.written import WRITTEN, Written
 
 

@@ -6,8 +6,7 @@ from safetensors.torch import load_file
 
 from conftest import Interrupted, StopAfter, run, same_weights, small_recipe
 from tailcloud.data import open_dataset
-from tailcloud.recipe import load_recipe
-from tailcloud.recipe.layers import parse_setting
+from tailcloud.recipe import load_recipe, parse_setting
 from tailcloud.serving.evaluate import evaluate_run
 from tailcloud.training import loop
 from tailcloud.training.checkpoint import load_newest, save_checkpoint

@@ -78,7 +78,8 @@ def rebalanced(recipe: "Recipe", second: str, settings: list[str]) -> "Recipe":
     A third stage was made for the second one of the run, and goes with it.
     """
     from tailcloud.recipe import find_recipe, parse_setting, read_toml, resolve
-    from tailcloud.recipe.layers import default_recipe, merge
+    from tailcloud.recipe.library import default_recipe
+    from tailcloud.recipe.merging import merge
 
     table = recipe.model_dump(exclude={"stage2", "stage3"}, exclude_none=True)
     table["method"] = f"{recipe.method.partition('+')[0]}+{second}"

@@ -10,7 +10,7 @@ from tailcloud.errors import UsageError
 from tailcloud.estimator.inputs import InMemory, encoded, pictures_of
 from tailcloud.estimator.keeping import plain
 from tailcloud.estimator.learning import AtPath, Source
-from tailcloud.recipe.layers import Table, merge
+from tailcloud.recipe.merging import Table, merge
 
 FIELDS = {"method": "method", "seed": "seed", "epochs": "stage1.epochs", "size": "data.size"}
 FIELDS |= {"validation_fraction": "selection.split"}

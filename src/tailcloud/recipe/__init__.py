@@ -1,16 +1,9 @@
 """Recipes: one TOML file decides a run, validated before anything is loaded."""
 
 from tailcloud.recipe.checks import completed, head_kinds
-from tailcloud.recipe.layers import (
-    data_sets,
-    differences,
-    find_recipe,
-    load_recipe,
-    parse_setting,
-    read_toml,
-    resolve,
-    shipped,
-)
+from tailcloud.recipe.layers import load_recipe, resolve
+from tailcloud.recipe.library import data_sets, find_recipe, read_toml, shipped
+from tailcloud.recipe.merging import differences, parse_setting
 from tailcloud.recipe.schema import Augment, Data, Engine, Model, Part, Recipe, Selection, Stage
 
 __all__ = [
