@@ -37,6 +37,7 @@ from tailcloud.profile import FEW_BELOW, MANY_ABOVE
 from tailcloud.recipe import differences, resolve
 from tailcloud.reporting.origin import commit, distinct, machine, threads, versions
 from tailcloud.reporting.result import Result, parse_result
+from tailcloud.reporting.settings import kernels_of
 from tailcloud.reporting.tables import (
     COLUMNS,
     DatasetTable,
@@ -44,7 +45,6 @@ from tailcloud.reporting.tables import (
     by_dataset,
     cells,
     gain,
-    kernels_of,
     markdown,
     paired,
 )
