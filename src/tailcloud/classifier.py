@@ -73,10 +73,10 @@ def hollow_classifier(architecture: Architecture) -> Classifier:
         return Classifier(architecture)
 
 
-def hollow_head(kind: str, features: int = 4, classes: int = 2) -> Head:
+def hollow_head(kind: str) -> Head:
     """A head without numbers, for the names of its parameters."""
     with torch.device("meta"), _NothingDrawn():
-        return HEADS[kind](features, classes)
+        return HEADS[kind](4, 2)  # any sizes: the names are the same
 
 
 def hollow_backbone(name: str, width: float = 1.0) -> Backbone:

@@ -19,10 +19,10 @@ from tailcloud.recipe.schema import Recipe
 from tailcloud.recipe.stretching import stretched
 
 
-def load_recipe(reference: str | None, settings: Sequence[Mapping[str, Any]] = (), name: str | None = None) -> Recipe:
+def load_recipe(reference: str | None, settings: Sequence[Mapping[str, Any]] = ()) -> Recipe:
     """The recipe ``reference`` names, with settings laid over it, resolved and checked.
 
-    Without a reference, the data's own recipe for GCL. ``name`` is what errors call it.
+    Without a reference, the data's own recipe for GCL.
     """
     overrides: Table = {}
     for setting in settings:
@@ -34,7 +34,7 @@ def load_recipe(reference: str | None, settings: Sequence[Mapping[str, Any]] = (
         check_format(Path(str(file)), table["format"])
     if "data" not in {**table, **overrides}:
         raise UsageError(f'{reference} names no data; add a line such as data = "digits-lt"')
-    return resolve(merge(table, overrides), name or reference)
+    return resolve(merge(table, overrides), reference)
 
 
 def spec_of(table: Mapping[str, Any], otherwise: str) -> str:

@@ -72,7 +72,7 @@ def write_card(run: Path, out: Path | None = None, *, force: bool = False) -> Pa
     return target
 
 
-def rarest(result: Result, scores: Scores, most: int = RAREST) -> list[ClassRow]:
+def rarest(result: Result, scores: Scores) -> list[ClassRow]:
     """The classes with the fewest training images, the rarest first."""
     data = result.dataset
     return [
@@ -82,7 +82,7 @@ def rarest(result: Result, scores: Scores, most: int = RAREST) -> list[ClassRow]
             data.test_counts[index] if data.test_counts else None,
             scores.per_class[index] if scores.per_class else None,
         )
-        for index in reversed(result.order[-most:])
+        for index in reversed(result.order[-RAREST:])
     ]
 
 

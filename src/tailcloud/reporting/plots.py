@@ -52,7 +52,7 @@ def plot_classes(result: Result) -> Figure:
     series = [Series("ink", "mean", result.per_class)]
     if before:
         series.insert(0, Series("faint", f"mean after {result.stages[-2].name}", before))
-    canvas = _accuracy_curves(result, series, label, dots=True)
+    canvas = _accuracy_curves(result, series, label)
     dot = "a class" if result.stride == 1 else f"one class in {result.stride}"
     caption = f"Each dot is {dot}, frequent classes to the left; the line is the mean of neighbouring classes."
     return Figure("Accuracy per class", canvas.svg(), caption, (*legend, *((one.css, one.name) for one in series)))
@@ -163,14 +163,14 @@ def _accuracy_dots(result: Result, series: Sequence[Series], label: str) -> Canv
     return canvas
 
 
-def _accuracy_curves(result: Result, series: Sequence[Series], label: str, *, dots: bool = False) -> Canvas:
+def _accuracy_curves(result: Result, series: Sequence[Series], label: str) -> Canvas:
     canvas = Canvas(label, 300)
     places = [max(float(count), 0.5) for count in result.dataset.counts]
     x = Scale(min(places) / 1.1, max(places) * 1.1, WIDTH - 14, 44, log=True)  # frequent classes to the left
     y = Scale(0, 100, 250, 12)
     canvas.y_axis(x, y)
     canvas.x_axis(x, y, title="training images of the class")
-    for group in GROUPS if dots and series[-1].values else ():
+    for group in GROUPS if series[-1].values else ():
         members = (index for index in result.order[:: result.stride] if result.group_of[index] == group)
         values = ((places[index], series[-1].values[index]) for index in members)
         canvas.dots([(x(place), y(value)) for place, value in values if value is not None], f"cloud {group}")

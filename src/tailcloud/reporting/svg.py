@@ -4,12 +4,14 @@ Marks carry class names and no colours: the style sheet colours them, so one dra
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from markupsafe import Markup, escape
 
 WIDTH = 480.0
+TICKS = 5  # on an axis, about
+CROSS = 5.0
 Point = tuple[float, float]
 
 
@@ -32,21 +34,21 @@ class Scale:
     def _inner(self, value: float) -> float:
         return math.log10(max(value, 1e-12)) if self.log else value
 
-    def ticks(self, about: int = 5) -> list[float]:
-        """Round values within the scale, about so many."""
-        return self._log_ticks(about) if self.log else self._linear_ticks(about)
+    def ticks(self) -> list[float]:
+        """Round values within the scale, about ``TICKS`` of them."""
+        return self._log_ticks() if self.log else self._linear_ticks()
 
-    def _linear_ticks(self, about: int) -> list[float]:
-        step = round_step((self.high - self.low) / about)
+    def _linear_ticks(self) -> list[float]:
+        step = round_step((self.high - self.low) / TICKS)
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [round(index * step, 10) for index in range(first, last + 1)]
 
-    def _log_ticks(self, about: int) -> list[float]:
+    def _log_ticks(self) -> list[float]:
         decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         tens = [10.0**power for power in decades]
         fine = [factor * ten for ten in tens for factor in (1, 2, 5)]
         inside = [value for value in fine if self.low <= value <= self.high]
-        return inside if len(inside) <= about else [value for value in tens if self.low <= value <= self.high]
+        return inside if len(inside) <= TICKS else [value for value in tens if self.low <= value <= self.high]
 
 
 def round_step(size: float) -> float:
@@ -85,9 +87,9 @@ class Canvas:
         if path:
             self._path(path, f"dot {css}")
 
-    def crosses(self, points: Iterable[Point], css: str, size: float = 5.0) -> None:
+    def crosses(self, points: Iterable[Point], css: str) -> None:
         """Small slanting crosses, all in one path."""
-        half = size / 2
+        size, half = CROSS, CROSS / 2
         path = "".join(
             f"M{x - half:.1f} {y - half:.1f}l{size:g} {size:g}m0-{size:g}l-{size:g} {size:g}" for x, y in points
         )
@@ -122,11 +124,11 @@ class Canvas:
         if title:
             self.text(((x.start + x.end) / 2, y.start + 36), title, "tick", anchor="middle")
 
-    def y_axis(self, x: Scale, y: Scale, about: int = 5, words: Callable[[float], str] = tick_text) -> None:
+    def y_axis(self, x: Scale, y: Scale) -> None:
         """Horizontal grid lines with their values to the left."""
-        for value in y.ticks(about):
+        for value in y.ticks():
             self.rule((x.start, y(value)), (x.end, y(value)), "grid")
-            self.text((min(x.start, x.end) - 7, y(value) + 4), words(value), "tick", anchor="end")
+            self.text((min(x.start, x.end) - 7, y(value) + 4), tick_text(value), "tick", anchor="end")
 
     def svg(self) -> Markup:
         """The drawing."""
