@@ -1,4 +1,4 @@
-"""Every room imports only rooms that stand above it in docs/architecture.md; those of data/ name their files."""
+"""Every room imports only rooms that stand above it in docs/architecture.md; files are named there or at the door."""
 
 import ast
 import re
@@ -9,14 +9,19 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "tailcloud"
 DATA = sorted(path.parent for path in (PACKAGE / "data").rglob("__init__.py"))
+ROOMS = sorted(path.parent for path in PACKAGE.glob("*/__init__.py"))
+
+
+def rows():
+    """The rows of the table: which rooms, and what lives there."""
+    table = (ROOT / "docs" / "architecture.md").read_text().partition("\n## Rooms\n")[2].partition("\n## ")[0]
+    found = re.findall(r"^\| (`[^|]+) \| (.*) \|$", table, re.MULTILINE)
+    return [(re.findall(r"`([a-z_/]+?)(?:\.py|/)`", names), text) for names, text in found]
 
 
 def rooms():
     """The rooms of the table, in its order; those of one row may use each other."""
-    table = (ROOT / "docs" / "architecture.md").read_text().partition("\n## Rooms\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| (`[^|]+) \|", table, re.MULTILINE)
-    named = [re.findall(r"`([a-z_/]+?)(?:\.py|/)`", row) for row in rows]
-    return {room: place for place, row in enumerate(named) for room in row}
+    return {room: place for place, (row, _) in enumerate(rows()) for room in row}
 
 
 def room_of(module, order):
@@ -43,6 +48,11 @@ def module_of(name):
     return (place / "__init__" if place.is_dir() else place).relative_to(PACKAGE).as_posix()
 
 
+def signed(room):
+    """The names at the door of a room."""
+    return set(re.findall(r"``(\w+)``", ast.get_docstring(ast.parse((room / "__init__.py").read_text()))))
+
+
 def test_no_room_imports_a_room_below_it():
     order = rooms()
     assert len(order) > 18
@@ -59,9 +69,16 @@ def test_no_room_imports_a_room_below_it():
 @pytest.mark.parametrize("room", DATA, ids=lambda room: room.name)
 def test_every_room_of_data_is_in_the_table_and_names_its_files_at_the_door(room):
     assert room.relative_to(PACKAGE).as_posix() in rooms()
-    sign = ast.get_docstring(ast.parse((room / "__init__.py").read_text()))
     inside = {path.stem for path in room.glob("*.py")} | {path.parent.name for path in room.glob("*/__init__.py")}
-    assert sorted(inside - {"__init__"} - set(re.findall(r"``(\w+)``", sign))) == []
+    assert sorted(inside - {"__init__"} - signed(room)) == []
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
+def test_every_file_is_named_in_the_table_at_the_door_or_in_the_dictionary_of_its_room(room):
+    door = room / "__init__.py"
+    text = " ".join(text for row, text in rows() if room.name in row)
+    named = {*re.findall(r"`(\w+)`", text), *signed(room), *(Path(module).stem for module in imported(door))}
+    assert sorted({path.stem for path in room.glob("*.py")} - {"__init__"} - named) == []
 
 
 def test_the_room_of_the_decoder_imports_nothing_by_itself():

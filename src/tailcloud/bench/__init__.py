@@ -1,4 +1,10 @@
-"""The paper's tables as data: which runs fill them, what was measured, and what was published."""
+"""The paper's tables as data: which runs fill them, what was measured, and what was published.
+
+A ``table`` is read from ``tables/``, and a ``choice`` takes some of it. The ``plan`` says which runs fill it,
+``sharing`` which of them have a first stage in common; ``records`` finds the cell of a result. ``filled`` is the table
+with what was measured: in ``wording``, or as a ``page`` with a ``chart``. On a Ray cluster, ``cluster`` says where,
+``on_ray`` hands out the runs, ``worker`` trains one there, and ``parcels`` carries its files.
+"""
 
 from tailcloud.bench.choice import narrowed
 from tailcloud.bench.filled import Cell, Filled

@@ -1,4 +1,11 @@
-"""The command line: one file per verb. Heavy imports stay inside the verbs, so that ``--help`` answers at once."""
+"""The command line: one file per verb. Heavy imports stay inside the verbs, so that ``--help`` answers at once.
+
+Verbs: ``train``, ``watch``, ``evaluate``, ``predict``, ``inspect``, ``report``, ``rebalance``, ``bench``, ``export``,
+``recipes``, ``data``. What they share: ``console`` (what is said, and how), the option ``plugin``, and where runs are
+trained, ``planning`` (words become runs), ``choosing`` (a recipe), ``opening`` (data), ``running`` and ``outcomes``.
+What one of them needs: ``watching`` and ``ranks`` (train: its screen, torchrun), ``following``, ``logtail`` and
+``spectating`` (watch), ``benching`` and ``board`` (bench), ``answers`` (predict), ``verifying`` (data).
+"""
 
 import os
 import sys

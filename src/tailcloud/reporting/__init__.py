@@ -1,4 +1,11 @@
-"""One self-contained HTML page for a run, or for a comparison of several."""
+"""One self-contained HTML page for a run, or for a comparison of several.
+
+A report reads ``runs``: of each its ``result`` (made of ``record``), with what it says about ``use`` and ``origin``.
+The ``tables`` average over seeds; ``settings`` says which runs share a row. What a ``page`` shows is made HTML by
+``rendering``. Its figures are drawn on ``svg``: ``plots`` over classes, ``groups``, ``learning``, ``confusion``,
+``calibration`` and ``calibrated``, ``saturation``, ``mistakes`` with their ``examples`` (as ``png``), and ``comparing``
+for several runs. Pages of their own are ``embedding`` (with its ``maps``) and ``inspection``; ``card`` is Markdown.
+"""
 
 import os
 from collections.abc import Sequence
