@@ -15,7 +15,9 @@ def evaluate(
     data: Annotated[
         str | None, typer.Option(help="Other data with the same classes; the run's own by default.")
     ] = None,
-    root: Annotated[str | None, typer.Option(help="The folder that data files are in.")] = None,
+    root: Annotated[
+        str | None, typer.Option(help="The folder that data files, or the images of a list, are in.")
+    ] = None,
     prior: Annotated[
         str | None,
         typer.Option(metavar="uniform|train|FILE", help="The mix of classes to expect; FILE has lines of class,share."),

@@ -24,7 +24,7 @@ def inspect(
     spec: Annotated[
         str, typer.Argument(help="A folder, list or .npz file of images; or digits-lt, cifar10-lt:100, cifar10 …")
     ] = "digits-lt",
-    root: Annotated[str, typer.Option(help="The folder that data files are in.")] = "data",
+    root: Annotated[str, typer.Option(help="The folder that data files, or the images of a list, are in.")] = "data",
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the recipe, as data.size=96."),

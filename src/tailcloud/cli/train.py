@@ -20,7 +20,9 @@ def train(
         ),
     ] = None,
     data: Annotated[str | None, typer.Option(help="A folder or list of images, or cifar10-lt:100 …")] = None,
-    root: Annotated[str | None, typer.Option(help="The folder that data files are in.")] = None,
+    root: Annotated[
+        str | None, typer.Option(help="The folder that data files, or the images of a list, are in.")
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(

@@ -101,11 +101,12 @@ def open_dataset(spec: str = "digits-lt", root: str | Path = "data", reading: Re
     ``digits-lt[:γ]`` needs no files. ``cifar10``, ``cifar100``, ``cifar10-lt:γ`` and ``cifar100-lt:γ`` read the
     official python or binary layout. ``cifar10-lt-tune:γ`` and ``cifar100-lt-tune:γ`` are for choosing settings: they
     judge on training images, and keep clear of the test set. ``imagenet-lt``, ``places-lt`` and ``inat2018`` are read
-    from their published lists, and their images stay in files. A path is images of one's own, read as ``reading`` says.
+    from their published lists, and their images stay in files. A path is images of one's own, read as ``reading`` says;
+    the paths in a list start from the folder of the list, or from another ``root``.
     """
     name, ratio = parse_spec(spec)
     if name == OWN:
-        return open_own(spec, reading)
+        return open_own(spec, Path(root), reading)
     allowed = FOR_PUBLISHED if name in EDITIONS else set()
     for field in fields(Reading):
         if field.name not in allowed and (value := getattr(reading, field.name)) != field.default:

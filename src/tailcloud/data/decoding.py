@@ -87,7 +87,9 @@ def unreadable_remark(spec: str, names: Sequence[str], broken: dict[int, Unreada
     share = 100 * len(broken) / len(names)
     if share > MOST_UNREADABLE:
         first = broken[min(broken)]
-        way_out = f"the first is looked for at {first.path}" if first.why == NOT_THERE else "mend them or take them out"
+        way_out = "mend them or take them out"
+        if first.why == NOT_THERE:
+            way_out = f"the first is looked for at {first.path}; --root names the folder that a list starts from"
         raise TailcloudError(
             f"{spec}: {len(broken):,} of {len(names):,} images ({number(share, 0)} %, more than "
             f"{number(MOST_UNREADABLE, 0)} %) cannot be read: {told}; {way_out}"

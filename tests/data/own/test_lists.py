@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 
 from tailcloud.data import Reading, open_dataset
 from tailcloud.data.own.lists import _tidy, read_list
+from tailcloud.data.own.opening import start_of
+from tailcloud.data.surveying.looking import survey
+from tailcloud.data.surveying.verifying import files_of
 from tailcloud.errors import TailcloudError, UsageError
 
 
@@ -192,3 +195,31 @@ def test_labels_need_not_be_contiguous(photos):
 @given(st.lists(st.sampled_from(["/", ".", "..", "a", "b.png", " "]), min_size=1).map("".join))
 def test_paths_are_written_as_pathlib_does(path):
     assert _tidy(path) == Path(path).as_posix()
+
+
+@pytest.mark.parametrize("plane", ["resident", "stream"])
+@pytest.mark.parametrize("name", ["list.csv", "list.txt"])
+def test_the_images_of_a_list_may_be_below_another_root(photos, plane, name):
+    lines = [f"photos/{number}.png {number % 2}" for number in range(12)]
+    text = "\n".join(["path,label", *(line.replace(" ", ",") for line in lines)] if name == "list.csv" else lines)
+    place = photos / "elsewhere" / name
+    place.parent.mkdir()
+    place.write_text(text + "\n")
+    reading = Reading(plane=plane, size=8)
+    with pytest.raises(TailcloudError, match="--root names the folder that a list starts from"):
+        open_dataset(str(place), reading=reading)
+    assert len(open_dataset(str(place), photos, reading).train) == 10
+    assert not survey(str(place), photos, reading).broken
+    assert sum(len(part.names) for part in files_of(str(place), photos)) == 12
+
+
+def test_the_usual_root_is_meant_only_for_images_that_are_in_it(photos, monkeypatch):
+    place = written(photos, "photos/0.png 0\nphotos/1.png 1\n", "l.txt")
+    monkeypatch.chdir(photos)
+    beside = start_of(place, Path("data"), "photos/0.png")
+    (photos / "photos").rename(photos / "moved")
+    nowhere = start_of(place, Path("data"), "photos/0.png")
+    (photos / "data").mkdir()
+    (photos / "moved").rename(photos / "data" / "photos")
+    assert (beside, nowhere) == (photos, photos)
+    assert start_of(place, Path("data"), "photos/0.png") == Path("data")

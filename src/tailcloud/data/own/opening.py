@@ -23,9 +23,10 @@ from tailcloud.wording import readable
 
 LISTS = {".csv", ".tsv", ".txt"}
 LONG = 2**25  # bytes of a list, about half a million images
+USUAL_ROOT = Path("data")
 
 
-def open_own(spec: str, reading: Reading) -> Dataset:
+def open_own(spec: str, root: Path, reading: Reading) -> Dataset:
     """The data set at a path: its images in memory, or in their files if ``reading.plane`` or their number says so."""
     path = Path(spec).expanduser()
     if spec.encode(errors="replace").decode() != spec:
@@ -36,11 +37,11 @@ def open_own(spec: str, reading: Reading) -> Dataset:
         return open_arrays(spec, path, reading)
     long = long_list(path, reading)
     if long is None:
-        return open_files(spec, list_images(path, reading.group), reading)
-    filed = Filed(spec, path.parent, long.names)
+        return open_files(spec, list_images(path, root, reading.group), reading)
+    filed = Filed(spec, start_of(path, root, long.names[0]), long.names)
     reason = filed.shortage(reading) if reading.plane == "auto" else None
     if reading.plane == "auto" and not reason and path.stat().st_size <= lists.LARGEST:
-        return open_files(spec, list_images(path), reading)
+        return open_files(spec, list_images(path, root), reading)
     return _stream(filed, settled(long.arranged(spec), reading), reading, [*long.remarks, *staying(reason)])
 
 
@@ -59,8 +60,19 @@ def long_list(path: Path, reading: Reading) -> LongList | None:
         raise UsageError(f"{line}, as in a list of more than {lists.LARGEST:,} bytes it has to be") from None
 
 
-def list_images(path: Path, group: str | None = None) -> Listing:
-    """The image files of a folder or list, before any of them is opened."""
+def start_of(file: Path, root: Path, first: str) -> Path:
+    """The folder that the paths of a list start from: ``root`` where somebody named one, else that of the list.
+
+    The usual root need not be meant. It is taken if the ``first`` path leads to a file from there, and not from the
+    list.
+    """
+    if root != USUAL_ROOT:
+        return root
+    return root if (root / first).exists() and not (file.parent / first).exists() else file.parent
+
+
+def list_images(path: Path, root: Path = USUAL_ROOT, group: str | None = None) -> Listing:
+    """The image files of a folder or list, before any of them is opened; ``start_of`` says what ``root`` is for."""
     if path.is_dir():
         return read_folder(path)
     if not path.exists():
@@ -70,7 +82,8 @@ def list_images(path: Path, group: str | None = None) -> Listing:
             f"{path} is no data set; give a folder of images, a .csv, .tsv or .txt list, or an .npz file "
             "(archives have to be unpacked first)"
         )
-    return lists.read_list(path, group)
+    listing = lists.read_list(path, group)
+    return replace(listing, root=start_of(path, root, listing.files[0]))
 
 
 def open_files(spec: str, listing: Listing, reading: Reading) -> Dataset:

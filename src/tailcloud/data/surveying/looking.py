@@ -40,7 +40,7 @@ def survey(spec: str, root: str | Path = "data", reading: Reading = Reading()) -
         return _survey_arrays(spec, path, reading)
     if reading.plane == "stream" or long_list(path, reading):
         return survey_dataset(open_dataset(spec, root, reading))
-    return survey_files(spec, list_images(path, reading.group), reading)
+    return survey_files(spec, list_images(path, Path(root), reading.group), reading)
 
 
 def survey_dataset(dataset: Dataset) -> Survey:

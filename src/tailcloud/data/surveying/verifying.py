@@ -10,7 +10,7 @@ from typing import Protocol
 from tailcloud.data import OWN, parse_spec
 from tailcloud.data.names import Names
 from tailcloud.data.own.filing import CHANNELS, Filed
-from tailcloud.data.own.opening import list_images, long_list
+from tailcloud.data.own.opening import list_images, long_list, start_of
 from tailcloud.data.pictures import Unreadable, read_picture
 from tailcloud.data.reading import Reading
 from tailcloud.data.sources.published import images_of
@@ -43,8 +43,8 @@ def files_of(spec: str, root: Path) -> list[Files]:
         return [*images_of(name, root)]
     path = Path(spec).expanduser()
     if long := long_list(path, Reading(plane="stream")):
-        return [Filed(spec, path.parent, long.names)]
-    listing = list_images(path)
+        return [Filed(spec, start_of(path, root, long.names[0]), long.names)]
+    listing = list_images(path, root)
     return [Filed(spec, listing.root, listing.packed())]
 
 
