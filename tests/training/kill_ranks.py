@@ -34,6 +34,11 @@ def logged(folder):
     return file.read_text().count("\n") if file.exists() else 0
 
 
+def pace(folder):
+    """How long the epoch took that was logged last: whoever waits longer may find that the run is over."""
+    return json.loads((folder / "log.jsonl").read_text().splitlines()[-1])["seconds"]
+
+
 def rank_of(process):
     """Which rank a process is."""
     words = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
@@ -59,7 +64,7 @@ def main(folder, kills, seed, settings):
             if launcher.poll() is not None:
                 sys.exit(f"the run ended by itself before epoch {target}: {launcher.communicate()[1]}")
             time.sleep(0.002)
-        time.sleep(chance.uniform(0, 0.2))
+        time.sleep(chance.uniform(0, min(0.2, pace(folder))))
         deaths.append((kill_one(launcher, chance), logged(folder)))
     last = start(folder, settings)
     _, complaint = last.communicate(timeout=600)
