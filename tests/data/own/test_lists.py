@@ -210,7 +210,8 @@ def test_the_images_of_a_list_may_be_below_another_root(photos, plane, name):
         open_dataset(str(place), reading=reading)
     assert len(open_dataset(str(place), photos, reading).train) == 10
     assert not survey(str(place), photos, reading).broken
-    assert sum(len(part.names) for part in files_of(str(place), photos)) == 12
+    (files,) = files_of(str(place), photos)
+    assert all(files.path(row).is_file() for row in range(12))
 
 
 def test_the_usual_root_is_meant_only_for_images_that_are_in_it(photos, monkeypatch):
@@ -223,3 +224,8 @@ def test_the_usual_root_is_meant_only_for_images_that_are_in_it(photos, monkeypa
     (photos / "moved").rename(photos / "data" / "photos")
     assert (beside, nowhere) == (photos, photos)
     assert start_of(place, Path("data"), "photos/0.png") == Path("data")
+
+
+def test_a_root_that_is_named_is_meant_though_the_list_has_such_files_beside_it(photos):
+    place = written(photos, "photos/0.png 0\nphotos/1.png 1\n", "l.txt")
+    assert start_of(place, photos / "elsewhere", "photos/0.png") == photos / "elsewhere"

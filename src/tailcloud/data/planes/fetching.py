@@ -43,9 +43,7 @@ class Fetched:
         """Room for the images at some rows, in pinned memory where they go on to a GPU."""
         shape = len(rows), *images.shape[1:]
         packed = torch.empty(len(rows) * FLOAT_BYTES + prod(shape), dtype=torch.uint8, pin_memory=pinned)
-        pixels, aspects = unpacked(packed, shape)
-        aspects.fill_(1)
-        return cls(rows, packed, pixels, aspects)
+        return cls(rows, packed, *unpacked(packed, shape))
 
     @property
     def done(self) -> bool:
