@@ -25,14 +25,14 @@ from speed import Problem, problems
 from torch import Tensor, nn
 
 from tailcloud.backbones.cifar_resnet import BasicBlock, CifarResNet
-from tailcloud.data.batches.batch import Batch
-from tailcloud.data.batches.pieces import WHOLE, Share
-from tailcloud.data.batches.transform import Normalise
-from tailcloud.data.planes.resident import ResidentImages
+from tailcloud.data.augment.normalize import Normalise
+from tailcloud.data.loaders.batch import Batch
+from tailcloud.data.loaders.batch_share import WHOLE, Share
+from tailcloud.data.loaders.resident import ResidentImages
 from tailcloud.errors import TailcloudError
-from tailcloud.stages.scope import set_modes
 from tailcloud.training.session import Session
-from tailcloud.training.stage_parts import StageParts, make_parts
+from tailcloud.training.stages.parts import StageParts, make_parts
+from tailcloud.training.stages.trainable import set_modes
 
 
 def sliced_shortcut(self: BasicBlock, x: Tensor) -> Tensor:
@@ -131,7 +131,7 @@ class Change:
     channels_last: bool = True
 
 
-CHANGES = (
+HEAD_TRANSFORMS = (
     Change(
         "maps in memory as [image, row, column, channel]",
         "a third: single convolutions of 16 channels are 2 to 3 times faster",
@@ -233,7 +233,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     changes = []
-    for change in CHANGES:
+    for change in HEAD_TRANSFORMS:
         found = {data: measure(problem, change, options.seconds) for data, problem in chosen.items()}
         changes.append({"name": change.name, "predicted": change.predicted, "taken": change.taken, "problems": found})
         print(change.name, *(f"{data} × {one['ratio']:.3f}" for data, one in found.items()), sep="; ", flush=True)

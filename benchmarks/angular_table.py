@@ -7,8 +7,8 @@ from choice_table import TUNING
 from choose_second_stage import FIRST
 
 from tailcloud.bench import Table
+from tailcloud.formatting import NOT_MEASURED
 from tailcloud.reporting.tables import DatasetTable, Summary, markdown, mean_std
-from tailcloud.wording import NOT_MEASURED
 
 PLAIN, ANGULAR = "gcl", "gcl-angular"
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tailcloud.formatting import number
 from tailcloud.reporting.tables import markdown
-from tailcloud.wording import number
 
 MIXES = ("forward", "uniform", "backward")
 HEADER = ("method", "T", "ECE before", "ECE after", *(f"{mix}, plain → adjusted" for mix in MIXES))

@@ -19,9 +19,9 @@ import torch
 from measuring import write_record
 
 from tailcloud.data import Dataset, open_dataset
-from tailcloud.data.sources.digits import all_digits
+from tailcloud.data.benchmarks.digits import all_digits
 from tailcloud.recipe import Stage, load_recipe
-from tailcloud.training.folder import RunFolder
+from tailcloud.runs.folder import RunFolder
 from tailcloud.training.loop import train
 
 RESULT = Path(__file__).parent / "results" / "choose-digits.json"

@@ -19,22 +19,22 @@ import torch
 from measuring import RESULTS, write_record
 from safetensors.torch import load_file
 
-from tailcloud.cli.planning import Run
-from tailcloud.cli.running import train_all
 from tailcloud.errors import TailcloudError
+from tailcloud.launch.execute import train_all
+from tailcloud.launch.run_plan import Run
 from tailcloud.recipe import Recipe, load_recipe, parse_setting
-from tailcloud.training.branching import branch, last_checkpoint
+from tailcloud.runs.folder import RunFolder
+from tailcloud.runs.fork import branch, last_checkpoint
 from tailcloud.training.devices import pick_device
-from tailcloud.training.folder import RunFolder
 
 CANDIDATES = {  # every field that differs among them, so that none follows from what gcl has by itself today
-    "keep": ["head=keep", "lr=0.002", "mixup=0.0"],
-    "keep, mixup 1": ["head=keep", "lr=0.002", "mixup=1.0"],
-    "keep, mixup 0.2": ["head=keep", "lr=0.002", "mixup=0.2"],
-    "unit, lr 0.0001": ["head=unit", "lr=0.0001", "mixup=0.0"],
-    "unit, lr 0.0005": ["head=unit", "lr=0.0005", "mixup=0.0"],
-    "unit, lr 0.0002, mixup 1": ["head=unit", "lr=0.0002", "mixup=1.0"],
-    "unit, lr 0.0002, mixup 0.2": ["head=unit", "lr=0.0002", "mixup=0.2"],
+    "keep": ["head_transform=keep", "lr=0.002", "mixup=0.0"],
+    "keep, mixup 1": ["head_transform=keep", "lr=0.002", "mixup=1.0"],
+    "keep, mixup 0.2": ["head_transform=keep", "lr=0.002", "mixup=0.2"],
+    "unit, lr 0.0001": ["head_transform=unit", "lr=0.0001", "mixup=0.0"],
+    "unit, lr 0.0005": ["head_transform=unit", "lr=0.0005", "mixup=0.0"],
+    "unit, lr 0.0002, mixup 1": ["head_transform=unit", "lr=0.0002", "mixup=1.0"],
+    "unit, lr 0.0002, mixup 0.2": ["head_transform=unit", "lr=0.0002", "mixup=0.2"],
 }
 FIRST = "unit, lr 0.0002, mixup 0.2"  # what was chosen: a bench trains it too, with its first stage; others branch off
 FIGURES = ("balanced_accuracy", "many", "medium", "few", "ece")

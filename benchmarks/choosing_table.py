@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
+from tailcloud.formatting import duration
 from tailcloud.reporting.tables import markdown, mean_std
-from tailcloud.wording import duration
 
 HEAD = ("recipe", "model", "epochs", "top-1", "many", "medium", "few", "earlier stages", "whole command")
 

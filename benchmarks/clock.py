@@ -19,10 +19,10 @@ import torch
 
 from tailcloud.data import Dataset
 from tailcloud.errors import TailcloudError
+from tailcloud.launch.fleet import train_on_streams, train_side_by_side
 from tailcloud.recipe import Recipe, Stage
+from tailcloud.runs.folder import RunFolder
 from tailcloud.training import loop
-from tailcloud.training.fleet import train_on_streams, train_side_by_side
-from tailcloud.training.folder import RunFolder
 
 ENDLESS = 1_000_000  # epochs; a clock stops the run long before
 FAILED = "failed"

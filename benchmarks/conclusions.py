@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tailcloud.bench import Filled
-from tailcloud.bench.filled import Cell
+from tailcloud.bench.filled_table import Cell
+from tailcloud.formatting import counted, number
 from tailcloud.reporting.tables import MethodRow, Summary, gain, markdown, paired
-from tailcloud.wording import counted, number
 
 Verdict = Literal["holds", "within the spread", "the other way around", "open"]
 HEADER = ("the paper's conclusion", "published", "here", "")

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tailcloud.data.file_images import FileImages
-from tailcloud.data.names import Names
+from tailcloud.data.packed_names import Names
 
 SIZES = {"imagenet-lt": (500, 375), "inat2018": (800, 600), "places-lt": (256, 256)}  # width, height
 SIDE = 256  # a training image is kept in a square of this side

@@ -34,17 +34,17 @@ from measuring import RESULTS, seconds, write_record
 from torch import Tensor
 
 from tailcloud.data import Dataset, open_dataset
-from tailcloud.data.batches.transform import Normalise
+from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Split
 from tailcloud.data.longtail import exponential_counts
 from tailcloud.errors import TailcloudWarning
 from tailcloud.losses import GCLLoss, Loss
 from tailcloud.recipe import Recipe, Stage, load_recipe
-from tailcloud.stages.scope import set_modes
-from tailcloud.training.compiled import cause_of
 from tailcloud.training.devices import make_repeatable, pick_device
+from tailcloud.training.executors.compiled import cause_of
 from tailcloud.training.session import Session
-from tailcloud.training.stage_parts import StageParts, make_parts
+from tailcloud.training.stages.parts import StageParts, make_parts
+from tailcloud.training.stages.trainable import set_modes
 
 OTHERS = {"cpu": ("compiled",), "cuda": ("graphed", "compiled")}  # the one that can break most comes last
 STEPS = 20

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from tailcloud.formatting import magnitude, number
 from tailcloud.reporting.tables import markdown
-from tailcloud.wording import magnitude, number
 
 SPEED = ("stage", "executor", "ms a step", "s to make ready", "of the processor")
 DIFFERENCES = ("", "stage", "numbers", "executor", "same bits", "loss", "parameters", "momentum", "statistics")

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from tailcloud.classifier import Architecture, Classifier, cost
 from tailcloud.data import Dataset
-from tailcloud.data.batches.plan import batch_ends
+from tailcloud.data.loaders.epoch_plan import batch_ends
 from tailcloud.recipe import Recipe, Stage
 from tailcloud.training.model import architecture
 

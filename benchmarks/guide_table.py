@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from tailcloud.formatting import counted, number
 from tailcloud.reporting.tables import COLUMNS, DatasetTable, MethodRow, cells, markdown
-from tailcloud.wording import counted, number
 
 SHORT = ("seeds", "top1", "many", "medium", "few", "ece")
 QUESTIONS = {

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from tailcloud.formatting import duration, magnitude
 from tailcloud.reporting.tables import markdown, mean_std
-from tailcloud.wording import duration, magnitude
 
 HEAD = ("backbone", "method", "seeds", "top-1", "many", "medium", "few", "without stage 2", "parameters")
 FIGURES = ("many", "medium", "few")

@@ -26,7 +26,7 @@ from measuring import RESULTS, write_record
 from PIL import Image
 from scale import counts_of
 
-from tailcloud.data import Reading, hold_out, open_dataset
+from tailcloud.data import ReadOptions, hold_out, open_dataset
 from tailcloud.sampling import make_sampler
 
 IMAGES, CLASSES, FOLDER = 10_000_000, 8_142, 1_000  # classes as iNaturalist 2018 has them; pictures in a folder
@@ -55,7 +55,7 @@ def write_list(folder: Path, images: int) -> Path:
 def steps(file: Path) -> Iterator[tuple[str, Callable[[], object]]]:
     """What training does with a list before its first batch, one after the other."""
     held: dict[str, Any] = {}
-    yield "opened", lambda: held.update(data=open_dataset(str(file), reading=Reading(plane="stream")))
+    yield "opened", lambda: held.update(data=open_dataset(str(file), reading=ReadOptions(loader="stream")))
     yield "fingerprint", lambda: held["data"].fingerprint
     yield "validation part held out", lambda: held.update(data=hold_out(held["data"], 0.1))
     labels = held["data"].train.labels

@@ -33,9 +33,9 @@ from tailcloud.data import Dataset, Split
 from tailcloud.losses import LOSSES, Loss
 from tailcloud.recipe import Recipe, Stage
 from tailcloud.sampling import sample_weights
-from tailcloud.stages.scope import set_modes, set_trainable
 from tailcloud.training.model import architecture
 from tailcloud.training.schedule import learning_rate
+from tailcloud.training.stages.trainable import set_modes, set_trainable
 
 TEST_BATCH = 256
 LOOK_EVERY = 10  # steps between two looks at the loss

@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from tailcloud.cli.ranks import Silent
 from tailcloud.data import open_dataset
 from tailcloud.files import write_json
+from tailcloud.launch.torchrun import Silent
 from tailcloud.recipe import load_recipe
+from tailcloud.runs.folder import RunFolder
 from tailcloud.training.devices import commit, machine
-from tailcloud.training.distributed import joined, world_of
-from tailcloud.training.folder import RunFolder
+from tailcloud.training.distributed.world import joined, world_of
 from tailcloud.training.loop import train
 
 CPU = torch.device("cpu")

@@ -27,17 +27,17 @@ import speed_table
 import streaming_table
 
 from tailcloud.bench import TABLES, Filled, read_table
-from tailcloud.bench.filled import TOLERANCE
-from tailcloud.bench.page import bench_page
+from tailcloud.bench.bench_page import bench_page
+from tailcloud.bench.filled_table import TOLERANCE
 from tailcloud.bench.records import fill_from_records, variant_of
-from tailcloud.bench.wording import MARK, sections
+from tailcloud.bench.table_text import MARK, sections
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import read_json, write_atomically, write_json
+from tailcloud.formatting import counted, number
 from tailcloud.profile import FEW_BELOW, MANY_ABOVE
 from tailcloud.recipe import differences, resolve
-from tailcloud.reporting.origin import commit, distinct, machine, threads, versions
-from tailcloud.reporting.result import Result, parse_result
-from tailcloud.reporting.settings import kernels_of
+from tailcloud.reporting.provenance import commit, distinct, machine, threads, versions
+from tailcloud.reporting.row_settings import kernels_of
 from tailcloud.reporting.tables import (
     COLUMNS,
     DatasetTable,
@@ -48,7 +48,7 @@ from tailcloud.reporting.tables import (
     markdown,
     paired,
 )
-from tailcloud.wording import counted, number
+from tailcloud.runs.result import Result, parse_result
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = Path("benchmarks") / "results"

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from choosing import write_slice
 from measuring import RESULTS, write_record
 
-from choosing import write_slice
 from tailcloud.data import open_dataset
 from tailcloud.recipe import Recipe, Stage, load_recipe
-from tailcloud.training.branching import branch
+from tailcloud.runs.folder import RunFolder
+from tailcloud.runs.fork import branch
 from tailcloud.training.devices import pick_device
-from tailcloud.training.folder import RunFolder
 from tailcloud.training.loop import train
 
 SAMPLERS = ("cb", "cben", "sqrt", "ib")
@@ -49,7 +49,7 @@ def recipe_for(place: Path, sampler: str, seed: int, epochs: int) -> Recipe:
         "stage1": {"epochs": epochs},
         "stage2": {"sampler": sampler},
         "selection": {"split": 0.0, "every": 10},
-        "watch": {"examples": False},
+        "logging": {"examples": False},
     }
     return load_recipe("own/gcl", [settings])
 
@@ -65,7 +65,7 @@ def measure(place: Path, seed: int, epochs: int, device: torch.device) -> dict[s
         else:
             branch(parent, folder, recipe, "")
         with folder.locked():
-            dataset = open_dataset(recipe.data.spec, reading=recipe.data.reading)
+            dataset = open_dataset(recipe.data.spec, reading=recipe.data.read_options)
             first, last = train(recipe, dataset, folder, device, Silent())["stages"]
         found |= {"stage1": {key: first[key] for key in FIGURES}, sampler: {key: last[key] for key in FIGURES}}
         print(seed, sampler, found[sampler], flush=True)

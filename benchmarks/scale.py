@@ -25,10 +25,10 @@ from measuring import RESULTS, Work, host_peak, seconds, settle_memory, tensor_p
 from numpy.typing import NDArray
 
 from tailcloud.classifier import Architecture, build_classifier
-from tailcloud.data.batches.batch import Batch
-from tailcloud.data.batches.transform import Normalise
+from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Dataset, Split, hold_out
-from tailcloud.data.planes.resident import ResidentImages, ResidentLoader
+from tailcloud.data.loaders.batch import Batch
+from tailcloud.data.loaders.resident import ResidentImages, ResidentLoader
 from tailcloud.evaluation import Predictions, confusion, predict, summarise
 from tailcloud.losses import CrossEntropyLoss, GCLLoss, Loss
 from tailcloud.profile import Profile, cloud_sizes

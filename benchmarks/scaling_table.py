@@ -7,8 +7,8 @@ import scaling
 from scaling import BENCHMARKS
 
 from tailcloud.bench import read_table
+from tailcloud.formatting import counted, magnitude, number
 from tailcloud.reporting.tables import markdown
-from tailcloud.wording import counted, magnitude, number
 
 GPUS = (1, 8, 64)
 SEEDS = 3

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+from tailcloud.formatting import NOT_MEASURED, duration, number
 from tailcloud.reporting.tables import markdown
-from tailcloud.wording import NOT_MEASURED, duration, number
 
 BASELINE = "plain loop"
 HEADER = (

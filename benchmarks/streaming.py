@@ -27,16 +27,16 @@ from measuring import RESULTS, write_record
 from speed_table import aligned
 
 from tailcloud.data import Dataset, Split, open_dataset
-from tailcloud.data.batches.batch import Batch
-from tailcloud.data.batches.plan import Loader
-from tailcloud.data.planes.stream import StreamImages
+from tailcloud.data.loaders.batch import Batch
+from tailcloud.data.loaders.epoch_plan import Loader
+from tailcloud.data.loaders.stream import StreamImages
 from tailcloud.errors import TailcloudError, explained
+from tailcloud.formatting import NOT_MEASURED
 from tailcloud.recipe import Recipe, load_recipe
-from tailcloud.stages.scope import set_modes
 from tailcloud.training.devices import make_repeatable, pick_device
 from tailcloud.training.session import Session
-from tailcloud.training.stage_parts import make_parts
-from tailcloud.wording import NOT_MEASURED
+from tailcloud.training.stages.parts import make_parts
+from tailcloud.training.stages.trainable import set_modes
 
 ON_DEVICE = "on the device"
 ROWS = {"decoding": "none", "cache in a folder": "folder", "cache in memory": "ram", ON_DEVICE: "none"}
@@ -76,7 +76,7 @@ def measure_all(options: argparse.Namespace, cache: Path) -> None:
     device, target = pick_device(options.device), options.write or RESULTS / f"streaming-{options.device}.json"
     make_repeatable(device)
     recipe = recipe_of(options)
-    dataset = open_dataset(options.data, reading=recipe.data.reading)
+    dataset = open_dataset(options.data, reading=recipe.data.read_options)
     rows = np.linspace(0, len(dataset.train) - 1, min(options.images, len(dataset.train))).astype(np.int64)
     dataset = replace(dataset, train=dataset.train.take(rows))
     ways = []
@@ -99,9 +99,9 @@ def measure_all(options: argparse.Namespace, cache: Path) -> None:
 def recipe_of(options: argparse.Namespace) -> Recipe:
     """Cross-entropy, as published for large images."""
     settings = {
-        "data": {"spec": options.data, "plane": "stream", "size": options.size},
+        "data": {"spec": options.data, "loader": "stream", "size": options.size},
         "model": {"backbone": options.backbone},
-        "augment": {"crop_padding": 0, "area": [0.08, 1.0], "flip": True},
+        "augment": {"crop_padding": 0, "crop_area": [0.08, 1.0], "flip": True},
         "stage1": {"batch": options.batch, "epochs": 1},
         "engine": {"executor": "eager", "kernels": "plain", "workers": options.workers},
     }

@@ -10,10 +10,10 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 import pytest
-from drawing import draw
 from PIL import Image
 from typer.testing import CliRunner
 
+from helpers.drawing import draw
 from tailcloud.cli import app
 
 ROOT = Path(__file__).parents[1]

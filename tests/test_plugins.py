@@ -20,17 +20,17 @@ from tailcloud.cli import app
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.heads import HEADS
 from tailcloud.losses import LOSSES
-from tailcloud.plugins import loading
+from tailcloud.plugins import discovery
 from tailcloud.recipe import load_recipe
-from tailcloud.recipe.written import WRITTEN
+from tailcloud.recipe.plugin_methods import WRITTEN
+from tailcloud.runs.folder import RunFolder
 from tailcloud.sampling import WEIGHTS, sample_weights
-from tailcloud.training.folder import RunFolder
 
 PAGE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text()
 LOSS, METHOD, PARTS, DATA = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 COMMANDS = [line.removeprefix("$ ") for line in PAGE.splitlines() if line.startswith("$ tailcloud ")]
 SHORT = ["--set", "stage1.epochs=1", "--set", "model.width=0.25"]
-STATE = [LOSSES, WEIGHTS, HEADS, BACKBONES, WRITTEN, loading._files, loading._packages]
+STATE = [LOSSES, WEIGHTS, HEADS, BACKBONES, WRITTEN, discovery._files, discovery._packages]
 
 
 def forget():
@@ -230,8 +230,8 @@ def test_a_method_may_be_a_file(home):
 
 
 def announce(monkeypatch, *values):
-    entries = [EntryPoint(f"plugin{n}", value, loading.GROUP) for n, value in enumerate(values)]
-    monkeypatch.setattr(loading, "entry_points", lambda group: entries)
+    entries = [EntryPoint(f"plugin{n}", value, discovery.GROUP) for n, value in enumerate(values)]
+    monkeypatch.setattr(discovery, "entry_points", lambda group: entries)
     monkeypatch.syspath_prepend(".")
 
 
@@ -258,7 +258,7 @@ def test_a_package_that_fails_is_named_and_stops_nothing(monkeypatch):
 
 
 def test_help_asks_no_package(monkeypatch):
-    monkeypatch.setattr(loading, "entry_points", lambda group: pytest.fail("asked"))
+    monkeypatch.setattr(discovery, "entry_points", lambda group: pytest.fail("asked"))
     for words in ([], ["--help"], ["train", "--help"], ["inspect", "digits-lt"]):
         call(*words)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tailcloud
-from oracles import clouds
+from helpers.oracles import clouds
 from tailcloud.errors import TailcloudWarning, UsageError
 from tailcloud.profile import Profile, cloud_sizes, fingerprint, shot_groups, tail_group, worst_tail
 

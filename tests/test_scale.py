@@ -12,21 +12,21 @@ import numpy as np
 import pytest
 import torch
 from measuring import host_peak, tensor_peak
-from synthetic_runs import make_result, write_run
 
-from conftest import Watcher
+from helpers.runs import Watcher
+from helpers.synthetic_runs import make_result, write_run
 from tailcloud.classifier import Architecture, build_classifier
 from tailcloud.data import Dataset, Split, hold_out
-from tailcloud.data.batches.batch import Batch
-from tailcloud.data.batches.transform import Normalise
-from tailcloud.data.planes.resident import ResidentImages, ResidentLoader
+from tailcloud.data.augment.normalize import Normalise
+from tailcloud.data.loaders.batch import Batch
+from tailcloud.data.loaders.resident import ResidentImages, ResidentLoader
 from tailcloud.evaluation import Predictions, confusion, judge_in_ways, predict, summarise
 from tailcloud.losses import LOSSES
 from tailcloud.profile import Profile, class_order, cloud_sizes, fingerprint
 from tailcloud.recipe import load_recipe
 from tailcloud.reporting import write_report
+from tailcloud.runs.folder import RunFolder
 from tailcloud.sampling import WEIGHTS, make_sampler, sample_weights
-from tailcloud.training.folder import RunFolder
 from tailcloud.training.loop import train
 
 CLASSES, LABELS = 100_000, 1_000_000

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-from browser_pipe import Browser, find_browser
 
 import tailcloud
+from helpers.browser_pipe import Browser, find_browser
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("losses", "heads", "backbones")

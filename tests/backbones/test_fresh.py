@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from conftest import run, small_recipe
+from helpers.runs import run, small_recipe
 from tailcloud.backbones import create_backbone
 from tailcloud.backbones.pretrained import load_pretrained, read_tensors
 from tailcloud.errors import UsageError

@@ -7,13 +7,13 @@ import torch
 from safetensors.torch import save_file
 from typer.testing import CliRunner
 
-from conftest import Watcher, small_recipe
+from helpers.runs import Watcher, small_recipe
 from tailcloud.backbones import create_backbone
 from tailcloud.backbones.pretrained import find_weights, load_pretrained, read_tensors
 from tailcloud.cli import app
 from tailcloud.data import open_dataset
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.training.folder import RunFolder
+from tailcloud.runs.folder import RunFolder
 from tailcloud.training.loop import train
 
 

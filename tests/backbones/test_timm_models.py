@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from conftest import small_recipe
+from helpers.runs import small_recipe
 from tailcloud.backbones import create_backbone
 from tailcloud.backbones.pretrained import load_pretrained
 from tailcloud.classifier import Architecture, cost

@@ -6,15 +6,15 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from small_table import table
 from typer.testing import CliRunner
 
+from helpers.small_table import table
 from tailcloud.bench import TABLES, Protocol, plan, read_table
-from tailcloud.bench.sharing import shared, waves
+from tailcloud.bench.shared_stages import shared, waves
 from tailcloud.cli import app
 from tailcloud.errors import UsageError
 from tailcloud.recipe import load_recipe
-from tailcloud.training.branching import first_stage_file
+from tailcloud.runs.fork import first_stage_file
 
 OUT = Path("out")
 
@@ -63,7 +63,7 @@ def test_settings_are_labelled_unless_they_only_say_how_to_compute():
     changed = Protocol(settings=["stage1.lr=0.2", "engine.threads=1"])
     assert changed.label == "changed: stage1.lr=0.2"
     assert changed.folder.startswith("changed-")
-    assert Protocol(settings=["engine.threads=1", "watch.gradients=true"]).label == ""
+    assert Protocol(settings=["engine.threads=1", "logging.gradients=true"]).label == ""
 
 
 def test_settings_of_a_second_stage_leave_rows_without_one_alone():

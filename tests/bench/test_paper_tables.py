@@ -2,8 +2,8 @@
 
 import pytest
 from pydantic import ValidationError
-from small_table import table
 
+from helpers.small_table import table
 from tailcloud.bench import TABLES, narrowed, read_table
 from tailcloud.bench.table import with_methods
 from tailcloud.errors import UsageError

@@ -5,7 +5,7 @@ import json
 import ablation
 import pytest
 import torch
-from ablation import CHANGES, Timer
+from ablation import HEAD_TRANSFORMS, Timer
 from speed import Problem
 
 from tailcloud.data import open_dataset
@@ -19,7 +19,7 @@ def problem():
     return Problem(load_recipe("digits-lt/gcl"), open_dataset("digits-lt"), CPU, "eager", "float32")
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.name)
+@pytest.mark.parametrize("change", HEAD_TRANSFORMS, ids=lambda change: change.name)
 def test_both_sides_of_a_comparison_compute_the_same(problem, change):
     ours, other = (Timer(problem, one, evaluation=change.evaluation) for one in (None, change))
     outputs = []
@@ -36,9 +36,9 @@ def test_every_change_has_a_figure_in_the_record(tmp_path, capsys):
     file = tmp_path / "ablation.json"
     assert ablation.main(["--seconds", "0", "--write", str(file)]) == 0
     record = json.loads(file.read_text())
-    assert [change["name"] for change in record["changes"]] == [change.name for change in CHANGES]
+    assert [change["name"] for change in record["changes"]] == [change.name for change in HEAD_TRANSFORMS]
     assert all(0 < change["problems"]["digits-lt"]["ratio"] < 100 for change in record["changes"])
-    assert capsys.readouterr().out.count("digits-lt × ") == len(CHANGES)
+    assert capsys.readouterr().out.count("digits-lt × ") == len(HEAD_TRANSFORMS)
 
 
 def test_missing_data_is_a_sentence(tmp_path, capsys):

@@ -1,8 +1,8 @@
 """gcl-angular beside gcl: on the tuning parts from the records of the choice, in the cells beside the paper."""
 
 from angular_table import FIRST, parts
-from synthetic_runs import make_result
 
+from helpers.synthetic_runs import make_result
 from tailcloud.bench import read_table
 from tailcloud.reporting.tables import by_dataset
 

@@ -21,7 +21,7 @@ def told(name):
 @pytest.mark.parametrize("name", CANDIDATES)
 def test_a_candidate_is_what_its_name_says(name):
     stage = run_of(OPTIONS, "cifar10-lt:100", name, 0).recipe.stage2
-    assert (stage.head.name, stage.lr, stage.mixup) == told(name)
+    assert (stage.head_transform.name, stage.lr, stage.mixup) == told(name)
 
 
 def test_the_first_one_is_the_run_that_a_bench_has_in_that_folder():

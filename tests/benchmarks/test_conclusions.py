@@ -7,8 +7,8 @@ import pytest
 import render
 
 from tailcloud.bench import read_table
-from tailcloud.bench.filled import fill
-from tailcloud.reporting.result import parse_result
+from tailcloud.bench.filled_table import fill
+from tailcloud.runs.result import parse_result
 
 RUNS = Path(__file__).parents[2] / "benchmarks" / "results" / "runs"
 

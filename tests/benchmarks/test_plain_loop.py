@@ -9,8 +9,8 @@ from PIL import Image
 from plain_loop import PlainLoop, cropped, mirrored, to_tensor
 
 from tailcloud.data import open_dataset
-from tailcloud.data.batches.augment import crop_and_flip
-from tailcloud.data.batches.transform import Normalise
+from tailcloud.data.augment.crop_flip import crop_and_flip
+from tailcloud.data.augment.normalize import Normalise
 from tailcloud.recipe import load_recipe
 
 CPU = torch.device("cpu")

@@ -7,7 +7,7 @@ import scaling
 import scaling_table
 from scaling import BENCHMARKS
 
-from tailcloud.data.sources.editions import EDITIONS
+from tailcloud.data.benchmarks.editions import EDITIONS
 from tailcloud.recipe import load_recipe
 
 ABOUT = {"gpu": "a card", "torch": "2.13", "processor": "a chip"}

@@ -1,7 +1,8 @@
 """Every bad input of docs/errors.md gets the sentence that stands there, and none gets a traceback."""
 
-import bad_inputs
 import pytest
+
+from helpers import bad_inputs
 
 DOCUMENTED = bad_inputs.PAGE.read_text().splitlines()
 

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from small_table import measured, table
 from typer.testing import CliRunner
 
 import tailcloud.bench
-import tailcloud.cli.benching
+import tailcloud.bench.bench_runner
 import tailcloud.plugins
+from helpers.small_table import measured, table
 from tailcloud.bench import Protocol, plan
 from tailcloud.cli import app
-from tailcloud.cli.board import Board
+from tailcloud.cli.bench_progress import Board
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.training.folder import RunFolder
+from tailcloud.runs.folder import RunFolder
 
 SHORT = "--epochs 1 --set model.width=0.25 --only digits-lt"
 
@@ -100,7 +100,7 @@ def test_what_exists_is_not_repeated(bench, filled):
 def test_a_plugin_that_was_changed_since_is_told(bench, filled, monkeypatch):
     monkeypatch.setattr(tailcloud.plugins, "fingerprint", lambda: "mine.py 0123")
     assert "mine.py" not in bench(f"table1 {SHORT} --seed 0").output  # no part of these is from it
-    monkeypatch.setattr(tailcloud.plugins.using, "BROUGHT", {("method", "ce")})
+    monkeypatch.setattr(tailcloud.plugins.usage, "BROUGHT", {("method", "ce")})
     said = " ".join(bench(f"table1 {SHORT} --seed 0").output.split())
     assert (
         "trained with no plugin, not with mine.py 0123; delete the folders to train again: digits-lt-ce-seed0" in said
@@ -153,14 +153,14 @@ def test_a_run_that_another_bench_trains_is_waited_for(bench, home, filled, monk
             taken.set()
             released.wait(60)
 
-    waited = tailcloud.cli.benching.wait_for
+    waited = tailcloud.bench.bench_runner.wait_for
 
     def then_release(steps):
         assert {step.run.row.key for step in steps} == {"gcl", "gcl-cben"}
         threading.Timer(0.2, released.set).start()
         waited(steps)
 
-    monkeypatch.setattr(tailcloud.cli.benching, "wait_for", then_release)
+    monkeypatch.setattr(tailcloud.bench.bench_runner, "wait_for", then_release)
     thread = threading.Thread(target=another)
     thread.start()
     taken.wait()
@@ -182,7 +182,7 @@ def test_what_another_bench_has_finished_meanwhile_is_taken(bench, home, filled,
             shutil.copytree(filled[0] / step.run.folder.path.name, step.run.folder.path)
         lock.__exit__(None, None, None)
 
-    monkeypatch.setattr(tailcloud.cli.benching, "wait_for", finished_elsewhere)
+    monkeypatch.setattr(tailcloud.bench.bench_runner, "wait_for", finished_elsewhere)
     lock = RunFolder(place / "digits-lt-ce-seed0").locked()
     lock.__enter__()
     result = bench(f"table1 {SHORT} --only ce --seed 0 --out taken")
@@ -196,9 +196,9 @@ def test_a_full_disk_is_told_with_what_it_spoiled(bench, home, monkeypatch):
 
     rows = [{"label": "Wild", "method": "ce", "set": ["stage1.lr=1e20"]}]
     monkeypatch.setattr(tailcloud.bench, "read_table", lambda name: table(name=name, rows=rows))
-    monkeypatch.setattr(tailcloud.cli.benching, "write_atomically", full)
+    monkeypatch.setattr(tailcloud.bench.bench_runner, "write_atomically", full)
     said = []
-    monkeypatch.setattr(tailcloud.cli.benching, "say_note", said.append)
+    monkeypatch.setattr(tailcloud.bench.bench_runner, "say_note", said.append)
     with pytest.raises(OSError, match="No space"):
         bench(f"table1 {SHORT} --seed 0 --out full")
     assert any("Wild failed: the loss became NaN" in sentence for sentence in said)

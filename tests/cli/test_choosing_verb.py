@@ -5,12 +5,13 @@ import tomllib
 
 import numpy as np
 import pytest
-from bad_inputs import command
 from typer.testing import CliRunner
 
-from tailcloud.choosing.pace import Pace
-from tailcloud.cli import app, running
+from helpers.bad_inputs import command
+from tailcloud.auto_recipe.timing import Pace
+from tailcloud.cli import app
 from tailcloud.data import open_dataset
+from tailcloud.launch import execute
 
 
 @pytest.fixture
@@ -21,7 +22,7 @@ def images(tmp_path, monkeypatch):
     parts = {"x_train": digits.train.images, "y_train": digits.train.labels}
     np.savez(tmp_path / "mine.npz", x_test=digits.test.images, y_test=digits.test.labels, **parts)
     monkeypatch.setattr(
-        "tailcloud.choosing.fitting.measure", lambda *_: Pace({"stage1": 1e-3, "stage2": 1e-3}, 1e-6, 0.0)
+        "tailcloud.auto_recipe.epoch_budget.measure", lambda *_: Pace({"stage1": 1e-3, "stage2": 1e-3}, 1e-6, 0.0)
     )
 
 
@@ -102,7 +103,7 @@ def test_what_is_said_to_go_on_with_several_chosen_runs_finds_them(images, monke
         started.append(run.folder.path)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(running, "run_all", stopped)
+    monkeypatch.setattr(execute, "run_all", stopped)
     _, complaint = command(words)
     again = re.search(r'Go on with "tailcloud ([^"]*)"', complaint).group(1)
     text = said(f"{again} --dry-run")

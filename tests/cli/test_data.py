@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tailcloud.cli.data import app
-from tailcloud.data.sources import cifar, download
+from tailcloud.data.benchmarks import cifar, download
 from tailcloud.errors import TailcloudError, UsageError
 
 

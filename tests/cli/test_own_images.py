@@ -5,9 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bad_inputs import command
 from PIL import Image
 from sklearn.datasets import load_digits
+
+from helpers.bad_inputs import command
 
 QUICK = "--set stage1.epochs=1 --set model.width=0.25 --set data.size=16"
 
@@ -57,5 +58,5 @@ def test_a_folder_that_changed_is_not_resumed(run, digits):
 
 
 def test_long_readings_are_told(digits, monkeypatch):
-    monkeypatch.setattr("tailcloud.data.decoding.SECONDS_BETWEEN_NOTES", 0.0)
+    monkeypatch.setattr("tailcloud.data.parallel_io.SECONDS_BETWEEN_NOTES", 0.0)
     assert "note: 69 of 69 images read …" in command("inspect digits")[1]

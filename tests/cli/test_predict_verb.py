@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
-from conftest import run, small_recipe
-from tailcloud.cli import answers, app
+from helpers.runs import run, small_recipe
+from tailcloud.cli import app, prediction_output
 from tailcloud.data import open_dataset
 from tailcloud.serving.predict import Answer
 
@@ -60,7 +60,7 @@ def test_csv_where_nobody_watches_and_a_row_for_what_is_broken(call):
 def test_no_cell_of_a_csv_is_a_formula():
     commands = ["=cmd|' /C calc'!A0", "+1+2", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "a\r=1"]
     stream = io.StringIO(newline="")
-    write = answers.as_csv(stream, 1, 0.5)
+    write = prediction_output.as_csv(stream, 1, 0.5)
     for command in commands:
         write(Answer(Path(f"{command}.jpg"), ((command, 0.9),)))
         write(Answer(Path("a.jpg"), error=command))
@@ -135,7 +135,7 @@ def test_the_table_of_a_terminal(call, monkeypatch):
 
 
 def test_names_cannot_steer_a_terminal():
-    assert answers.printable("a\x1b]0;evil\x07\nb–ß") == r"a\x1b]0;evil\x07\x0ab–ß"
+    assert prediction_output.printable("a\x1b]0;evil\x07\nb–ß") == r"a\x1b]0;evil\x07\x0ab–ß"
 
 
 def test_evaluate_expects_a_prior_and_shows_other_mixes(call, served):

@@ -56,22 +56,24 @@ def test_the_recipe_is_the_one_that_two_methods_have_from_the_start(name, second
 
 
 def test_a_third_stage_goes_with_the_second_one_unless_it_is_asked_for():
-    levelled = [parse_setting(setting) for setting in ("stage3.head=level", "selection.split=0.1")]
+    levelled = [
+        parse_setting(setting) for setting in ("stage3.head_transform=tuned-logit-adjust", "selection.split=0.1")
+    ]
     recipe = load_recipe("digits-lt/gcl", levelled)
     assert rebalanced(recipe, "crt", []).stage3 is None
-    again = rebalanced(recipe, "crt", ["stage3.head=level"])
+    again = rebalanced(recipe, "crt", ["stage3.head_transform=tuned-logit-adjust"])
     assert again == load_recipe("digits-lt/gcl+crt", levelled)
 
 
 def test_a_third_stage_without_held_out_images_is_refused_before_anything_is_written(call, tmp_path):
     with pytest.raises(UsageError, match=r"stage3\.head = \"level\" looks at images that were not trained on"):
-        call("rebalance run --with crt --set stage3.head=level")
+        call("rebalance run --with crt --set stage3.head_transform=tuned-logit-adjust")
     assert not (tmp_path / "run-crt").exists()
 
 
 def test_settings_change_the_second_stage_only(call, tmp_path):
-    call("rebalance run --with tau-norm --set stage2.head.tau=0.5")
-    assert load_recipe(str(tmp_path / "run-tau-norm")).stage2.head.options == {"tau": 0.5}
+    call("rebalance run --with tau-norm --set stage2.head_transform.tau=0.5")
+    assert load_recipe(str(tmp_path / "run-tau-norm")).stage2.head_transform.options == {"tau": 0.5}
     with pytest.raises(TailcloudError, match=r"run cannot lend its first stage: its stage1.lr is 0.1"):
         call("rebalance run --with ncm --set stage1.lr=0.5")
     assert not (tmp_path / "run-ncm").exists()

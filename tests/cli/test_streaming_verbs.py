@@ -6,17 +6,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from bad_inputs import command
 from PIL import Image
 from safetensors.torch import load_file
 
+from helpers.bad_inputs import command
 from tailcloud.data import open_dataset
+from tailcloud.runs.folder import RunFolder
 from tailcloud.serving.evaluate import evaluate_run
-from tailcloud.training.folder import RunFolder
 
-ON_FILES = "--set data.plane=stream --set data.size=16 --set engine.workers=2"
+ON_FILES = "--set data.loader=stream --set data.size=16 --set engine.workers=2"
 STREAMED = f"{ON_FILES} --set stage1.epochs=1 --set model.width=0.25"
-CROPPED = "--set augment.crop_padding=0 --set augment.area=[0.3,1.0] --set augment.jitter=[0.4,0.4,0.4]"
+CROPPED = "--set augment.crop_padding=0 --set augment.crop_area=[0.3,1.0] --set augment.color_jitter=[0.4,0.4,0.4]"
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +49,8 @@ def _here(folder, monkeypatch):
 
 def test_a_streamed_run_is_whole(run):
     result = json.loads((run / "result.json").read_text())
-    assert 'plane = "stream"' in (run / "recipe.toml").read_text()
-    assert "plane" not in result["recipe"]["data"]
+    assert 'loader = "stream"' in (run / "recipe.toml").read_text()
+    assert "loader" not in result["recipe"]["data"]
     assert json.loads((run / "model.json").read_text())["transform"]["keep"] == 1.0
     assert (run / "report.html").is_file()
     assert (run / "examples.safetensors").is_file()
@@ -75,14 +75,14 @@ def test_verbs_take_a_streamed_run(run, line):
 def test_evaluating_again_gives_the_figures_of_the_run(run, folder):
     result = json.loads((run / "result.json").read_text())
     recipe = RunFolder(run).recipe()
-    again = evaluate_run(run, open_dataset(recipe.data.spec, reading=recipe.data.reading), torch.device("cpu"))
+    again = evaluate_run(run, open_dataset(recipe.data.spec, reading=recipe.data.read_options), torch.device("cpu"))
     assert again["top1"] == result["top1"]["last"]
     assert again["calibrated"]["ece"] == pytest.approx(result["calibrated"]["ece"])
 
 
 def test_both_planes_are_the_same_recipe_and_end_alike(folder):
-    for name, plane in {"first": "stream", "second": "resident"}.items():
-        code, said = command(f"train own/ce --data photos --out {name} {STREAMED} --set data.plane={plane}")
+    for name, loader in {"first": "stream", "second": "resident"}.items():
+        code, said = command(f"train own/ce --data photos --out {name} {STREAMED} --set data.loader={loader}")
         assert code == 0, said
     results = [json.loads(Path(name, "result.json").read_text()) for name in ("first", "second")]
     assert results[0]["recipe"] == results[1]["recipe"]

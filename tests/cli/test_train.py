@@ -9,12 +9,12 @@ import sys
 import time
 
 import pytest
-from bad_inputs import SMALL
 from typer.testing import CliRunner
 
+from helpers.bad_inputs import SMALL
 from tailcloud.cli import app
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.training.folder import RunFolder
+from tailcloud.runs.folder import RunFolder
 
 
 @pytest.fixture
@@ -136,9 +136,12 @@ def test_a_run_alone_and_in_a_fleet_is_the_same_run(tailcloud, tmp_path):
 
 
 def test_a_third_stage_is_in_the_plan_or_refused_before_anything_is_written(tailcloud, tmp_path):
-    said = tailcloud("train --dry-run --set stage3.head=level --set selection.split=0.1")
+    said = tailcloud("train --dry-run --set stage3.head_transform=tuned-logit-adjust --set selection.split=0.1")
     assert "stage3   no epochs; its change of the head is level" in said
-    for words in ("train --set stage3.head=level", "train --dry-run --set stage3.head=level"):
+    for words in (
+        "train --set stage3.head_transform=tuned-logit-adjust",
+        "train --dry-run --set stage3.head_transform=tuned-logit-adjust",
+    ):
         with pytest.raises(UsageError, match=r"train with --set selection\.split=0\.1, which holds some out"):
             tailcloud(words)
     assert not (tmp_path / "runs").exists()

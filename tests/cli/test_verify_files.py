@@ -7,12 +7,12 @@ import subprocess
 import sys
 
 import pytest
-from drawing import draw_classes
 from typer.testing import CliRunner
 
-from tailcloud.cli import verifying
+from helpers.drawing import draw_classes
+from tailcloud.cli import verify
 from tailcloud.cli.data import app
-from tailcloud.data.surveying import verifying as checking
+from tailcloud.data.inspection import verify as checking
 from tailcloud.errors import TailcloudError, UsageError
 
 
@@ -136,7 +136,7 @@ def test_arrays_are_opened_and_take_no_report(tmp_path):
 
 
 def test_progress_has_rate_and_time_left(photos, monkeypatch):
-    monkeypatch.setattr(verifying, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(verify, "SECONDS_BETWEEN_LINES", 0.0)
     monkeypatch.setattr(checking, "BLOCK", 17)
     lines = [line for line in run(photos).output.splitlines() if line.startswith("note:")]
     assert len(lines) == 5
@@ -147,7 +147,7 @@ def test_progress_has_rate_and_time_left(photos, monkeypatch):
 def test_ctrl_c_ends_with_a_sentence_and_what_was_found(damaged):
     code = (
         "import signal, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background job ignores it
-        "import tailcloud.cli.verifying as c, tailcloud.data.surveying.verifying as v\nfault = v._fault\n"
+        "import tailcloud.cli.verify as c, tailcloud.data.inspection.verify as v\nfault = v._fault\n"
         "v._fault = lambda path: (time.sleep(0.05), fault(path))[1]\nv.BLOCK = 2\nv.THREADS = 1\n"
         "c.SECONDS_BETWEEN_LINES = 0.0\nfrom tailcloud.cli import main\nmain()"
     )

@@ -13,15 +13,14 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from conftest import run, small_recipe
-from tailcloud.cli import app, logtail, spectating
-from tailcloud.cli.following import Followed, check_runs, runs_in, stages_of
-from tailcloud.cli.logtail import LogTail
-from tailcloud.cli.spectating import Spectator, line_of, row_of, sparkline
+from helpers.runs import run, small_recipe
+from tailcloud.cli import app, live_table, run_status
+from tailcloud.cli.live_table import Spectator, line_of, row_of, sparkline
+from tailcloud.cli.run_status import Followed, LogTail, check_runs, runs_in, stages_of
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import write_atomically
-from tailcloud.reporting.runs import Epoch, read_run
-from tailcloud.training.folder import RunFolder
+from tailcloud.reporting.run_record import Epoch, read_run
+from tailcloud.runs.folder import RunFolder
 
 RECIPE = 'format = 1\nmethod = "a plugin\'s own"\n\n[stage1]\nepochs = 4\n\n[stage2]\nepochs = 2\n'
 
@@ -43,8 +42,8 @@ def started(tmp_path):
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(spectating, "INTERVAL", 0.01)
-    monkeypatch.setattr(spectating, "GRACE", 0.05)
+    monkeypatch.setattr(live_table, "INTERVAL", 0.01)
+    monkeypatch.setattr(live_table, "GRACE", 0.05)
 
 
 def watch(*words):
@@ -85,7 +84,7 @@ def test_a_damaged_log_is_a_sentence(tmp_path, content):
 
 
 def test_a_line_without_end_does_not_fill_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(logtail, "LONGEST", 1000)
+    monkeypatch.setattr(run_status, "LONGEST", 1000)
     (tmp_path / "log.jsonl").write_bytes(b" " * 5000)
     with pytest.raises(TailcloudError, match="damaged"):
         LogTail(tmp_path / "log.jsonl").look()
@@ -102,7 +101,7 @@ def test_a_pipe_in_place_of_a_log_keeps_nobody_waiting(finished_run, tmp_path):
 
 
 def test_a_long_log_is_read_a_piece_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(logtail, "LONGEST", 400)
+    monkeypatch.setattr(run_status, "LONGEST", 400)
     (tmp_path / "log.jsonl").write_text("".join(line(epoch) for epoch in range(1, 11)))
     log, looks = LogTail(tmp_path / "log.jsonl"), []
     for _ in range(10):
@@ -155,7 +154,7 @@ def test_a_finished_run_is_told_at_once(finished_run):
 
 
 def test_a_last_stage_without_epochs_has_its_accuracy_in_the_result(tmp_path):
-    levelled = {"stage3": {"head": "level"}, "selection": {"split": 0.1}}
+    levelled = {"stage3": {"head_transform": "tuned-logit-adjust"}, "selection": {"split": 0.1}}
     result = run(tmp_path / "run", small_recipe(levelled, {"stage1": {"epochs": 1}, "stage2": {"epochs": 1}}))
     done = watch(tmp_path / "run")
     assert f"is finished: top-1 {result['stages'][-1]['top1']:.1f}" in done.output
@@ -235,7 +234,7 @@ def test_ctrl_c_leaves_and_the_runs_go_on(started, monkeypatch):
     def interrupt(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(spectating.time, "sleep", interrupt)
+    monkeypatch.setattr(live_table.time, "sleep", interrupt)
     done = watch(started)
     assert done.exit_code == 0
     assert "the runs go on" in done.output
@@ -266,8 +265,8 @@ def test_the_name_of_a_folder_steers_no_terminal(finished_run, tmp_path):
 
 
 def test_a_terminal_has_a_table_that_moves(finished_run, monkeypatch, capsys):
-    monkeypatch.setattr(spectating, "on_terminal", lambda: True)
-    monkeypatch.setattr(spectating, "out", Console(force_terminal=True, width=150, file=sys.stdout))
+    monkeypatch.setattr(live_table, "on_terminal", lambda: True)
+    monkeypatch.setattr(live_table, "out", Console(force_terminal=True, width=150, file=sys.stdout))
     Spectator([finished_run]).follow()
     said = capsys.readouterr().out
     assert "stage2 2/2" in said
@@ -291,6 +290,6 @@ def test_epochs_that_were_not_evaluated_keep_the_last_accuracy(started):
 
 
 def test_watching_starts_quickly():
-    code = "import sys, tailcloud.cli.spectating; print('torch' in sys.modules)"
+    code = "import sys, tailcloud.cli.live_table; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

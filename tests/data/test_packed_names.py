@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailcloud.data.names import Names
+from tailcloud.data.packed_names import Names
 
 TEXTS = st.lists(st.text(st.characters(codec="utf-8"), max_size=8), max_size=20)
 

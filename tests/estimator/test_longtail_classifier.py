@@ -24,10 +24,10 @@ from typer.testing import CliRunner
 
 import tailcloud
 from tailcloud import LongTailClassifier
-from tailcloud.choosing import pace
+from tailcloud.auto_recipe import timing
 from tailcloud.cli import app
 from tailcloud.data import open_dataset
-from tailcloud.data.sources.digits import all_digits
+from tailcloud.data.benchmarks.digits import all_digits
 from tailcloud.errors import TailcloudError, TailcloudWarning, UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ THREADS = 2
 @pytest.fixture(autouse=True, scope="module")
 def _no_time_for_timing():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pace, "ENOUGH", 0.001)
+        patch.setattr(timing, "ENOUGH", 0.001)
         yield
 
 
@@ -146,11 +146,11 @@ def test_what_its_second_stage_does_is_corrected_on_the_images_held_out(digits):
     assert "which its temperature and stage3 were fitted on too" in " ".join(result["remarks"])
     assert "held-out images" in result["remarks"][-1]
     assert len(classifier.predict(digits.test.images[:7])) == 7
-    kept = small("gcl", epochs=1, validation_fraction=0.1, settings={"stage3.head": "keep"})
+    kept = small("gcl", epochs=1, validation_fraction=0.1, settings={"stage3.head_transform": "keep"})
     remarks = kept.fit(digits.train.images, digits.train.labels).result_["remarks"]
     assert "which its temperature was fitted on too" in remarks[-1]
     with pytest.raises(UsageError, match="has no validation part"):
-        small(settings={"stage3.head": "level"}).fit(digits.train.images, digits.train.labels)
+        small(settings={"stage3.head_transform": "tuned-logit-adjust"}).fit(digits.train.images, digits.train.labels)
 
 
 def test_where_nothing_is_held_out_the_result_says_that_it_is_of_training_images(fitted):
@@ -415,7 +415,7 @@ def test_a_stranger_does_not_say_where_a_run_is_written(fitted, tmp_path):
 
 
 def test_the_example_in_the_docstring_runs():
-    import tailcloud.estimator.classifier as module
+    import tailcloud.estimator.longtail_classifier as module
 
     outcome = doctest.testmod(module)
     assert outcome.attempted >= 5

@@ -1,11 +1,11 @@
 """scikit-learn's own checks of an estimator, but for those that ask for something else than images."""
 
 import pytest
-from rows import OnRows
 from sklearn.utils import estimator_checks
 
+from helpers.estimator_rows import OnRows
 from tailcloud import LongTailClassifier
-from tailcloud.choosing import pace
+from tailcloud.auto_recipe import timing
 
 QUICK = {"model.width": 0.25, "stage1.lr": 0.02, "stage1.warmup": 0}
 PATIENT = {"model.width": 0.5, "stage1.lr": 0.05, "stage1.warmup": 1, "augment.crop_padding": 0}
@@ -27,7 +27,7 @@ WITHOUT_DATA = [
 
 @pytest.fixture(autouse=True)
 def _no_time_for_timing(monkeypatch):
-    monkeypatch.setattr(pace, "ENOUGH", 0.001)
+    monkeypatch.setattr(timing, "ENOUGH", 0.001)
 
 
 @pytest.mark.parametrize("check", WITHOUT_DATA, ids=lambda check: check.__name__)

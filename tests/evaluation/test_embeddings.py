@@ -8,9 +8,9 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from oracles import spreads as oracle
+from helpers.oracles import spreads as oracle
 from tailcloud.classifier import Architecture, build_classifier
-from tailcloud.data.batches.batch import Batch
+from tailcloud.data.loaders.batch import Batch
 from tailcloud.evaluation import embeddings
 from tailcloud.evaluation.embeddings import Embedding, Spread, by_group, centre_distance, embed, near_own, spread
 

@@ -6,9 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracles import metrics as oracle
+from helpers.oracles import metrics as oracle
 from tailcloud.classifier import Architecture, build_classifier
-from tailcloud.data.batches.batch import Batch
+from tailcloud.data.loaders.batch import Batch
 from tailcloud.evaluation import Predictions, confusion, gathered, judge, predict, summarise
 
 

@@ -5,9 +5,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oracles import saturation as oracle
-from oracles.losses import class_weights
-from tailcloud.data.batches.batch import Batch
+from helpers.oracles import saturation as oracle
+from helpers.oracles.losses import class_weights
+from tailcloud.data.loaders.batch import Batch
 from tailcloud.evaluation.saturation import DRAWS, class_gradients, target_gradients
 from tailcloud.losses import LOSSES
 

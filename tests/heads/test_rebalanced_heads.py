@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load, save
 
-from oracles import heads as oracles
+from helpers.oracles import heads as oracles
 from tailcloud.heads import HEADS, CausalHead, NearestMeanHead
 
 FEATURES, CLASSES = 6, 4

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from where import DEVICE, needs_somewhere
 
-from tailcloud.data.batches.transform import Normalise
+from helpers.kernel_device import DEVICE, needs_somewhere
+from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Split
-from tailcloud.data.planes.resident import ResidentImages, ResidentLoader
-from tailcloud.kernels import assembly
-from tailcloud.kernels.assembly import FusedLoader
+from tailcloud.data.loaders.resident import ResidentImages, ResidentLoader
+from tailcloud.kernels import batch_assembly
+from tailcloud.kernels.batch_assembly import FusedLoader
 from tailcloud.sampling import make_sampler
 
 pytestmark = needs_somewhere
@@ -61,7 +61,7 @@ def test_every_batch_of_an_epoch_is_the_plain_one(shape, options):
 
 
 def test_the_last_program_of_an_image_writes_nothing_past_it():
-    assert 19 * 18 * 3 % assembly.BLOCK
+    assert 19 * 18 * 3 % batch_assembly.BLOCK
     (fused,) = loaders((19, 18, 3), [ExactLoader], crop_padding=1)
     plan, rows = fused.plan(0), torch.arange(4, device=DEVICE)
     whole = fused.assemble(plan, rows, plan.lambdas[0]).images

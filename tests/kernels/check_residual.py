@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
-from where import DEVICE, needs_somewhere
 
+from helpers.kernel_device import DEVICE, needs_somewhere
 from tailcloud.backbones import CifarResNet, create_backbone
 from tailcloud.kernels import residual
 from tailcloud.kernels.residual import FusedResNet, fits

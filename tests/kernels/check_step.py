@@ -5,12 +5,12 @@ import copy
 import numpy as np
 import pytest
 import torch
-from where import DEVICE, needs_somewhere
 
+from helpers.kernel_device import DEVICE, needs_somewhere
 from tailcloud.classifier import Architecture, build_classifier
-from tailcloud.data.batches.transform import Normalise
+from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Split
-from tailcloud.data.planes.resident import ResidentImages, ResidentLoader
+from tailcloud.data.loaders.resident import ResidentImages, ResidentLoader
 from tailcloud.evaluation import judge
 from tailcloud.kernels import FusedNetwork
 from tailcloud.kernels.residual import FusedResNet
@@ -19,9 +19,9 @@ from tailcloud.objectives import Classify
 from tailcloud.optimizers import SGD
 from tailcloud.recipe import Stage
 from tailcloud.sampling import make_sampler
-from tailcloud.stages.scope import set_modes, set_trainable
-from tailcloud.training.executors import EagerExecutor
-from tailcloud.training.step import Step
+from tailcloud.training.executors.cuda_graph import EagerExecutor
+from tailcloud.training.executors.step import Step
+from tailcloud.training.stages.trainable import set_modes, set_trainable
 
 pytestmark = needs_somewhere
 

@@ -5,14 +5,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch.nn.functional import normalize
-from where import DEVICE, INTERPRETED, needs_somewhere
 
-from oracles import clouds
+from helpers.kernel_device import DEVICE, INTERPRETED, needs_somewhere
+from helpers.oracles import clouds
 from tailcloud.classifier import Architecture, build_classifier
-from tailcloud.data.batches.batch import Batch
+from tailcloud.data.loaders.batch import Batch
 from tailcloud.heads import HEADS, CosineHead, LinearHead
 from tailcloud.kernels import FusedNetwork
-from tailcloud.kernels.tail import LARGEST, ROWS, FusedClassify, fits
+from tailcloud.kernels.head_loss import LARGEST, ROWS, FusedClassify, fits
 from tailcloud.losses import CrossEntropyLoss, GCLLoss
 from tailcloud.losses.gcl import SIGMA
 from tailcloud.objectives import Classify

@@ -19,10 +19,10 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
 from tailcloud.classifier import Architecture, build_classifier
-from tailcloud.data.batches.transform import Normalise
+from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Split
-from tailcloud.data.planes.resident import ResidentImages
-from tailcloud.kernels import FusedNetwork, assembly, tail
+from tailcloud.data.loaders.resident import ResidentImages
+from tailcloud.kernels import FusedNetwork, batch_assembly, head_loss
 from tailcloud.losses import CrossEntropyLoss, GCLLoss
 from tailcloud.objectives import Classify
 from tailcloud.sampling import make_sampler
@@ -68,7 +68,7 @@ class Launches:
 def all_launches() -> Launches:
     """A step of each kind and an evaluation, of which nothing is computed."""
     launches = Launches()
-    tail.launch = assembly.launch = launches.note
+    head_loss.launch = batch_assembly.launch = launches.note
     for head, loss in (("cosine", GCLLoss([9] * CLASSES, margin=0.1, focal=1.0)), ("linear", CrossEntropyLoss())):
         model = build_classifier(Architecture("resnet32", head, 1.0, 3, CLASSES), 0)
         network = FusedNetwork(model.to(memory_format=torch.channels_last), SIZE, SIZE)

@@ -8,21 +8,22 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import Watcher, run, small_recipe
+from helpers.runs import Watcher, run, small_recipe
 from tailcloud import kernels
 from tailcloud.classifier import Architecture, build_classifier
 from tailcloud.data.dataset import Dataset, Split
-from tailcloud.data.planes.resident import ResidentLoader
+from tailcloud.data.loaders.resident import ResidentLoader
 from tailcloud.errors import UsageError
 from tailcloud.kernels import CannotFuse
 from tailcloud.objectives import Classify
 from tailcloud.recipe import Engine
 from tailcloud.training import engine as engines
-from tailcloud.training import executors, loop
+from tailcloud.training import loop
 from tailcloud.training.devices import check_engine
 from tailcloud.training.engine import RunEngine
+from tailcloud.training.executors import cuda_graph
 from tailcloud.training.session import Session
-from tailcloud.training.stage_parts import make_parts
+from tailcloud.training.stages.parts import make_parts
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 SENTENCE = "The fused kernels do not compile here (no such luck); PyTorch's own are used, which are slower."
@@ -158,7 +159,7 @@ def refuse_fused(work, rehearsal, generator):
 
 
 def test_a_stage_that_cannot_be_fused_is_made_anew_as_it_was(fake, monkeypatch):
-    monkeypatch.setattr(executors, "captured", refuse_fused)
+    monkeypatch.setattr(cuda_graph, "captured", refuse_fused)
     monkeypatch.setattr(RunEngine, "automatic_executor", "graphed")
     made, watcher = session(), Watcher()
     before = {name: value.clone() for name, value in made.model.state_dict().items()}
@@ -198,7 +199,7 @@ def test_a_kernel_that_does_not_compile_says_why_in_a_line(error, reason):
     from triton.compiler import CompilationError
     from triton.runtime.errors import OutOfResources
 
-    from tailcloud.kernels.launching import launch
+    from tailcloud.kernels.launch import launch
 
     if error == "OutOfResources":
         error = OutOfResources(300_000, 232_448, "shared memory")
@@ -211,7 +212,7 @@ def test_a_kernel_that_does_not_compile_says_why_in_a_line(error, reason):
 
 @needs_triton
 def test_other_errors_are_errors():
-    from tailcloud.kernels.launching import launch
+    from tailcloud.kernels.launch import launch
 
     for error in (RuntimeError("CUDA error: an illegal memory access"), TypeError("not a tensor")):
         with pytest.raises(type(error)):

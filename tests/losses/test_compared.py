@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracles import losses as oracles
+from helpers.oracles import losses as oracles
 from tailcloud.losses import (
     LOSSES,
     BalancedSoftmaxLoss,
@@ -16,8 +16,8 @@ from tailcloud.losses import (
     LDAMLoss,
     LogitAdjustmentLoss,
 )
+from tailcloud.losses.class_weights import class_weights
 from tailcloud.losses.ldam import margins
-from tailcloud.losses.weighted import class_weights
 
 COUNTS = [500, 120, 30, 5, 1]
 ORACLES = {

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracles import clouds
+from helpers.oracles import clouds
 from tailcloud.errors import TailcloudWarning
 from tailcloud.losses import GCLLoss
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracles import objectives as oracle
+from helpers.oracles import objectives as oracle
 from tailcloud.losses import GCLAngularLoss, GCLLoss
 
 COUNTS = [500, 120, 30, 5, 1]

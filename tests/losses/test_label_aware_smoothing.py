@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from tailcloud.losses import CrossEntropyLoss, LabelAwareSmoothingLoss
+from tailcloud.losses.class_weights import class_weights
 from tailcloud.losses.label_aware_smoothing import smoothing
-from tailcloud.losses.weighted import class_weights
 
 COUNTS = [500, 120, 30, 5, 1]
 FORMS = ["concave", "linear", "convex"]

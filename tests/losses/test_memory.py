@@ -4,9 +4,9 @@ import pytest
 import torch
 from measuring import tensor_peak
 
-from tailcloud.data.batches.batch import Batch
+from tailcloud.data.loaders.batch import Batch
 from tailcloud.losses import GCLLoss
-from tailcloud.losses.lean import cross_entropy
+from tailcloud.losses.memory_efficient_ce import cross_entropy
 from tailcloud.objectives import Classify
 
 ROWS, CLASSES = 16, 20_000

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oracles import clouds
-from tailcloud.data.batches.batch import Batch
+from helpers.oracles import clouds
+from tailcloud.data.loaders.batch import Batch
 from tailcloud.losses import CrossEntropyLoss, GCLLoss
 from tailcloud.objectives import Classify
 

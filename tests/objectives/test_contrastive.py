@@ -4,10 +4,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from networks import Flat
 
-from oracles import objectives as oracle
-from tailcloud.data.batches.batch import Batch
+from helpers.networks import Flat
+from helpers.oracles import objectives as oracle
+from tailcloud.data.loaders.batch import Batch
 from tailcloud.heads import ContrastiveHead
 from tailcloud.losses import CrossEntropyLoss
 from tailcloud.objectives import Contrastive

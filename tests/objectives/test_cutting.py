@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from networks import Flat
 
-from tailcloud.data.batches.batch import Batch
-from tailcloud.data.batches.pieces import Share
+from helpers.networks import Flat
+from tailcloud.data.loaders.batch import Batch
+from tailcloud.data.loaders.batch_share import Share
 from tailcloud.heads import HEADS
 from tailcloud.losses import LOSSES, CrossEntropyLoss, FocalLoss, GCLLoss, LDAMLoss
 from tailcloud.objectives import OBJECTIVES, cut

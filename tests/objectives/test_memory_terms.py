@@ -4,15 +4,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from networks import Flat
 
-from oracles import objectives as oracle
+from helpers.networks import Flat
+from helpers.oracles import objectives as oracle
 from tailcloud.classifier import Architecture, cost
-from tailcloud.data.batches.batch import Batch
+from tailcloud.data.loaders.batch import Batch
+from tailcloud.head_transforms import HEAD_TRANSFORMS, Trained
 from tailcloud.heads import LinearHead, MemoryHead
 from tailcloud.losses import CrossEntropyLoss
 from tailcloud.objectives import Memory
-from tailcloud.rebalance import CHANGES, Trained
 
 CLASSES, FEATURES = 4, 5
 
@@ -81,7 +81,7 @@ def test_unusual_batches_have_finite_gradients(case):
 
 def test_centroids_start_as_class_means_and_that_of_an_absent_class_at_zero():
     features, target = torch.randn(20, FEATURES), torch.tensor([0, 1, 3, 3] * 5)
-    change, new = CHANGES["memory"]([5, 5, 0, 10]), MemoryHead(FEATURES, CLASSES)
+    change, new = HEAD_TRANSFORMS["memory"]([5, 5, 0, 10]), MemoryHead(FEATURES, CLASSES)
     assert change.kind("linear") == change.kind("cosine") == "memory"
     with torch.no_grad():
         change.apply(LinearHead(FEATURES, CLASSES), new, Trained(16.0, lambda: (features, target)))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from oracles import optimizers as naive
+from helpers.oracles import optimizers as naive
 from tailcloud.classifier import Architecture, build_classifier
 from tailcloud.optimizers import OPTIMIZERS, SGD, AdamW
 from tailcloud.recipe import Stage

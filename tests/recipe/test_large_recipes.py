@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from drawing import draw
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
+from helpers.drawing import draw
 from tailcloud.backbones import create_backbone
 from tailcloud.cli import app
-from tailcloud.data.sources.editions import EDITIONS
+from tailcloud.data.benchmarks.editions import EDITIONS
 from tailcloud.recipe import load_recipe, shipped
 from tailcloud.training.schedule import learning_rate
 
@@ -37,7 +37,7 @@ def test_the_first_stage_has_the_published_schedule(data):
 @pytest.mark.parametrize("data", LARGE)
 def test_images_are_varied_by_resized_crops_and_flips_alone(data):
     augment = load_recipe(f"{data}/gcl").augment
-    assert (augment.area, augment.ratio, augment.flip, augment.jitter, augment.crop_padding) == (
+    assert (augment.crop_area, augment.crop_ratio, augment.flip, augment.color_jitter, augment.crop_padding) == (
         [0.08, 1.0],
         None,
         True,
@@ -106,7 +106,10 @@ def test_every_stage_that_trains_has_the_weight_decay_of_its_data(name):
 
 
 def test_tde_takes_off_as_much_as_was_published_for_its_data():
-    alphas = {data: load_recipe(f"{data}/tde").stage2.head.options["alpha"] for data in ("cifar10-lt", "imagenet-lt")}
+    alphas = {
+        data: load_recipe(f"{data}/tde").stage2.head_transform.options["alpha"]
+        for data in ("cifar10-lt", "imagenet-lt")
+    }
     assert alphas == {"cifar10-lt": 1.0, "imagenet-lt": 3.0}
 
 

@@ -1,24 +1,18 @@
 """Pages in a real browser, on a laptop and on a phone: nothing sticks out, the search works, nothing else runs."""
 
 import pytest
-from browser_pipe import Browser, find_browser
-from synthetic_runs import make_result, write_examples, write_run
 
+from helpers.browser_pipe import EVIL, OPEN_ALL, SIZES, STICKING_OUT, Browser, find_browser
+from helpers.synthetic_runs import make_result, write_examples, write_run
 from tailcloud.reporting import write_report
-from tailcloud.reporting.mistakes import worst_classes
-from tailcloud.reporting.result import parse_result
+from tailcloud.reporting.worst_classes import worst_classes
+from tailcloud.runs.result import parse_result
 
 PROGRAM = find_browser()
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no browser: install chromium, or name one in CHROMIUM")
 
-SIZES = {"laptop": (1366, 768, False), "phone": (390, 844, True)}
-EVIL = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
-OPEN_ALL = "document.querySelectorAll('details').forEach((part) => { part.open = true })"
 ROWS = "[...document.querySelectorAll('.search')].map((box) => [...box.parentElement.querySelectorAll('tbody tr')])"
 SHOWN = f"{ROWS}[0].filter((row) => row.offsetHeight > 0).map((row) => row.innerText)"
-STICKING_OUT = """[...document.querySelectorAll('main *')].filter((part) =>
-  !part.closest('.scroll, pre, svg') && part.getBoundingClientRect().right > document.documentElement.clientWidth + 1
-).map((part) => part.outerHTML.slice(0, 120))"""
 
 
 def run_with_images(folder, result):

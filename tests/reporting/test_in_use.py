@@ -3,14 +3,14 @@
 import re
 
 import pytest
-from synthetic_runs import make_result, write_run
-from test_report import Page
 
+from helpers.html_page import Page
+from helpers.synthetic_runs import make_result, write_run
 from tailcloud.reporting import write_report
-from tailcloud.reporting.calibrated import plot_calibrated, pooled, temperature_sentence
-from tailcloud.reporting.comparing import use_cells
-from tailcloud.reporting.result import parse_result
+from tailcloud.reporting.comparison import use_cells
+from tailcloud.reporting.figures.reliability import plot_calibrated, pooled, temperature_sentence
 from tailcloud.reporting.tables import by_dataset
+from tailcloud.runs.result import parse_result
 
 
 def page_of(tmp_path, *results):

@@ -1,8 +1,8 @@
 import math
 
 import pytest
-from synthetic_runs import make_result
 
+from helpers.synthetic_runs import make_result
 from tailcloud.errors import TailcloudError
 from tailcloud.recipe import resolve
 from tailcloud.reporting.tables import COLUMNS, by_dataset, cells, gain, gain_cells, markdown, mean_std
@@ -122,12 +122,12 @@ def test_a_run_from_before_a_field_was_there_has_its_default():
 
 def test_runs_with_and_without_a_third_stage_are_told_apart():
     def ending(change):
-        third = {"stage3": {"head": change}} if change else {}
+        third = {"stage3": {"head_transform": change}} if change else {}
         return recorded(0) | {"recipe": resolve({"method": "gcl", **third}).substance()}
 
-    assert labels(ending(None), ending("level")) == ["gcl (no stage3)", "gcl (stage3 level)"]
-    assert labels(ending("keep"), ending("level")) == ["gcl (stage3 keep)", "gcl (stage3 level)"]
-    assert labels(ending("level"), ending("level")) == ["gcl"]
+    assert labels(ending(None), ending("tuned-logit-adjust")) == ["gcl (no stage3)", "gcl (stage3 level)"]
+    assert labels(ending("keep"), ending("tuned-logit-adjust")) == ["gcl (stage3 keep)", "gcl (stage3 level)"]
+    assert labels(ending("tuned-logit-adjust"), ending("tuned-logit-adjust")) == ["gcl"]
 
 
 def test_a_label_names_three_fields_at_most_and_is_never_given_twice():

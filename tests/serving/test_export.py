@@ -11,9 +11,9 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from small_models import NAMES, change, write_model
 
 import tailcloud
+from helpers.small_models import NAMES, change, write_model
 from tailcloud.backbones import BACKBONES
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.heads import HEADS

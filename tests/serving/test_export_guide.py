@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from small_models import change, write_model
 
 import tailcloud
+from helpers.small_models import change, write_model
 from tailcloud.data import open_dataset
-from tailcloud.data.pictures import fitted, read_picture
+from tailcloud.data.image_io import fitted, read_picture
 from tailcloud.serving.export import export_run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "export.md").read_text()

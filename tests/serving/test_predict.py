@@ -9,11 +9,11 @@ import torch
 from PIL import Image
 
 import tailcloud
+from tailcloud.calibration.priors import train_prior
 from tailcloud.data import open_dataset
 from tailcloud.errors import UsageError
-from tailcloud.evaluation.priors import train_prior
 from tailcloud.serving import predict
-from tailcloud.serving.finding import check_paths, find_pictures
+from tailcloud.serving.image_paths import check_paths, find_pictures
 from tailcloud.serving.predict import in_threads, predict_files
 
 

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from conftest import Watcher, run, small_recipe
+from helpers.runs import Watcher, run, small_recipe
 from tailcloud.losses import LOSSES, CrossEntropyLoss
 from tailcloud.sampling import ShuffledSampler
-from tailcloud.training import compiled
+from tailcloud.training.executors import compiled
 
 
 class Told(CrossEntropyLoss):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SETTINGS = ["model.width=0.25", "stage1.epochs=30", "stage2.epochs=14", "engine.checkpoint_seconds=0.0"]
-CHAIN = Path(__file__).with_name("kill_chain.py")
+CHAIN = Path(__file__).parents[1] / "helpers" / "kill_chain.py"
 
 
 def chain(folder, kills):

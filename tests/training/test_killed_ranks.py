@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from ranks import in_ranks
 
-from conftest import Watcher
+from helpers.ranks import in_ranks
+from helpers.runs import Watcher
 from tailcloud.data import open_dataset
 from tailcloud.recipe import load_recipe, parse_setting
-from tailcloud.training.folder import RunFolder
+from tailcloud.runs.folder import RunFolder
 from tailcloud.training.loop import train
 
 SETTINGS = ["model.width=0.25", "stage1.epochs=3", "stage2.epochs=1", "stage1.batch=16"]
 OFTEN = "engine.checkpoint_seconds=0.02"
-CHAIN = Path(__file__).with_name("kill_ranks.py")
+CHAIN = Path(__file__).parents[1] / "helpers" / "kill_ranks.py"
 
 
 def undisturbed(world, folder):

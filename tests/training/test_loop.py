@@ -7,12 +7,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from conftest import Interrupted, StopAfter, Watcher, run, same_weights, small_recipe
+from helpers.runs import Interrupted, StopAfter, Watcher, run, same_weights, small_recipe
 from tailcloud.data import open_dataset
 from tailcloud.errors import TailcloudError
+from tailcloud.runs.folder import RunFolder
 from tailcloud.serving.evaluate import evaluate_run
 from tailcloud.training import engine, loop
-from tailcloud.training.folder import RunFolder
 
 
 def test_a_run_folder_holds_what_it_promises(finished_run):
@@ -61,7 +61,7 @@ def test_a_fresh_head_forgets_stage_one(tmp_path):
     watcher = Watcher()
     run(
         tmp_path / "fresh",
-        small_recipe({"stage1": {"epochs": 12}, "stage2": {"epochs": 1, "head": "fresh", "lr": 1e-9}}),
+        small_recipe({"stage1": {"epochs": 12}, "stage2": {"epochs": 1, "head_transform": "fresh", "lr": 1e-9}}),
         watcher,
     )
     assert watcher.lines[-1]["top1"] < watcher.lines[-2]["top1"]
@@ -132,7 +132,7 @@ def test_other_data_is_refused_on_resume(tmp_path, monkeypatch):
     recipe = small_recipe()
     with pytest.raises(Interrupted):
         run(tmp_path / "run", recipe, StopAfter(1))
-    monkeypatch.setattr("conftest.open_dataset", lambda *_: open_dataset("digits-lt:20"))
+    monkeypatch.setattr("helpers.runs.open_dataset", lambda *_: open_dataset("digits-lt:20"))
     with pytest.raises(TailcloudError, match="is not the data this run was started on"):
         run(tmp_path / "run", recipe)
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from conftest import SMALL, Watcher, run
+from helpers.runs import SMALL, Watcher, run
 from tailcloud.data import open_dataset
 from tailcloud.recipe import load_recipe, resolve, shipped
-from tailcloud.training.folder import RunFolder
+from tailcloud.runs.folder import RunFolder
 from tailcloud.training.loop import train
 
 ONE_STAGE = [name for name in shipped("methods") if resolve({"method": name}).stage2 is None]

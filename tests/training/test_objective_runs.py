@@ -5,13 +5,13 @@ import torch
 from safetensors.torch import load_file
 
 import tailcloud
-from conftest import SMALL, Watcher, run
+from helpers.runs import SMALL, Watcher, run
 from tailcloud.data import open_dataset
 from tailcloud.errors import UsageError
 from tailcloud.heads import HEADS
 from tailcloud.recipe import load_recipe
-from tailcloud.training import compiled
-from tailcloud.training.folder import RunFolder
+from tailcloud.runs.folder import RunFolder
+from tailcloud.training.executors import compiled
 from tailcloud.training.loop import train
 
 METHODS = {
@@ -93,7 +93,7 @@ def test_the_second_stream_is_heard_from_the_second_epoch_on(tmp_path, method):
     losses = []
     for sampler in ("sqrt", "cb"):
         watcher = Watcher()
-        run(tmp_path / sampler, short_recipe(method, {"stage1": {"second": sampler, "lr": 1e-30}}), watcher)
+        run(tmp_path / sampler, short_recipe(method, {"stage1": {"second_sampler": sampler, "lr": 1e-30}}), watcher)
         losses.append([line["loss"] for line in watcher.lines])
     assert [a == pytest.approx(b, rel=1e-6) for a, b in zip(*losses, strict=True)][1:] == [False, False]
 
@@ -102,14 +102,14 @@ def test_settings_are_those_of_cross_entropy_but_for_what_the_method_is():
     plain = load_recipe("cifar10-lt/ce")
     for method in ("bbn", "hybrid-sc", "hybrid-psc"):
         recipe = load_recipe(f"cifar10-lt/{method}")
-        own = {"objective": plain.stage1.objective, "second": None}
+        own = {"objective": plain.stage1.objective, "second_sampler": None}
         assert recipe.stage1.model_copy(update=own) == plain.stage1
     assert load_recipe("cifar10-lt/oltr").stage1 == plain.stage1
     assert load_recipe("cifar10-lt/gcl-angular").stage2 == load_recipe("cifar10-lt/gcl").stage2
 
 
 def test_published_constants():
-    assert load_recipe("cifar10-lt/bbn").stage1.second.name == "reverse"
+    assert load_recipe("cifar10-lt/bbn").stage1.second_sampler.name == "reverse"
     assert load_recipe("cifar10-lt/bbn").model.backbone == "resnet32-two-branch"
     temperatures = [
         load_recipe(f"{data}/{method}").stage1.objective.options["temperature"]
@@ -126,15 +126,19 @@ def test_published_constants():
 @pytest.mark.parametrize(
     ("name", "setting", "message"),
     [
-        ("ce", {"stage1": {"objective": "bbn", "second": "reverse"}}, "set model.branches = 2"),
-        ("ce", {"stage1": {"objective": "contrastive", "second": "cb"}}, 'works with the head "contrastive", not'),
+        ("ce", {"stage1": {"objective": "bbn", "second_sampler": "reverse"}}, "set model.branches = 2"),
+        (
+            "ce",
+            {"stage1": {"objective": "contrastive", "second_sampler": "cb"}},
+            'works with the head "contrastive", not',
+        ),
         ("ce", {"stage1": {"objective": "memory"}}, 'works with the head "memory", not with "linear"'),
         ("gcl", {"stage1": {"objective": "feature-noise"}}, 'works with the head "linear" or'),
         ("bbn", {"stage1": {"mixup": 1.0}}, "cannot be mixed"),
         ("hybrid-sc", {"stage1": {"objective": {"temperature": 0.0}}}, "temperature"),
         ("bbn", {"model": {"backbone": "resnt32"}}, 'did you mean "resnet32-two-branch"'),
         ("oltr", {"stage2": {"mixup": 0.5}}, "cannot be mixed"),
-        ("bbn", {"stage1": {"second": {"name": "en", "beta": 1.5}}}, "stage1.second: β must lie"),
+        ("bbn", {"stage1": {"second_sampler": {"name": "en", "beta": 1.5}}}, "stage1.second_sampler: β must lie"),
     ],
 )
 def test_what_does_not_fit_together_is_said(name, setting, message):

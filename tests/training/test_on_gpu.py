@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from conftest import Interrupted, StopAfter, Watcher, run, same_weights, small_recipe
+from helpers.runs import Interrupted, StopAfter, Watcher, run, same_weights, small_recipe
 from tailcloud.data import open_dataset
-from tailcloud.training.folder import RunFolder
+from tailcloud.runs.folder import RunFolder
 from tailcloud.training.loop import train
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -4,12 +4,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from conftest import Interrupted, StopAfter, run, same_weights, small_recipe
+from helpers.runs import Interrupted, StopAfter, run, same_weights, small_recipe
 from tailcloud.data import open_dataset
 from tailcloud.recipe import load_recipe, parse_setting
+from tailcloud.runs.checkpoint import load_newest, save_checkpoint
 from tailcloud.serving.evaluate import evaluate_run
 from tailcloud.training import loop
-from tailcloud.training.checkpoint import load_newest, save_checkpoint
 
 ADAMW = {"optimizer": {"name": "adamw", "beta2": 0.99}, "lr": 0.003, "clip": 1.0, "ema": 0.9}
 

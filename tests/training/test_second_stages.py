@@ -7,15 +7,15 @@ import torch
 from safetensors.torch import load_file
 
 import tailcloud
-from conftest import SMALL, Watcher, run
+from helpers.runs import SMALL, Watcher, run
 from tailcloud.data import open_dataset
 from tailcloud.recipe import load_recipe, resolve
+from tailcloud.runs.folder import RunFolder
+from tailcloud.runs.fork import branch
 from tailcloud.serving.evaluate import evaluate_run
-from tailcloud.training.branching import branch
-from tailcloud.training.folder import RunFolder
-from tailcloud.training.heads import features
 from tailcloud.training.loop import train
 from tailcloud.training.session import Session
+from tailcloud.training.stages.start import features
 
 TRAINED = {"crt": "head.", "lws": "head.scale", "mislas": "head.", "disalign": "head.align."}
 POST_HOC = ["tau-norm", "ncm", "logit-adjust-posthoc", "tde"]

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import small_recipe
-from oracles import clouds
+from helpers.oracles import clouds
+from helpers.runs import small_recipe
 from tailcloud.data.dataset import Dataset, Split
 from tailcloud.sampling import make_sampler
 from tailcloud.training.session import Session
-from tailcloud.training.stage_parts import make_parts
+from tailcloud.training.stages.parts import make_parts
 
 COUNTS = [60, 12, 4, 1]
 
@@ -117,8 +117,8 @@ def contrasts(second):
     contrast = {
         "model": {"head": "contrastive"},
         "augment": {"crop_padding": 1, "flip": True},
-        "stage1": {"loss": "ce", "objective": "contrastive", "second": second},
-        "stage2": {"loss": "ce", "head": {"name": "fresh", "kind": "linear"}},
+        "stage1": {"loss": "ce", "objective": "contrastive", "second_sampler": second},
+        "stage2": {"loss": "ce", "head_transform": {"name": "fresh", "kind": "linear"}},
     }
     return list(parts(contrast).loader.epoch(0))
 

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from streamed_parts import files
 
-from conftest import Watcher, small_recipe
+from helpers.runs import Watcher, small_recipe
+from helpers.streamed_parts import files
 from tailcloud.data import Dataset
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.rebalance import level
+from tailcloud.head_transforms import tuned_logit_adjust
 from tailcloud.recipe import load_recipe
-from tailcloud.training.distributed import World
-from tailcloud.training.folder import RunFolder
+from tailcloud.runs.folder import RunFolder
+from tailcloud.training.distributed.world import World
 from tailcloud.training.loop import train
 from tailcloud.training.session import Session
-from tailcloud.training.stage_parts import make_parts
+from tailcloud.training.stages.parts import make_parts
 
 CPU = torch.device("cpu")
 
@@ -39,7 +39,7 @@ def trained(folder, recipe, dataset):
 
 @pytest.mark.parametrize("method", ["gcl", "bbn"])
 def test_a_streamed_run_ends_with_the_bits_of_a_resident_one(tmp_path, method):
-    settings = {"model": {"width": 0.25}, "stage1": {"epochs": 2}, "watch": {"gradients": True}}
+    settings = {"model": {"width": 0.25}, "stage1": {"epochs": 2}, "logging": {"gradients": True}}
     recipe = load_recipe(f"digits-lt/{method}", [settings])
     streamed, resident = (
         (trained(tmp_path / str(number), recipe, dataset), load_file(tmp_path / str(number) / "model.safetensors"))
@@ -53,8 +53,8 @@ def test_a_streamed_run_ends_with_the_bits_of_a_resident_one(tmp_path, method):
 
 
 def test_a_streamed_head_is_levelled_to_the_bits_of_a_resident_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(level, "ENOUGH", -1.0)  # a lean that may be chance will do
-    recipe = small_recipe({"stage3": {"head": "level"}})
+    monkeypatch.setattr(tuned_logit_adjust, "ENOUGH", -1.0)  # a lean that may be chance will do
+    recipe = small_recipe({"stage3": {"head_transform": "tuned-logit-adjust"}})
     held = files(tmp_path / "val", 30, seed=2)
     heads = []
     for at, dataset in enumerate(datasets(tmp_path)):
@@ -76,13 +76,13 @@ def test_a_run_goes_on_with_the_plane_it_was_started_on(tmp_path):
     place.create(recipe, "tailcloud train")
     with pytest.raises(KeyboardInterrupt):
         train(recipe, resident, place, CPU, Impatient())
-    with pytest.raises(TailcloudError, match=r'were on the plane "resident".*set data.plane = "resident"'):
+    with pytest.raises(TailcloudError, match=r'were on the plane "resident".*set data.loader = "resident"'):
         train(recipe, streamed, place, CPU, Watcher())
-    assert train(recipe, resident, place, CPU, Watcher())["machine"]["plane"] == "resident"
+    assert train(recipe, resident, place, CPU, Watcher())["machine"]["loader"] == "resident"
 
 
 def test_resized_crops_come_from_whole_pictures(tmp_path):
-    recipe = small_recipe({"augment": {"crop_padding": 0, "area": [0.2, 1.0], "jitter": [0.4, 0.4, 0.4]}})
+    recipe = small_recipe({"augment": {"crop_padding": 0, "crop_area": [0.2, 1.0], "color_jitter": [0.4, 0.4, 0.4]}})
     session = Session(recipe, datasets(tmp_path)[0], CPU)
     stored = session.images.train.reader.images
     assert (stored.side, stored.fit) == (7, "squash")  # 6 pixels a side, and a margin of 256 / 224
@@ -93,7 +93,7 @@ def test_resized_crops_come_from_whole_pictures(tmp_path):
 
 def test_graphs_need_images_on_the_gpu(tmp_path):
     recipe = small_recipe({"engine": {"executor": "graphed"}})
-    with pytest.raises(UsageError, match=r'needs all images on the GPU.*data.plane = "resident"'):
+    with pytest.raises(UsageError, match=r'needs all images on the GPU.*data.loader = "resident"'):
         Session(recipe, datasets(tmp_path)[0], CPU)
 
 

@@ -12,24 +12,24 @@ import torch
 from safetensors.torch import load_file
 
 import tailcloud
-from conftest import Interrupted, StopAfter, Watcher, run, same_weights, small_recipe
-from oracles import deployed as oracle
+from helpers.oracles import deployed as oracle
+from helpers.runs import Interrupted, StopAfter, Watcher, run, same_weights, small_recipe
+from tailcloud.calibration import held_out
+from tailcloud.calibration.implied_prior import assumed_prior
+from tailcloud.calibration.logit_bias import fit_tilt, gained
+from tailcloud.calibration.priors import name_of
 from tailcloud.data import hold_out, open_dataset
-from tailcloud.data.batches.batch import Batch
+from tailcloud.data.loaders.batch import Batch
 from tailcloud.errors import UsageError
-from tailcloud.evaluation.priors import name_of
-from tailcloud.evaluation.tilt import fit_tilt, gained
-from tailcloud.rebalance import level
+from tailcloud.head_transforms import tuned_logit_adjust
+from tailcloud.runs.folder import RunFolder
+from tailcloud.runs.fork import branch
 from tailcloud.serving.evaluate import evaluate_run
-from tailcloud.training import held_out
-from tailcloud.training.assumed import assumed_prior
-from tailcloud.training.branching import branch
-from tailcloud.training.folder import RunFolder
-from tailcloud.training.heads import held_out_before
 from tailcloud.training.loop import train
 from tailcloud.training.session import Session
+from tailcloud.training.stages.start import held_out_before
 
-LEVEL = {"selection": {"split": 0.1}, "stage1": {"epochs": 6}, "stage3": {"head": "level"}}
+LEVEL = {"selection": {"split": 0.1}, "stage1": {"epochs": 6}, "stage3": {"head_transform": "tuned-logit-adjust"}}
 PLAIN = {key: LEVEL[key] for key in ("selection", "stage1")}
 
 
@@ -37,7 +37,7 @@ PLAIN = {key: LEVEL[key] for key in ("selection", "stage1")}
 def _the_faintest_lean_is_enough():
     """Runs as short as these tell little from 33 images."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(level, "ENOUGH", -1.0)
+        patch.setattr(tuned_logit_adjust, "ENOUGH", -1.0)
         yield
 
 
@@ -103,7 +103,9 @@ def test_a_run_that_was_broken_off_ends_with_the_same_bits(finished, tmp_path, e
 
 
 def test_a_third_stage_may_train_and_be_resumed(tmp_path):
-    recipe = small_recipe({**LEVEL, "stage3": {"head": "level", "epochs": 2, "train": "head.scale"}})
+    recipe = small_recipe(
+        {**LEVEL, "stage3": {"head_transform": "tuned-logit-adjust", "epochs": 2, "train": "head.scale"}}
+    )
     with pytest.raises(Interrupted):
         run(tmp_path / "broken", recipe, StopAfter(9))
     resumed, whole = (run(tmp_path / name, recipe) for name in ("broken", "whole"))
@@ -130,7 +132,9 @@ def test_it_follows_the_epoch_that_was_picked(tmp_path):
 def test_it_works_behind_one_stage_or_two(tmp_path, method):
     short = {"model": {"width": 0.25}, "stage1": {"epochs": 2}, "selection": {"split": 0.1}}
     second = {"stage2": {"epochs": 1}} if method in {"crt", "lws"} else {}
-    recipe = tailcloud.recipe.load_recipe(f"digits-lt/{method}", [short, second, {"stage3": {"head": "level"}}])
+    recipe = tailcloud.recipe.load_recipe(
+        f"digits-lt/{method}", [short, second, {"stage3": {"head_transform": "tuned-logit-adjust"}}]
+    )
     result = run(tmp_path / "run", recipe)
     assert result["stages"][-1]["name"] == "stage3"
     counts = result["dataset"]["counts"]
@@ -139,7 +143,7 @@ def test_it_works_behind_one_stage_or_two(tmp_path, method):
 
 
 def test_what_may_be_chance_changes_nothing_and_that_is_said(without, tmp_path, monkeypatch):
-    monkeypatch.setattr(level, "ENOUGH", 1.92)
+    monkeypatch.setattr(tuned_logit_adjust, "ENOUGH", 1.92)
     result = run(tmp_path / "run", small_recipe(LEVEL))
     assert "by 33 held-out images they lean no more than by chance" in result["remarks"][-1]
     assert result["per_class"] == without[1]["per_class"]
@@ -164,14 +168,14 @@ def test_too_few_held_out_images_change_nothing_and_that_is_said(without, tmp_pa
     monkeypatch.setattr(held_out, "FEWEST", 1000)
     watcher = Watcher()
     result = run(tmp_path / "run", small_recipe(LEVEL), watcher)
-    sentence = 'stage3: "level" leaves the head as it is: fewer than 20 images are held out.'
+    sentence = 'stage3: "tuned-logit-adjust" leaves the head as it is: fewer than 20 images are held out.'
     assert sentence in watcher.notes
     assert sentence in result["remarks"]
     assert result["per_class"] == without[1]["per_class"]
 
 
 def test_without_held_out_images_it_is_refused_with_the_way_out():
-    recipe = small_recipe({"stage3": {"head": "level"}})
+    recipe = small_recipe({"stage3": {"head_transform": "tuned-logit-adjust"}})
     with pytest.raises(UsageError, match=r"digits-lt has no validation part; .*--set selection\.split=0\.1"):
         held_out.check_held_out(recipe, open_dataset("digits-lt"))
     held_out.check_held_out(recipe, hold_out(open_dataset("digits-lt"), 0.1))

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import Watcher, small_recipe
+from helpers.runs import Watcher, small_recipe
 from tailcloud.data import Dataset, Split
 from tailcloud.errors import TailcloudWarning
 from tailcloud.reporting import write_report
-from tailcloud.training.folder import RunFolder
+from tailcloud.runs.folder import RunFolder
 from tailcloud.training.loop import train
 
 SHAPES = {"grey": (8, 8, 1), "one pixel": (1, 1, 3), "wide": (5, 12, 4)}

@@ -6,9 +6,9 @@ with what was measured: in ``wording``, or as a ``page`` with a ``chart``. On a 
 ``on_ray`` hands out the runs, ``worker`` trains one there, and ``parcels`` carries its files.
 """
 
-from tailcloud.bench.choice import narrowed
-from tailcloud.bench.filled import Cell, Filled
+from tailcloud.bench.filled_table import Cell, Filled
 from tailcloud.bench.plan import Planned, Protocol, plan
+from tailcloud.bench.row_filter import narrowed
 from tailcloud.bench.table import TABLES, Reference, Row, Table, read_table
 
 __all__ = [

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from math import ceil, floor
 
-from tailcloud.bench.filled import Cell
-from tailcloud.reporting.svg import WIDTH, Canvas, Figure, Scale
-from tailcloud.wording import number
+from tailcloud.bench.filled_table import Cell
+from tailcloud.formatting import number
+from tailcloud.reporting.figures.svg import WIDTH, Canvas, Figure, Scale
 
 LEFT, LINE, TOP = 190.0, 24.0, 10.0
 LEGEND = (("series-2", "measured, last epoch"), ("wrong", "measured, marked"), ("tick-mark", "published"))

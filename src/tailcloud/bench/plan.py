@@ -10,7 +10,7 @@ from tailcloud import plugins
 from tailcloud.bench.table import Row, Table
 from tailcloud.errors import UsageError
 from tailcloud.recipe import Recipe, load_recipe, parse_setting
-from tailcloud.training.folder import RunFolder
+from tailcloud.runs.folder import RunFolder
 
 OF_THE_TABLE = {"data", "method", "seed", "root"}  # fields that --set must leave alone
 NO_MATTER = {"engine", "watch"}  # fields that change nothing but rounding and what is written down

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from tailcloud.bench.filled import Filled, Place, fill
+from tailcloud.bench.filled_table import Filled, Place, fill
 from tailcloud.bench.plan import Protocol, runs_of
 from tailcloud.bench.table import TABLES, Row, Table, read_table
 from tailcloud.errors import UsageError
 from tailcloud.recipe import resolve
-from tailcloud.reporting.result import Result
+from tailcloud.runs.result import Result
 
 
 def fill_from_records(table: Table, results: Iterable[Result]) -> Filled:

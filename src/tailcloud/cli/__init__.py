@@ -22,7 +22,7 @@ from tailcloud.cli.console import pass_notes_on, say_error
 from tailcloud.cli.evaluate import evaluate
 from tailcloud.cli.export import export
 from tailcloud.cli.inspect import inspect
-from tailcloud.cli.plugin import Plugin
+from tailcloud.cli.plugin_option import Plugin
 from tailcloud.cli.predict import predict
 from tailcloud.cli.rebalance import rebalance
 from tailcloud.cli.report import report

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tailcloud.cli.plugin import Plugin
+from tailcloud.cli.plugin_option import Plugin
 
 NAMES = "table1, table2, cloud-size (table 3), sampling (table 4) or retraining (table 5)"
 
@@ -81,9 +81,7 @@ def bench(
     Runs that exist are not repeated, and an interrupted bench goes on where it was: just call it again.
     """
     from tailcloud.bench import Protocol, narrowed, plan, read_table
-    from tailcloud.bench.cluster import asked
-    from tailcloud.bench.table import with_methods
-    from tailcloud.cli.benching import (
+    from tailcloud.bench.bench_runner import (
         conclude,
         on_a_cluster,
         on_this_machine,
@@ -91,10 +89,12 @@ def bench(
         take_finished,
         train_missing,
     )
-    from tailcloud.cli.board import Board
+    from tailcloud.bench.ray_cluster import asked
+    from tailcloud.bench.table import with_methods
+    from tailcloud.cli.bench_progress import Board
     from tailcloud.cli.train import seeds_of
     from tailcloud.files import check_place
-    from tailcloud.training.distributed import check_alone
+    from tailcloud.training.distributed.world import check_alone
 
     check_alone("bench")
     cluster = asked(on, device, gpus, cores)

@@ -6,7 +6,7 @@ import sys
 from rich.console import Console
 from rich.markup import escape
 
-from tailcloud.wording import readable
+from tailcloud.formatting import readable
 
 out = Console(soft_wrap=True, highlight=False)
 errors = Console(stderr=True, soft_wrap=True, highlight=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from tailcloud.data.sources.download import Progress
+    from tailcloud.data.benchmarks.download import Progress
 
 Root = Annotated[Path, typer.Option(help="The folder that holds the data sets.", file_okay=False)]
 
@@ -30,8 +30,8 @@ def ls(root: Root = Path("data")) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from tailcloud.data.sources.cifar_files import EDITIONS
-    from tailcloud.data.sources.editions import EDITIONS as LARGE
+    from tailcloud.data.benchmarks.cifar_files import EDITIONS
+    from tailcloud.data.benchmarks.editions import EDITIONS as LARGE
 
     table = Table("name", "classes", "train + test", "download", "here", box=box.SIMPLE_HEAD)
     table.add_row("digits-lt, digits-lt:γ", "10", "331 + 500", "none", "built in")
@@ -56,7 +56,7 @@ def get(
 
     Example: tailcloud data get cifar10 --root data
     """
-    from tailcloud.data.sources.download import get as get_cifar
+    from tailcloud.data.benchmarks.download import get as get_cifar
 
     wanted = name.partition(":")[0].removesuffix("-lt")
     if wanted == "digits":
@@ -89,7 +89,7 @@ def verify(
     from tailcloud.errors import TailcloudError, UsageError
 
     if is_in_files(spec):
-        from tailcloud.cli.verifying import verify_files
+        from tailcloud.cli.verify import verify_files
 
         verify_files(spec, root, report)
         return
@@ -110,7 +110,7 @@ def _megabytes(size: int) -> str:
 
 
 def _presence(name: str, root: Path) -> str:
-    from tailcloud.data.sources.cifar import find_copy
+    from tailcloud.data.benchmarks.cifar import find_copy
 
     copy = find_copy(name, root)
     if copy is None:
@@ -120,7 +120,7 @@ def _presence(name: str, root: Path) -> str:
 
 def _presence_of_files(name: str, root: Path) -> str:
     """Lists and images are had separately."""
-    from tailcloud.data.sources.published import find_lists, images_of
+    from tailcloud.data.benchmarks.file_lists import find_lists, images_of
     from tailcloud.errors import TailcloudError
 
     try:

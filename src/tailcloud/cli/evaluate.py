@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from tailcloud.cli.console import out, say_note
-from tailcloud.cli.plugin import Plugin
-from tailcloud.wording import number
+from tailcloud.cli.plugin_option import Plugin
+from tailcloud.formatting import number
 
 
 def evaluate(
@@ -35,14 +35,14 @@ def evaluate(
     """
     from tailcloud.data import open_dataset
     from tailcloud.files import json_text
-    from tailcloud.reporting.result import parse_result
+    from tailcloud.runs.folder import RunFolder
+    from tailcloud.runs.result import parse_result
     from tailcloud.serving.evaluate import evaluate_run
     from tailcloud.training.devices import pick_device
-    from tailcloud.training.folder import RunFolder
 
     folder = RunFolder(run)
     recipe = folder.recipe()
-    dataset = open_dataset(data or recipe.data.spec, root or recipe.root, recipe.data.reading)
+    dataset = open_dataset(data or recipe.data.spec, root or recipe.root, recipe.data.read_options)
     measured = evaluate_run(run, dataset, pick_device(device), prior)
     if as_json:
         typer.echo(json_text(measured))

@@ -7,7 +7,7 @@ import typer
 
 from tailcloud.cli.console import out as console
 from tailcloud.cli.console import say_note
-from tailcloud.cli.plugin import Plugin
+from tailcloud.cli.plugin_option import Plugin
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,15 +64,15 @@ def _images(run: Path, root: str | None) -> "tuple[NDArray[np.uint8] | None, str
     """Test images of the run, and what they are; None where its data cannot be opened or have changed."""
     from tailcloud.data import open_dataset
     from tailcloud.errors import TailcloudError
+    from tailcloud.runs.folder import RunFolder
     from tailcloud.serving.evaluate import check_fits
     from tailcloud.serving.export import spread
     from tailcloud.serving.load import load
-    from tailcloud.training.folder import RunFolder
 
     model = load(run)
     try:
         recipe = RunFolder(run).recipe()
-        dataset = open_dataset(recipe.data.spec, root or recipe.root, recipe.data.reading)
+        dataset = open_dataset(recipe.data.spec, root or recipe.root, recipe.data.read_options)
         check_fits(run, model, dataset)
         images = spread(dataset.test)
     except (TailcloudError, OSError) as error:

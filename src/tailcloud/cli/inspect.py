@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tailcloud.cli.console import out, say_note
-from tailcloud.wording import counted
+from tailcloud.formatting import counted
 
 if TYPE_CHECKING:
-    from tailcloud.data.duplicates import Duplicates
-    from tailcloud.data.surveying.surveyed import Survey
-    from tailcloud.reporting.inspection import Plan
+    from tailcloud.data.inspection.duplicates import Duplicates
+    from tailcloud.data.inspection.survey import Survey
+    from tailcloud.reporting.inspection_page import Plan
 
 BARS = 40  # rows of the plot at most
 WIDTH = 46
@@ -43,15 +43,15 @@ def inspect(
 
     What training would refuse is named, and everything else is shown all the same.
     """
-    from tailcloud.data.duplicates import find_duplicates
-    from tailcloud.data.surveying import survey
+    from tailcloud.data.inspection import survey
+    from tailcloud.data.inspection.duplicates import find_duplicates
     from tailcloud.recipe import load_recipe, parse_setting
-    from tailcloud.reporting.inspection import inspection_place, write_inspection
+    from tailcloud.reporting.inspection_page import inspection_place, write_inspection
 
     if html:
         inspection_place(html)
     asked: list[Mapping[str, Any]] = [*map(parse_setting, settings or []), {"data": spec, "root": root}]
-    seen = survey(spec, root, load_recipe(None, asked).data.reading)
+    seen = survey(spec, root, load_recipe(None, asked).data.read_options)
     found = find_duplicates(seen.images)
     print_survey(seen)
     print_duplicates(seen, found)
@@ -68,7 +68,7 @@ def print_survey(seen: "Survey") -> None:
     """Counts, imbalance, groups, sizes, broken files and remarks."""
     import numpy as np
 
-    from tailcloud.data.surveying.findings import PART_WORDS, size_facts, small_class_sentences
+    from tailcloud.data.inspection.findings import PART_WORDS, size_facts, small_class_sentences
     from tailcloud.profile import Profile
 
     counts = seen.counts()
@@ -106,7 +106,7 @@ def print_broken(seen: "Survey") -> None:
 
 def print_duplicates(seen: "Survey", found: "Duplicates") -> None:
     """Images that are there twice, those in two parts first."""
-    from tailcloud.data.surveying.findings import PART_WORDS, duplicate_sentences, listed_pairs
+    from tailcloud.data.inspection.findings import PART_WORDS, duplicate_sentences, listed_pairs
 
     if not seen.images:
         return
@@ -134,8 +134,8 @@ def print_some(lines: Sequence[str], total: int) -> None:
 
 def plan_of(seen: "Survey", device: str, asked: Sequence[Mapping[str, Any]], command: str) -> "Plan | None":
     """Say what training would do, where it would start."""
-    from tailcloud.choosing.expecting import expect
-    from tailcloud.reporting.inspection import Plan
+    from tailcloud.auto_recipe.preview import expect
+    from tailcloud.reporting.inspection_page import Plan
     from tailcloud.training.devices import pick_device
 
     if seen.dataset is None or seen.refusals:

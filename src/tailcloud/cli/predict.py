@@ -9,9 +9,9 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from tailcloud.cli import answers
+from tailcloud.cli import prediction_output
 from tailcloud.cli.console import errors, on_terminal, say_note
-from tailcloud.cli.plugin import Plugin
+from tailcloud.cli.plugin_option import Plugin
 
 if TYPE_CHECKING:
     from tailcloud.serving import TrainedClassifier
@@ -51,11 +51,11 @@ def predict(
 
     A file that cannot be read gets a row that says why, stops nothing, and makes the exit code 1.
     """
+    from tailcloud.calibration.prior_file import wanted_prior
     from tailcloud.errors import TailcloudError, UsageError
     from tailcloud.serving import load
-    from tailcloud.serving.finding import check_paths, find_pictures
+    from tailcloud.serving.image_paths import check_paths, find_pictures
     from tailcloud.serving.predict import predict_files
-    from tailcloud.serving.prior import wanted_prior
     from tailcloud.training.devices import pick_device
 
     if as_csv and as_json:
@@ -90,12 +90,14 @@ def _kind(out: Path | None, *, as_csv: bool, as_json: bool) -> str:
     return "table" if on_terminal() else "csv"
 
 
-def _writer(kind: str, stream: IO[str], model: "TrainedClassifier", top: int, threshold: float) -> answers.Write:
+def _writer(
+    kind: str, stream: IO[str], model: "TrainedClassifier", top: int, threshold: float
+) -> prediction_output.Write:
     if kind == "csv":
-        return answers.as_csv(stream, top, threshold)
+        return prediction_output.as_csv(stream, top, threshold)
     if kind == "json":
-        return answers.as_json_lines(stream, threshold)
-    return answers.as_table(stream, model.class_names, threshold)
+        return prediction_output.as_json_lines(stream, threshold)
+    return prediction_output.as_table(stream, model.class_names, threshold)
 
 
 @contextmanager
@@ -119,7 +121,7 @@ def _watched(said: "Iterator[Answer]", paths: list[str], *, quiet: bool) -> "Ite
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from tailcloud.serving.finding import STDIN, find_pictures
+    from tailcloud.serving.image_paths import STDIN, find_pictures
 
     total = None if STDIN in paths else sum(1 for _ in find_pictures(paths, sys.stdin))
     columns = TextColumn("predicting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()

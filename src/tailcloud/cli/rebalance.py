@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tailcloud.cli.plugin import Plugin
+from tailcloud.cli.plugin_option import Plugin
 from tailcloud.errors import TailcloudError, UsageError, unknown
 
 if TYPE_CHECKING:
@@ -40,16 +40,16 @@ def rebalance(
 
         tailcloud rebalance runs/digits-lt-gcl-seed0 --with crt
 
-        tailcloud rebalance runs/digits-lt-ce-seed0 --with tau-norm --set stage2.head.tau=0.7
+        tailcloud rebalance runs/digits-lt-ce-seed0 --with tau-norm --set stage2.head_transform.tau=0.7
 
     The new folder is a run like any other; its method is called FIRST+SECOND, for example ce+crt.
     """
-    from tailcloud.cli.opening import open_data
-    from tailcloud.cli.outcomes import finish_with_errors, print_result
-    from tailcloud.cli.planning import Run
-    from tailcloud.cli.running import train_all
-    from tailcloud.training.branching import branch
-    from tailcloud.training.folder import RunFolder
+    from tailcloud.cli.train_summary import finish_with_errors, print_result
+    from tailcloud.launch.execute import train_all
+    from tailcloud.launch.run_data import open_data
+    from tailcloud.launch.run_plan import Run
+    from tailcloud.runs.folder import RunFolder
+    from tailcloud.runs.fork import branch
 
     if way not in WAYS:
         raise unknown("way to re-balance", way, WAYS)
@@ -79,7 +79,7 @@ def rebalanced(recipe: "Recipe", second: str, settings: list[str]) -> "Recipe":
     """
     from tailcloud.recipe import find_recipe, parse_setting, read_toml, resolve
     from tailcloud.recipe.library import default_recipe
-    from tailcloud.recipe.merging import merge
+    from tailcloud.recipe.merge import merge
 
     table = recipe.model_dump(exclude={"stage2", "stage3"}, exclude_none=True)
     table["method"] = f"{recipe.method.partition('+')[0]}+{second}"

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tailcloud.cli.plugin import Plugin
+from tailcloud.cli.plugin_option import Plugin
 
 
 def report(
@@ -39,7 +39,7 @@ def report(
     if len(runs) > 1 and out is None:
         raise UsageError("a comparison of several runs needs a place for its page: add --out FILE.html")
     if embedding:
-        from tailcloud.reporting.embedding import write_embedding
+        from tailcloud.reporting.embedding_page import write_embedding
         from tailcloud.training.devices import pick_device
 
         typer.echo(f"report: {write_embedding(runs, out, root, pick_device('auto'))}")

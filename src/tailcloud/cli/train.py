@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tailcloud.cli.console import say_note
-from tailcloud.cli.plugin import Plugin
+from tailcloud.cli.plugin_option import Plugin
 from tailcloud.errors import UsageError
 
 
@@ -67,15 +67,15 @@ def train(
     Ctrl-C ends with code 130 and SIGTERM, which saves the runs first, with 143; --resume goes on.
     """
     started = time.perf_counter()  # before the imports, which take seconds of a time budget
-    from tailcloud.cli.planning import Request, plan_runs, print_plan
+    from tailcloud.launch.run_plan import Request, plan_runs, print_plan
     from tailcloud.training.devices import pick_device
-    from tailcloud.training.distributed import world_of
+    from tailcloud.training.distributed.world import world_of
 
     words = recipes or [], data, root, settings or [], seeds_of(seed or []), output
     request = Request(*words, resume, dry_run, device, time_budget, started)
     world = world_of()
     if world.size > 1:
-        from tailcloud.cli.ranks import train_shared
+        from tailcloud.launch.torchrun import train_shared
 
         train_shared(request, world)
         return
@@ -83,8 +83,8 @@ def train(
     if dry_run:
         print_plan(runs, pick_device(device))
         return
-    from tailcloud.cli.outcomes import finish_with_errors, print_outcomes
-    from tailcloud.cli.running import train_all
+    from tailcloud.cli.train_summary import finish_with_errors, print_outcomes
+    from tailcloud.launch.execute import train_all
 
     for run in runs:
         if run.folder.finished:

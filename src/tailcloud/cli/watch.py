@@ -19,8 +19,8 @@ def watch(
     the command that continues it.
     """
     from tailcloud.cli.console import say_error, say_note
-    from tailcloud.cli.following import check_runs
-    from tailcloud.cli.spectating import Spectator
+    from tailcloud.cli.live_table import Spectator
+    from tailcloud.cli.run_status import check_runs
 
     check_runs(runs)
     spectator = Spectator(runs)

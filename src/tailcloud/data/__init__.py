@@ -10,20 +10,20 @@ from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 
+from tailcloud.data.benchmarks.cifar import open_cifar, open_cifar_for_tuning
+from tailcloud.data.benchmarks.digits import open_digits
+from tailcloud.data.benchmarks.editions import EDITIONS
+from tailcloud.data.benchmarks.file_lists import open_published
 from tailcloud.data.dataset import Dataset, Split, hold_out
-from tailcloud.data.own.opening import open_own
-from tailcloud.data.reading import Reading
-from tailcloud.data.sources.cifar import open_cifar, open_cifar_for_tuning
-from tailcloud.data.sources.digits import open_digits
-from tailcloud.data.sources.editions import EDITIONS
-from tailcloud.data.sources.published import open_published
+from tailcloud.data.read_options import ReadOptions
+from tailcloud.data.readers.own_data import open_own
 from tailcloud.errors import UsageError, unknown
 
 __all__ = [
     "OWN",
     "SOURCES",
     "Dataset",
-    "Reading",
+    "ReadOptions",
     "Split",
     "hold_out",
     "is_in_files",
@@ -35,7 +35,7 @@ __all__ = [
 OWN = "own"
 FILES = {".csv", ".tsv", ".txt", ".npz"}
 
-Opener = Callable[[float | None, Path, Reading], Dataset]
+Opener = Callable[[float | None, Path, ReadOptions], Dataset]
 
 SOURCES: dict[str, Opener] = {
     "digits-lt": lambda ratio, *_: open_digits(ratio),
@@ -49,7 +49,7 @@ SOURCES: dict[str, Opener] = {
     "places-lt": lambda _, root, reading: open_published("places-lt", root, reading),
     "inat2018": lambda _, root, reading: open_published("inat2018", root, reading),
 }
-FOR_PUBLISHED = {"size", "plane"}  # what can be said of images in files that somebody else has listed
+FOR_PUBLISHED = {"size", "loader"}  # what can be said of images in files that somebody else has listed
 
 
 def parse_spec(spec: str) -> tuple[str, float | None]:
@@ -95,7 +95,7 @@ def is_in_files(spec: str) -> bool:
     return Path(spec).suffix.lower() != ".npz" if parse_spec(spec)[0] == OWN else spec in EDITIONS
 
 
-def open_dataset(spec: str = "digits-lt", root: str | Path = "data", reading: Reading = Reading()) -> Dataset:  # noqa: B008
+def open_dataset(spec: str = "digits-lt", root: str | Path = "data", reading: ReadOptions = ReadOptions()) -> Dataset:  # noqa: B008
     """The data set that ``spec`` names; files of the benchmarks are looked for under ``root``.
 
     ``digits-lt[:γ]`` needs no files. ``cifar10``, ``cifar100``, ``cifar10-lt:γ`` and ``cifar100-lt:γ`` read the
@@ -108,7 +108,7 @@ def open_dataset(spec: str = "digits-lt", root: str | Path = "data", reading: Re
     if name == OWN:
         return open_own(spec, Path(root), reading)
     allowed = FOR_PUBLISHED if name in EDITIONS else set()
-    for field in fields(Reading):
+    for field in fields(ReadOptions):
         if field.name not in allowed and (value := getattr(reading, field.name)) != field.default:
             raise UsageError(f"data.{field.name} = {value} is for images of your own; {spec} is as its authors made it")
     return SOURCES[name](ratio, Path(root), reading)

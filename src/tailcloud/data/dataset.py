@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailcloud.data.file_images import FileImages
-from tailcloud.data.parting import set_aside
-from tailcloud.data.reading import Fit
+from tailcloud.data.read_options import Fit
+from tailcloud.data.splits import set_aside
 from tailcloud.errors import TailcloudError
 from tailcloud.profile import Profile, classes_text, fingerprint
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcloud.data.names import Names, Positions
-from tailcloud.data.pictures import Picture, Unreadable, enough_for, fitted, middle, read_picture
-from tailcloud.data.reading import Fit
+from tailcloud.data.image_io import Picture, Unreadable, enough_for, fitted, middle, read_picture
+from tailcloud.data.packed_names import Names, Positions
+from tailcloud.data.read_options import Fit
 
 THREADS = 8
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailcloud.data.dataset import Labels
-from tailcloud.data.parting import positions_by_class
+from tailcloud.data.splits import positions_by_class
 from tailcloud.errors import UsageError
 
 

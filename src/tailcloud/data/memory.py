@@ -4,7 +4,7 @@ from math import isqrt
 from pathlib import Path
 
 from tailcloud.errors import TailcloudError
-from tailcloud.wording import magnitude
+from tailcloud.formatting import magnitude
 
 COPIES = 2  # parts are cut out of the whole, and both are there for a moment
 SMALLEST = 4  # pixels a side

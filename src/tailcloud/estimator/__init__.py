@@ -1,5 +1,5 @@
 """The classifier with scikit-learn's manners: ``tailcloud.LongTailClassifier``."""
 
-from tailcloud.estimator.classifier import LongTailClassifier
+from tailcloud.estimator.longtail_classifier import LongTailClassifier
 
 __all__ = ["LongTailClassifier"]

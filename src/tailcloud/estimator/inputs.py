@@ -12,15 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from tailcloud.data import Dataset, Reading, Split
+from tailcloud.data import Dataset, ReadOptions, Split
 from tailcloud.data.dataset import Images, Labels, channel_statistics
-from tailcloud.data.decoding import read_headers, read_pictures, unreadable_remark
+from tailcloud.data.image_io import Header, Unreadable
 from tailcloud.data.memory import check_fits
-from tailcloud.data.own.arrays import all_fitted, eight_bits
-from tailcloud.data.own.sizing import chosen_size
-from tailcloud.data.pictures import Header, Unreadable
+from tailcloud.data.parallel_io import read_headers, read_pictures, unreadable_remark
+from tailcloud.data.readers.image_size import chosen_size
+from tailcloud.data.readers.npz import all_fitted, eight_bits
 from tailcloud.errors import TailcloudWarning, UsageError
-from tailcloud.wording import readable
+from tailcloud.formatting import readable
 
 SPEC = "memory:/images"  # what a recipe calls images that came from Python
 OF_FOLDERS = ("test", "group", "min_count", "small")
@@ -84,10 +84,10 @@ class InMemory:
 
     spec = SPEC
 
-    def open(self, reading: Reading) -> Dataset:
+    def open(self, reading: ReadOptions) -> Dataset:
         """The data set, its images at the size that ``reading`` says or that they suggest."""
         for name in OF_FOLDERS:
-            if getattr(reading, name) != getattr(Reading(), name):
+            if getattr(reading, name) != getattr(ReadOptions(), name):
                 raise UsageError(f"data.{name} is for a folder or a list of images, as in fit(FOLDER); leave it out")
         if isinstance(self.pictures, list):
             return self._dataset(*self._files(self.pictures, reading), reading)
@@ -96,7 +96,7 @@ class InMemory:
         check_fits(self.spec, len(self.labels), size, channels)
         return self._dataset(all_fitted(self.pictures, (size, size), reading.fit), self.labels, remarks, reading)
 
-    def _files(self, paths: list[Path], reading: Reading) -> tuple[Images, Labels, list[str]]:
+    def _files(self, paths: list[Path], reading: ReadOptions) -> tuple[Images, Labels, list[str]]:
         """The pixels of every file that can be read, and the labels of those; others are named in a warning."""
         names, headers = [readable(str(path)) for path in paths], read_headers(paths)
         broken = {at: header for at, header in enumerate(headers) if isinstance(header, Unreadable)}
@@ -112,7 +112,7 @@ class InMemory:
         kept = np.setdiff1d(np.arange(len(paths)), list(damaged))
         return images[kept], self.labels[kept], [*unread, *remarks]
 
-    def _dataset(self, images: Images, labels: Labels, remarks: list[str], reading: Reading) -> Dataset:
+    def _dataset(self, images: Images, labels: Labels, remarks: list[str], reading: ReadOptions) -> Dataset:
         lost = np.flatnonzero(np.bincount(labels, minlength=len(self.classes)) == 0)
         if len(lost):
             name = readable(str(self.classes[lost[0]]))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from tailcloud.classifier import Classifier
-from tailcloud.data.batches.batch import Batch
+from tailcloud.data.loaders.batch import Batch
 from tailcloud.evaluation.metrics import Predictions, confusion, summarise
 
 __all__ = ["Judged", "Predictions", "confusion", "gathered", "judge", "judge_in_ways", "predict", "summarise"]

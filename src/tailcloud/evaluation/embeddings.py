@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch.nn import functional as F  # noqa: N812
 
 from tailcloud.classifier import Classifier
-from tailcloud.data.batches.batch import Batch
+from tailcloud.data.loaders.batch import Batch
 from tailcloud.profile import shot_groups
 
 Vectors = NDArray[np.float64]

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tailcloud.data.batches.batch import Batch
+from tailcloud.data.loaders.batch import Batch
 from tailcloud.losses import Loss
 from tailcloud.losses.base import at_least_float32
 

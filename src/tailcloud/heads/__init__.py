@@ -6,8 +6,8 @@ from tailcloud.heads.contrastive import ContrastiveHead
 from tailcloud.heads.cosine import CosineHead
 from tailcloud.heads.disalign import AlignedCosineHead, AlignedHead, AlignedLinearHead
 from tailcloud.heads.linear import LinearHead
-from tailcloud.heads.memory import MemoryHead
 from tailcloud.heads.nearest_mean import NearestMeanHead
+from tailcloud.heads.oltr import MemoryHead
 from tailcloud.heads.scaled import ScaledCosineHead, ScaledHead, ScaledLinearHead
 
 __all__ = [

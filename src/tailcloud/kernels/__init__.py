@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tailcloud.backbones.cifar_resnet import CifarResNet
 from tailcloud.classifier import Classifier
-from tailcloud.data.planes.resident import ResidentLoader
+from tailcloud.data.loaders.resident import ResidentLoader
 from tailcloud.heads import Head
 from tailcloud.objectives import Objective
 from tailcloud.objectives.classify import Classify
@@ -58,13 +58,13 @@ class FusedNetwork:
     @property
     def loader(self) -> type[ResidentLoader]:
         """Makes batches in one kernel."""
-        from tailcloud.kernels.assembly import FusedLoader
+        from tailcloud.kernels.batch_assembly import FusedLoader
 
         return FusedLoader
 
     def objective(self, plain: Objective) -> Objective:
         """Head and loss in one kernel, where they fit; else the objective as it is."""
-        from tailcloud.kernels.tail import FusedClassify, fits
+        from tailcloud.kernels.head_loss import FusedClassify, fits
 
         return FusedClassify(plain.loss) if type(plain) is Classify and fits(self.head, plain.loss) else plain
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tailcloud.backbones.cifar_resnet import BasicBlock, CifarResNet
 from tailcloud.kernels import CannotFuse
 from tailcloud.kernels import convolution as kernels
-from tailcloud.kernels.launching import launch, reason
+from tailcloud.kernels.launch import launch, reason
 
 TILE = 4096  # numbers of a map that one program works on
 PARTIALS = 4096  # numbers of a partial result that are added at once

@@ -6,7 +6,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from tailcloud.losses.base import at_least_float32
-from tailcloud.losses.weighted import WeightedLoss, Weighting
+from tailcloud.losses.class_weights import WeightedLoss, Weighting
 
 
 class CrossEntropyLoss(WeightedLoss):

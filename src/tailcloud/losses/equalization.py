@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tailcloud.losses.base import Loss, at_least_float32, batch_mean, within
-from tailcloud.losses.lean import cross_entropy
+from tailcloud.losses.memory_efficient_ce import cross_entropy
 from tailcloud.profile import at_least_one
 
 

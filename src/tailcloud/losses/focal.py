@@ -11,8 +11,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from tailcloud.losses.base import at_least_float32, not_negative
-from tailcloud.losses.lean import cross_entropy
-from tailcloud.losses.weighted import WeightedLoss, Weighting
+from tailcloud.losses.class_weights import WeightedLoss, Weighting
+from tailcloud.losses.memory_efficient_ce import cross_entropy
 
 Form = Literal["softmax", "sigmoid"]
 

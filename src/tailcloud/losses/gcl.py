@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tailcloud.losses.base import Loss, at_least_float32, batch_mean, not_negative
-from tailcloud.losses.lean import cross_entropy
+from tailcloud.losses.memory_efficient_ce import cross_entropy
 from tailcloud.profile import Strategy, cloud_sizes
 
 Granularity = Literal["entry", "sample", "class"]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tailcloud.losses.base import Loss, at_least_float32, batch_mean, not_negative
 from tailcloud.losses.gcl import focal_factor, half_normal
-from tailcloud.losses.lean import cross_entropy
+from tailcloud.losses.memory_efficient_ce import cross_entropy
 from tailcloud.profile import cloud_sizes
 
 LEAST = 1e-12  # below this sin² θ is held: its root would have an infinite slope at 0

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tailcloud.losses.base import Loss, at_least_float32, batch_mean, not_negative
-from tailcloud.losses.lean import cross_entropy
 from tailcloud.losses.logit_adjustment import log_priors
+from tailcloud.losses.memory_efficient_ce import cross_entropy
 
 
 class LADELoss(Loss):

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from tailcloud.losses.base import at_least_float32, not_negative
-from tailcloud.losses.lean import cross_entropy
-from tailcloud.losses.weighted import WeightedLoss, Weighting
+from tailcloud.losses.class_weights import WeightedLoss, Weighting
+from tailcloud.losses.memory_efficient_ce import cross_entropy
 from tailcloud.profile import at_least_one
 
 

@@ -7,7 +7,7 @@ from tailcloud.objectives.bbn import BBN
 from tailcloud.objectives.classify import Classify
 from tailcloud.objectives.contrastive import Contrastive
 from tailcloud.objectives.feature_noise import FeatureNoise
-from tailcloud.objectives.memory import Memory
+from tailcloud.objectives.oltr import Memory
 
 __all__ = ["BBN", "OBJECTIVES", "Classify", "Contrastive", "FeatureNoise", "Memory", "Network", "Objective", "cut"]
 

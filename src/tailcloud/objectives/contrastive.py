@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tailcloud.data.batches.batch import Batch
+from tailcloud.data.loaders.batch import Batch
 from tailcloud.heads import Head
 from tailcloud.heads.contrastive import ContrastiveHead
 from tailcloud.losses import Loss

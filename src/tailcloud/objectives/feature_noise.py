@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tailcloud.data.batches.batch import Batch
+from tailcloud.data.loaders.batch import Batch
 from tailcloud.heads import Head, LinearHead
 from tailcloud.losses import Loss
 from tailcloud.losses.base import at_least_float32, not_negative

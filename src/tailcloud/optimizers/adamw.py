@@ -11,8 +11,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tailcloud.optimizers.averaging import faded
 from tailcloud.optimizers.base import Optimizer, Pace
+from tailcloud.optimizers.ema import faded
 
 
 class AdamW(Optimizer):

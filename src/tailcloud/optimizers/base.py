@@ -12,8 +12,8 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
-from tailcloud.optimizers.averaging import Average
-from tailcloud.optimizers.clipping import clip
+from tailcloud.optimizers.ema import Average
+from tailcloud.optimizers.grad_clip import clip
 
 IN_ONE_KERNEL = {"cpu", "cuda"}
 

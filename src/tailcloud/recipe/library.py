@@ -10,8 +10,8 @@ from typing import Literal, Protocol
 
 from tailcloud.data import OWN, parse_spec
 from tailcloud.errors import TailcloudError, UsageError, unknown
-from tailcloud.recipe.merging import Table
-from tailcloud.recipe.written import WRITTEN
+from tailcloud.recipe.merge import Table
+from tailcloud.recipe.plugin_methods import WRITTEN
 
 BASELINE = "/ce"
 LATER = ("stage2", "stage3")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import tomli_w
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from tailcloud.data.reading import Fit, Plane, Reading, Small
+from tailcloud.data.read_options import Fit, LoaderKind, ReadOptions, Small
 
 
 class Record(BaseModel):
@@ -57,11 +57,11 @@ Strength = Annotated[float, Field(ge=0, le=4)]
 PAIR, TRIPLE = Field(min_length=2, max_length=2), Field(min_length=3, max_length=3)
 
 
-HOW_DATA_ARE_READ = {"plane", "cache"}  # without a change to any result
+HOW_DATA_ARE_READ = {"loader", "cache"}  # without a change to any result
 
 
 class Data(Record):
-    """What is trained on. Most but ``spec`` is for images of one's own; see ``tailcloud.data.Reading``."""
+    """What is trained on. Most but ``spec`` is for images of one's own; see ``tailcloud.data.ReadOptions``."""
 
     spec: str
     size: Annotated[int, Field(ge=4, le=1024)] | None = None
@@ -70,13 +70,13 @@ class Data(Record):
     group: str | None = None
     min_count: Annotated[int, Field(ge=0)] = 0
     small: Small = "drop"
-    plane: Plane = "auto"
+    loader: LoaderKind = "auto"
     cache: Annotated[str, Field(min_length=1)] = "none"  # of images that stay in their files: "none", "ram" or a folder
 
     @property
-    def reading(self) -> Reading:
+    def read_options(self) -> ReadOptions:
         """How the images are read."""
-        return Reading(**self.model_dump(exclude={"spec", "cache"}))
+        return ReadOptions(**self.model_dump(exclude={"spec", "cache"}))
 
 
 def specified(value: object) -> object:
@@ -100,9 +100,11 @@ class Augment(Record):
 
     crop_padding: Annotated[int, Field(ge=0, le=64)] = 0
     flip: bool = False
-    area: Annotated[list[Share], PAIR, AfterValidator(ascending)] | None = None  # shares: random resized crops
-    ratio: Annotated[list[Positive], PAIR, AfterValidator(ascending)] | None = None  # their width / height: 3/4 to 4/3
-    jitter: Annotated[list[Strength], TRIPLE] | None = None  # how much brightness, contrast and saturation change
+    crop_area: Annotated[list[Share], PAIR, AfterValidator(ascending)] | None = None  # shares: random resized crops
+    crop_ratio: Annotated[list[Positive], PAIR, AfterValidator(ascending)] | None = (
+        None  # their width / height: 3/4 to 4/3
+    )
+    color_jitter: Annotated[list[Strength], TRIPLE] | None = None  # how much brightness, contrast and saturation change
 
 
 class Stage(Record):
@@ -111,12 +113,14 @@ class Stage(Record):
     epochs: Annotated[int, Field(ge=0, le=1_000_000)]
     batch: Annotated[int, Field(ge=1, le=1_000_000)] = 64
     sampler: NamedPart = Part(name="ib")
-    second: NamedPart | None = None  # the sampler of a second stream of batches, for objectives that ask for one
+    second_sampler: NamedPart | None = (
+        None  # the sampler of a second stream of batches, for objectives that ask for one
+    )
     mixup: Annotated[float, Field(ge=0)] = 0.0
     loss: NamedPart
     objective: NamedPart = Part(name="classify")
     train: Annotated[str, AfterValidator(trainable)] = "all"
-    head: NamedPart = Part(name="keep")  # what happens to the head before the first step
+    head_transform: NamedPart = Part(name="keep")  # what happens to the head before the first step
     batch_norm: Literal["moving", "frozen"] = "moving"
     lr: Annotated[float, Field(gt=0)] = 0.1
     lr_factors: dict[str, Annotated[float, Field(gt=0)]] = {}  # of parts, by name: {"head.inner" = 0.2}
@@ -162,7 +166,7 @@ class Engine(Record):
     checkpoint_seconds: Annotated[float, Field(ge=0)] = 1.0  # between two at least, also within an epoch; 0: each epoch
 
 
-class Watch(Record):
+class Logging(Record):
     """What is written down beside the result, for people; none of it changes the run."""
 
     gradients: bool = False  # mean |∂L/∂z_y| of each class after each evaluated epoch: softmax saturation
@@ -185,7 +189,7 @@ class Recipe(Record):
     stage3: Stage | None = None
     selection: Selection = Selection()
     engine: Engine = Engine()
-    watch: Watch = Watch()
+    logging: Logging = Logging()
 
     @property
     def stages(self) -> dict[str, Stage]:
@@ -195,7 +199,7 @@ class Recipe(Record):
 
     def substance(self) -> dict[str, Any]:
         """What decides the result: everything but where the data are, how the run is computed and what is watched."""
-        return self._written(exclude={"root": True, "engine": True, "watch": True, "data": HOW_DATA_ARE_READ})
+        return self._written(exclude={"root": True, "engine": True, "logging": True, "data": HOW_DATA_ARE_READ})
 
     def to_toml(self) -> str:
         """The resolved recipe as a file."""

@@ -26,7 +26,7 @@ def write_report(runs: Sequence[Path], out: Path | None = None) -> Path:
     tailcloud is replaced, any other file is left alone and refused.
     """
     from tailcloud.reporting.page import comparison_page, run_page
-    from tailcloud.reporting.runs import read_run
+    from tailcloud.reporting.run_record import read_run
 
     folders = list({folder.resolve(): folder for folder in runs}.values())
     if not folders:

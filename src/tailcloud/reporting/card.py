@@ -9,16 +9,16 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from tailcloud import wording
-from tailcloud.data.reading import Fit
+from tailcloud import formatting
+from tailcloud.data.read_options import Fit
 from tailcloud.files import write_atomically
+from tailcloud.formatting import counted, number
 from tailcloud.profile import GROUPS
-from tailcloud.reporting.rendering import GROUP_BOUNDS, MIXES, SPLITS
-from tailcloud.reporting.result import Result, Scores, parse_result
-from tailcloud.serving.about import About, read_about
+from tailcloud.reporting.render import GROUP_BOUNDS, MIXES, SPLITS
+from tailcloud.runs.folder import RunFolder
+from tailcloud.runs.model_file import About, read_about
+from tailcloud.runs.result import Result, Scores, parse_result
 from tailcloud.serving.export import place_for
-from tailcloud.training.folder import RunFolder
-from tailcloud.wording import counted, number
 
 CARD = "model-card.md"
 RAREST = 10
@@ -155,7 +155,7 @@ def _environment() -> Environment:
         keep_trailing_newline=True,
         finalize=plain,  # class names, specifications and remarks are strangers' words
     )
-    words = (wording.number, wording.whole, wording.magnitude, wording.moment)
+    words = (formatting.number, formatting.whole, formatting.magnitude, formatting.moment)
     environment.filters |= {word.__name__: word for word in words}
     environment.filters["code"] = code
     environment.globals |= {"counted": counted, "GROUPS": GROUPS, "GROUP_BOUNDS": GROUP_BOUNDS}

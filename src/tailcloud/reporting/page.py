@@ -5,20 +5,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from tailcloud import wording
-from tailcloud.reporting import comparing, tables
-from tailcloud.reporting.calibrated import plot_calibrated, plot_method_reliability, temperature_sentence
-from tailcloud.reporting.calibration import plot_reliability
-from tailcloud.reporting.confusion import frequent_confusions, plot_confusion
-from tailcloud.reporting.groups import plot_groups, plot_methods
-from tailcloud.reporting.learning import plot_accuracy, plot_loss
-from tailcloud.reporting.mistakes import worst_classes, worst_title
-from tailcloud.reporting.plots import plot_classes, plot_counts, plot_method_classes
-from tailcloud.reporting.rendering import SPLITS, render
-from tailcloud.reporting.result import Result
-from tailcloud.reporting.runs import Run
-from tailcloud.reporting.saturation import plot_gradients, plot_method_gradients
+from tailcloud import formatting
+from tailcloud.reporting import comparison, tables
+from tailcloud.reporting.figures.class_plots import plot_classes, plot_counts, plot_method_classes
+from tailcloud.reporting.figures.confusion import frequent_confusions, plot_confusion
+from tailcloud.reporting.figures.gradient_curves import plot_gradients, plot_method_gradients
+from tailcloud.reporting.figures.learning_curves import plot_accuracy, plot_loss
+from tailcloud.reporting.figures.reliability import (
+    plot_calibrated,
+    plot_method_reliability,
+    plot_reliability,
+    temperature_sentence,
+)
+from tailcloud.reporting.figures.shot_groups import plot_groups, plot_methods
+from tailcloud.reporting.render import SPLITS, render
+from tailcloud.reporting.run_record import Run
 from tailcloud.reporting.tables import DatasetTable, MethodRow, by_dataset
+from tailcloud.reporting.worst_classes import worst_classes, worst_title
+from tailcloud.runs.result import Result
 
 
 def run_page(run: Run) -> str:
@@ -54,7 +58,7 @@ def comparison_page(runs: Sequence[Run], place: Path) -> str:
             "table": table,
             "bars": plot_methods(table),
             "classes": plot_method_classes(table),
-            "learning": comparing.plot_method_learning(table, runs),
+            "learning": comparison.plot_method_learning(table, runs),
             "reliability": plot_method_reliability(table),
             "saturation": plot_method_gradients(table, runs),
             "notes": _notes(table, runs),
@@ -67,16 +71,16 @@ def comparison_page(runs: Sequence[Run], place: Path) -> str:
 
 def _run_headline(result: Result) -> str:
     images = result.dataset.images.get("test")
-    on = f" on {wording.counted(images, 'test image')}" if images else ""
-    few = f"; few-shot classes {wording.percent(result.few)}" if result.group_sizes["few"] else ""
+    on = f" on {formatting.counted(images, 'test image')}" if images else ""
+    few = f"; few-shot classes {formatting.percent(result.few)}" if result.group_sizes["few"] else ""
     who = f"{result.method} on {result.dataset.spec}, seed {result.protocol.seed}"
-    return f"{who}: {wording.percent(result.top1.last)} top-1{on}{few}"
+    return f"{who}: {formatting.percent(result.top1.last)} top-1{on}{few}"
 
 
 def _comparison_headline(found: Sequence[DatasetTable], runs: int) -> str:
     if len(found) > 1:
         specs = len({table.spec for table in found})
-        return f"{wording.counted(runs, 'run')} on {wording.counted(specs, 'data set')}"
+        return f"{formatting.counted(runs, 'run')} on {formatting.counted(specs, 'data set')}"
     rows = found[0].rows
     first, leader = rows[0], _leader(rows, "top1")
     top1, few = leader.summary("top1").text(), leader.summary("few")

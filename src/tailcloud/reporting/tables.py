@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
+from tailcloud.formatting import NOT_MEASURED, counted, magnitude, number, whole
 from tailcloud.profile import GROUPS
-from tailcloud.reporting.result import Result, parse_result
-from tailcloud.reporting.settings import by_setting
-from tailcloud.wording import NOT_MEASURED, counted, magnitude, number, whole
+from tailcloud.reporting.row_settings import by_setting
+from tailcloud.runs.result import Result, parse_result
 
 AnyResult = Mapping[str, Any] | Result
 GAINS = ("top1", *GROUPS)

@@ -5,9 +5,9 @@ from pathlib import Path
 import torch
 
 from tailcloud.data import Dataset
-from tailcloud.data.batches.transform import Normalise
-from tailcloud.data.planes.decoders import Decoders
-from tailcloud.data.planes.face import as_tested, automatic_workers, bring
+from tailcloud.data.augment.normalize import Normalise
+from tailcloud.data.loaders.decoder_pool import Decoders
+from tailcloud.data.loaders.placement import as_tested, automatic_workers, bring
 from tailcloud.evaluation.embeddings import Embedding, embed
 from tailcloud.serving.evaluate import check_fits
 from tailcloud.serving.load import load

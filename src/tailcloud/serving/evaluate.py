@@ -6,14 +6,14 @@ from typing import Any
 
 import torch
 
+from tailcloud.calibration.deployment_metrics import Calibrated, measure_deployed
+from tailcloud.calibration.prior_file import wanted_prior
 from tailcloud.data import Dataset
-from tailcloud.data.batches.transform import Normalise
-from tailcloud.data.planes.face import bring
+from tailcloud.data.augment.normalize import Normalise
+from tailcloud.data.loaders.placement import bring
 from tailcloud.errors import UsageError
 from tailcloud.evaluation import gathered, judge_in_ways, summarise
-from tailcloud.evaluation.deployed import Calibrated, measure_deployed
 from tailcloud.serving.load import TrainedClassifier, load
-from tailcloud.serving.prior import wanted_prior
 
 
 def evaluate_run(run: Path, dataset: Dataset, device: torch.device, prior: str | None = None) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from tailcloud.data import Split
 from tailcloud.errors import TailcloudError, UsageError, plugin_sentence, unknown
 from tailcloud.files import write_atomically
-from tailcloud.serving.about import About, read_about
+from tailcloud.runs.folder import RunFolder
+from tailcloud.runs.model_file import About, read_about
 from tailcloud.serving.formats import FORMATS, Format, Predictor
 from tailcloud.serving.load import ABOUT, load
 from tailcloud.serving.portable import Portable, image_shape
-from tailcloud.training.folder import RunFolder
 
 TOLERANCE = 1e-3  # of a probability; rounding makes some 1e-6, a mistake far more
 IMAGES = 256

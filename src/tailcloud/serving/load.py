@@ -8,11 +8,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from tailcloud.calibration.priors import adjustment, normalised
 from tailcloud.classifier import Classifier, hollow_classifier
-from tailcloud.data.batches.transform import Normalise
+from tailcloud.data.augment.normalize import Normalise
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.evaluation.priors import adjustment, normalised
-from tailcloud.serving.about import About, read_about
+from tailcloud.runs.model_file import About, read_about
 
 WEIGHTS, ABOUT = "model.safetensors", "model.json"
 

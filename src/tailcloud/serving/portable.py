@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 import tailcloud
 from tailcloud.classifier import Classifier
-from tailcloud.data.batches.transform import Normalise
-from tailcloud.serving.about import About
+from tailcloud.data.augment.normalize import Normalise
+from tailcloud.runs.model_file import About
 
 
 class Portable(nn.Module):

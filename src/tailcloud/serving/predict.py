@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tailcloud.data.batches.transform import Normalise
-from tailcloud.data.pictures import Picture, Unreadable, picture_at
-from tailcloud.data.planes.resident import images_at_once
-from tailcloud.evaluation.priors import Prior
+from tailcloud.calibration.priors import Prior
+from tailcloud.data.augment.normalize import Normalise
+from tailcloud.data.image_io import Picture, Unreadable, picture_at
+from tailcloud.data.loaders.resident import images_at_once
 from tailcloud.serving.load import TrainedClassifier
 from tailcloud.training.devices import cores
 

@@ -6,19 +6,19 @@ import torch
 
 from tailcloud.classifier import Classifier
 from tailcloud.data import Dataset
-from tailcloud.data.batches.pieces import WHOLE
-from tailcloud.data.planes.face import is_streamed
+from tailcloud.data.loaders.batch_share import WHOLE
+from tailcloud.data.loaders.placement import is_streamed
 from tailcloud.errors import UsageError
 from tailcloud.kernels import CannotFuse, FusedNetwork, obstacle
 from tailcloud.objectives import Network
 from tailcloud.recipe import Recipe
-from tailcloud.stages.effort import flops_in_all
-from tailcloud.stages.making import make_loss, make_objective
-from tailcloud.training.batch_norm import synchronise
 from tailcloud.training.devices import environment
-from tailcloud.training.distributed import World
+from tailcloud.training.distributed.sync_batch_norm import synchronise
+from tailcloud.training.distributed.world import World
+from tailcloud.training.executors.micro_batch import check_pieces
 from tailcloud.training.model import cost_on
-from tailcloud.training.pieced import check_pieces
+from tailcloud.training.stages.cost import flops_in_all
+from tailcloud.training.stages.factory import make_loss, make_objective
 
 COMPILING_PAYS = 2e14  # FLOPs of a whole run on a CPU; see docs/executors.md
 
@@ -47,7 +47,7 @@ class RunEngine:
         if self.executor == "graphed" and self.streamed:
             raise UsageError(
                 'engine.executor = "graphed" needs all images on the GPU, and these stay in their files; leave it at '
-                '"auto", or set data.plane = "resident"'
+                '"auto", or set data.loader = "resident"'
             )
         if self.in_pieces:
             self.prepare_pieces()
@@ -114,7 +114,9 @@ class RunEngine:
             'engine.executor = "compiled" makes kernels of its own': self.executor == "compiled",
             "they take images that are on the GPU, and these stay in their files": self.streamed,
             "they train a backbone as a whole": any(stage.backbone_parts for stage in stages),
-            "they know no augment.area and no augment.jitter": bool(augment.area or augment.jitter),
+            "they know no augment.crop_area and no augment.color_jitter": bool(
+                augment.crop_area or augment.color_jitter
+            ),
         }
         found = next((reason for reason, holds in reasons.items() if holds), None)
         return found or obstacle(self.model, *self.dataset.shape[:2])
@@ -136,7 +138,7 @@ class RunEngine:
         return {
             **environment(self.device),
             "executor": self.executor,
-            "plane": "stream" if self.streamed else "resident",
+            "loader": "stream" if self.streamed else "resident",
             "precision": self.precision,
             "kernels": self.kernels,
             "ranks": ranks,

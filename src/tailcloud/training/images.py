@@ -5,11 +5,18 @@ from functools import cached_property
 import torch
 
 from tailcloud.data import Dataset, Split
-from tailcloud.data.planes.decoders import Decoders
-from tailcloud.data.planes.face import AnyImages, as_tested, automatic_workers, bring, for_resized_crops, is_streamed
-from tailcloud.data.planes.stream import StreamImages
+from tailcloud.data.loaders.decoder_pool import Decoders
+from tailcloud.data.loaders.placement import (
+    AnyImages,
+    as_tested,
+    automatic_workers,
+    bring,
+    for_resized_crops,
+    is_streamed,
+)
+from tailcloud.data.loaders.stream import StreamImages
 from tailcloud.recipe import Recipe
-from tailcloud.training.distributed import World
+from tailcloud.training.distributed.world import World
 
 
 class RunImages:
@@ -19,7 +26,7 @@ class RunImages:
         self.dataset, self.device, self.cache = dataset, device, recipe.data.cache
         self.streamed = is_streamed(dataset.train)
         self.decoders = Decoders(recipe.engine.workers or automatic_workers())
-        self.train = self.bring(for_resized_crops(dataset.train) if recipe.augment.area else dataset.train)
+        self.train = self.bring(for_resized_crops(dataset.train) if recipe.augment.crop_area else dataset.train)
         self.test = self.bring(dataset.test)
         self.val = self.bring(as_tested(dataset.val, dataset.test)) if dataset.val else None
 

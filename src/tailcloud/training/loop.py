@@ -19,28 +19,28 @@ from tailcloud.data import Dataset
 from tailcloud.errors import TailcloudError
 from tailcloud.kernels import CannotFuse
 from tailcloud.recipe import Recipe
-from tailcloud.stages.scope import set_modes
-from tailcloud.training import stopping
-from tailcloud.training.checkpoint import Checkpoint
-from tailcloud.training.compiled import CannotCompile
+from tailcloud.runs.checkpoint import Checkpoint
+from tailcloud.runs.folder import RunFolder
+from tailcloud.runs.observer import Observer
+from tailcloud.runs.progress import Progress
+from tailcloud.runs.result_writer import finish
+from tailcloud.training import signals
+from tailcloud.training.checkpoint_policy import Keeper, terminated
 from tailcloud.training.devices import make_repeatable, use_threads
-from tailcloud.training.distributed import ALONE, World
+from tailcloud.training.distributed.world import ALONE, World
 from tailcloud.training.engine import unfused
-from tailcloud.training.evaluating import conclude, evaluate_epoch
-from tailcloud.training.events import observed
-from tailcloud.training.examples import write_examples
-from tailcloud.training.executors import Standing
-from tailcloud.training.folder import RunFolder
-from tailcloud.training.heads import open_stage
-from tailcloud.training.keeping import Keeper, terminated
-from tailcloud.training.observer import Observer
-from tailcloud.training.progress import Progress
-from tailcloud.training.result import finish
-from tailcloud.training.resuming import resume
+from tailcloud.training.epoch_logging import watch
+from tailcloud.training.error_examples import write_examples
+from tailcloud.training.executors.compiled import CannotCompile
+from tailcloud.training.executors.cuda_graph import Standing
+from tailcloud.training.resume import resume
 from tailcloud.training.schedule import learning_rate
 from tailcloud.training.session import Session
-from tailcloud.training.stage_parts import StageParts, make_parts
-from tailcloud.training.watch import watch
+from tailcloud.training.stage_metrics import conclude, evaluate_epoch
+from tailcloud.training.stages.parts import StageParts, make_parts
+from tailcloud.training.stages.start import open_stage
+from tailcloud.training.stages.trainable import set_modes
+from tailcloud.training.tensorboard_log import observed
 
 
 def train(
@@ -57,13 +57,13 @@ def train(
     """
     observer = observed(recipe, folder.path, observer) if world.chief else observer
     make_repeatable(device)
-    with stopping.at_once():  # there is nothing to save yet
+    with signals.at_once():  # there is nothing to save yet
         session = world.everywhere(partial(Session, recipe, dataset, device, world))
     use_threads(recipe, session.work)
     for remark in session.remarks:
         observer.note(remark)
     progress, checkpoint = resume(session, folder, observer)
-    if any(world.any(stopping.asked())):
+    if any(world.any(signals.asked())):
         raise terminated(folder)
     for name, stage in recipe.stages.items():
         if name in {done["name"] for done in progress.finished}:
@@ -74,7 +74,7 @@ def train(
         progress.finished.append(conclude(session, progress, stage, observer))
         checkpoint = None
     session.images.share_faults(world)
-    with stopping.at_once():  # all that is trained is saved
+    with signals.at_once():  # all that is trained is saved
         write_examples(session, folder, progress.finished[-1]["per_class"])
         return finish(session, folder, progress) if world.chief else {}
 
@@ -85,7 +85,7 @@ def train_stage(
     """Train the epochs of the current stage that are still to do."""
     name, stage = progress.stage, session.recipe.stages[progress.stage]
     if progress.epoch == progress.step == 0:
-        with stopping.at_once():  # the stage before it is saved
+        with signals.at_once():  # the stage before it is saved
             remarks = open_stage(session, name)
         for remark in remarks:
             progress.changes.append(remark)

@@ -8,21 +8,21 @@ import torch
 
 from tailcloud.classifier import Cost
 from tailcloud.data import Dataset
-from tailcloud.data.batches.transform import Normalise
-from tailcloud.data.planes.face import AnyImages
-from tailcloud.data.planes.resident import ResidentImages
+from tailcloud.data.augment.normalize import Normalise
+from tailcloud.data.loaders.placement import AnyImages
+from tailcloud.data.loaders.resident import ResidentImages
 from tailcloud.evaluation import Judged, Predictions, gathered, judge
 from tailcloud.heads import Head
 from tailcloud.losses import Loss
 from tailcloud.recipe import Recipe, Stage
-from tailcloud.stages.effort import flops_a_step
-from tailcloud.stages.making import make_loss
-from tailcloud.training import stopping
-from tailcloud.training.distributed import ALONE, World
+from tailcloud.training import signals
+from tailcloud.training.distributed.world import ALONE, World
 from tailcloud.training.engine import RunEngine
-from tailcloud.training.graphs import GraphedJudge
+from tailcloud.training.executors.graph_capture import GraphedJudge
 from tailcloud.training.images import RunImages
 from tailcloud.training.model import architecture, cost_on, first_model
+from tailcloud.training.stages.cost import flops_a_step
+from tailcloud.training.stages.factory import make_loss
 
 
 class Session:
@@ -68,11 +68,11 @@ class Session:
         """
         self.model.eval()
         own = None
-        with suppress(stopping.BrokenOff):
+        with suppress(signals.BrokenOff):
             own = gathered(self.judged(images, scale), self.dataset.classes)
         (broken,) = self.world.any(own is None)
         if broken or own is None:
-            raise stopping.BrokenOff("stopped by SIGTERM")
+            raise signals.BrokenOff("stopped by SIGTERM")
         return Predictions.joined(self.world.gather(own))
 
     def judged(self, images: AnyImages, scale: float) -> Judged:
@@ -80,7 +80,7 @@ class Session:
         network = self.engine.network
         if self.engine.executor != "graphed" or not isinstance(images, ResidentImages):
             batches = images.in_order(self.transform, self.world.share())
-            return judge(network, stopping.while_wanted(batches), scale)
+            return judge(network, signals.while_wanted(batches), scale)
         key = id(images), scale
         if key not in self.judges:
             self.judges[key] = GraphedJudge(network, images, self.transform, scale)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcloud.serving.about import About
+from tailcloud.runs.model_file import About
 from tailcloud.serving.formats import onnx, pt2, safetensors
 from tailcloud.serving.portable import Portable
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import tailcloud
-from tailcloud.serving.about import About
+from tailcloud.runs.model_file import About
 from tailcloud.serving.formats.pt2 import traced
 from tailcloud.serving.portable import Portable, facts
 

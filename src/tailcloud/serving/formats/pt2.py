@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tailcloud.serving.about import About
+from tailcloud.runs.model_file import About
 from tailcloud.serving.portable import Portable, facts, image_shape
 
 TRACED = 2  # images; from one, PyTorch would conclude that there is always one

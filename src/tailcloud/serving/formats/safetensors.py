@@ -13,7 +13,7 @@ from safetensors.torch import load, save
 from tailcloud.classifier import Classifier, hollow_classifier
 from tailcloud.errors import TailcloudError
 from tailcloud.files import FORMAT, check_format
-from tailcloud.serving.about import About
+from tailcloud.runs.model_file import About
 from tailcloud.serving.portable import Portable
 
 CONFIG = "config"

@@ -1,0 +1,94 @@
+"""The mix of classes that somebody expects: ``uniform``, ``train``, or a file with a share for each class."""
+
+import csv
+import json
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from tailcloud.calibration.priors import Prior, normalised, train_prior, uniform_prior
+from tailcloud.errors import UsageError
+from tailcloud.serving.load import TrainedClassifier
+
+LARGEST_FILE = 1 << 26  # bytes
+NAMED = 5  # missing classes that an error names
+
+
+def wanted_prior(wanted: str | None, model: TrainedClassifier) -> Prior | None:
+    """The mix in the order of the model's classes; None where none is wanted."""
+    match wanted:
+        case None:
+            return None
+        case "uniform":
+            return uniform_prior(len(model.class_names))
+        case "train":
+            return train_prior(model.counts)
+        case _:
+            return _from_file(Path(wanted), model.class_names)
+
+
+def _from_file(path: Path, class_names: list[str]) -> Prior:
+    shares: dict[str, float] = {}
+    for name, text in _rows(path):
+        if name not in class_names:
+            close = get_close_matches(name, class_names, n=1)
+            hint = f'did you mean "{close[0]}"?' if close else f"its classes are {class_names[0]} … {class_names[-1]}"
+            raise UsageError(f'{path} has the class "{name}", which the model does not know; {hint}')
+        if name in shares:
+            raise UsageError(f'{path} has the class "{name}" twice')
+        shares[name] = _share(path, name, text)
+    missing = [name for name in class_names if name not in shares]
+    if missing:
+        more = ", …" if len(missing) > NAMED else ""
+        raise UsageError(
+            f"{path} lacks {len(missing)} of the {len(class_names)} classes ({', '.join(missing[:NAMED])}{more}); "
+            "give a share of 0 to a class that does not occur"
+        )
+    try:
+        return normalised([shares[name] for name in class_names])
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+
+
+def _rows(path: Path) -> list[tuple[str, Any]]:
+    """(class, share) pairs: a JSON object, or lines of class and share with or without a head."""
+    if not path.is_file():
+        raise UsageError(f'the prior "{path}" is neither uniform nor train nor a file; a file has lines of class,share')
+    if path.stat().st_size > LARGEST_FILE:
+        raise UsageError(f"{path} is too large for a share per class")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        pairs = _json(text) if path.suffix.lower() == ".json" else _csv(text)
+    except (ValueError, RecursionError, csv.Error):
+        pairs = []
+    if not pairs:
+        raise UsageError(f'{path} holds no prior: it needs lines of class,share, or as JSON {{"class": share}}')
+    return pairs
+
+
+def _json(text: str) -> list[tuple[str, Any]]:
+    content = json.loads(text)
+    return list(content.items()) if isinstance(content, dict) else []
+
+
+def _csv(text: str) -> list[tuple[str, Any]]:
+    first = text.partition("\n")[0]
+    delimiter = max(",;\t", key=first.count)
+    rows = [row for row in csv.reader(text.splitlines(), delimiter=delimiter) if row]
+    if any(len(row) != 2 for row in rows):
+        return []
+    return [(name.strip(), share.strip()) for name, share in rows[1 if rows and not _is_number(rows[0][1]) else 0 :]]
+
+
+def _share(path: Path, name: str, text: object) -> float:
+    if isinstance(text, bool) or not _is_number(text) or not 0 <= float(str(text)) < float("inf"):
+        raise UsageError(f'{path}: the share of "{name}" must be a number that is not negative, not {text!r}')
+    return float(str(text))
+
+
+def _is_number(text: object) -> bool:
+    try:
+        float(str(text))
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,67 @@
+"""What the runs of a command came to, in lines for the terminal."""
+
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from tailcloud.cli.console import out, say_error
+from tailcloud.errors import TailcloudError
+from tailcloud.formatting import number
+from tailcloud.launch.fleet import Outcome
+from tailcloud.launch.run_plan import Run
+from tailcloud.reporting.tables import by_dataset
+
+
+def print_outcomes(runs: Sequence[Run], outcomes: Sequence[Outcome]) -> None:
+    """The figures of the runs that were trained, and how to compare several."""
+    for run, outcome in zip(runs, outcomes, strict=True):
+        if not isinstance(outcome, TailcloudError):
+            print_result(run, outcome)
+    print_summary([outcome for outcome in outcomes if not isinstance(outcome, TailcloudError)])
+    if len(runs) > 1:
+        folders = shlex.join(str(run.folder.path) for run in runs)
+        out.print(f"compare them: tailcloud report {folders} --out comparison.html", markup=False)
+
+
+def print_result(run: Run, result: dict[str, Any]) -> None:
+    """The figures of a run, stage by stage, and where its report is."""
+    out.print(f"{run.title}  {run.folder.report_file}", markup=False)
+    for stage in result["stages"]:
+        out.print(f"  {stage['name']}  {figures_of(stage)}  ({stage['seconds']:.1f} s)")
+        if picked := stage.get("picked"):
+            chosen = f"kept epoch {picked['epoch']}, chosen on {picked['on']}"
+            out.print(f"  {' ' * len(stage['name'])}  {figures_of(picked)}  ({chosen})")
+
+
+def figures_of(measured: dict[str, Any]) -> str:
+    """The figures that matter most, in a line."""
+    return "  ".join(f"{key} {number(measured[key])}" for key in ("top1", "many", "medium", "few", "ece"))
+
+
+def print_summary(results: list[dict[str, Any]]) -> None:
+    """Mean and standard deviation over the runs of each method, where there are several."""
+    keys = ("top1", "many", "medium", "few", "ece")
+    lines: list[tuple[str, ...]] = [("mean ± deviation", "runs", *keys)]
+    for table in by_dataset(results):
+        for row in (row for row in table.rows if len(row.results) > 1):
+            figures = [row.summary(key).text() for key in keys]
+            lines.append((f"{row.label}, {table.spec}", str(len(row.results)), *figures))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines if len(lines) > 1 else []:
+        out.print(
+            "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip(), markup=False
+        )
+
+
+def finish_with_errors(runs: Sequence[Run], outcomes: Sequence[Outcome]) -> None:
+    """Among several runs the failed ones are named, each sentence once; the command fails if any did."""
+    failed: dict[str, list[str]] = {}
+    errors = [outcome for outcome in outcomes if isinstance(outcome, TailcloudError)]
+    for run, outcome in zip(runs, outcomes, strict=True):
+        if isinstance(outcome, TailcloudError):
+            failed.setdefault(str(outcome), []).append(run.title)
+    sentences = [f"{', '.join(titles)}: {text}" if len(runs) > 1 else text for text, titles in failed.items()]
+    for sentence in sentences[:-1]:
+        say_error(sentence)
+    if errors:
+        raise type(errors[-1])(sentences[-1])

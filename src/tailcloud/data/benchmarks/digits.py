@@ -1,0 +1,40 @@
+"""digits-lt: scikit-learn's 1,797 real 8×8 digits, made long-tailed. Embedded in a dependency: no download."""
+
+import numpy as np
+
+from tailcloud.data.dataset import Dataset, Split, channel_statistics
+from tailcloud.data.longtail import exponential_counts
+from tailcloud.data.splits import positions_by_class
+
+TEST_PER_CLASS, N_MAX, DEFAULT_RATIO = 50, 120, 50.0
+
+
+def open_digits(ratio: float | None) -> Dataset:
+    """Each class shuffled by RandomState(0): 50 test images, then the long-tailed training images."""
+    ratio = DEFAULT_RATIO if ratio is None else ratio
+    everything = all_digits()
+    random, test, train = np.random.RandomState(0), [], []
+    for members, count in zip(
+        positions_by_class(everything.labels, 10), exponential_counts(N_MAX, 10, ratio), strict=True
+    ):
+        random.shuffle(members)
+        test.append(members[:TEST_PER_CLASS])
+        train.append(members[TEST_PER_CLASS : TEST_PER_CLASS + count])
+    training = everything.take(np.concatenate(train))
+    mean, std = channel_statistics(training.pixels)
+    return Dataset(
+        spec="digits-lt" if ratio == DEFAULT_RATIO else f"digits-lt:{ratio:g}",
+        train=training,
+        test=everything.take(np.concatenate(test)),
+        class_names=[str(digit) for digit in range(10)],
+        mean=mean,
+        std=std,
+    )
+
+
+def all_digits() -> Split:
+    """All 1,797 digits, their grey levels 0 … 16 stretched to 0 … 255."""
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    return Split(np.rint(bunch.images[..., None] * (255 / 16)).astype(np.uint8), bunch.target.astype(np.int64))

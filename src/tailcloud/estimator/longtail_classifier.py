@@ -1,0 +1,168 @@
+"""``LongTailClassifier``: fit, predict and the rest of what scikit-learn expects, over the training of tailcloud."""
+
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from tailcloud.errors import TailcloudError
+from tailcloud.estimator.fit import Task, Teller, learn
+from tailcloud.estimator.inference import probabilities
+from tailcloud.estimator.inputs import pictures_of
+from tailcloud.estimator.parameters import asked_for, command_of, seconds_of, source_of
+from tailcloud.estimator.persistence import NOT_KEPT, check_new, read_kept, result_of, texts_of, write_folder
+from tailcloud.reporting import write_report
+from tailcloud.runs.folder import RunFolder
+from tailcloud.serving.load import load
+from tailcloud.training.devices import pick_device
+
+
+class LongTailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """An image classifier for long-tailed classes, with scikit-learn's manners.
+
+    ``fit`` does what ``tailcloud train`` does: it chooses backbone, image size, batch and epochs from the data and the
+    machine, trains all stages of the method, and calibrates probabilities on images that it holds out.
+
+    Args:
+        method: one of ``tailcloud recipes ls``, for example "ce" or "mislas".
+        epochs: of the first stage; by default as many as the data want and the time allows.
+        size: pixels a side that every image is brought to; by default what the images suggest.
+        validation_fraction: the share of each class that is held out of training, to calibrate on; by default a tenth,
+            or nothing where there are fewer than 500 images.
+        settings: fields of the recipe, as tables or with dots: ``{"stage1.lr": 0.05}``. They go before all others.
+        time_budget: what training may take, as "10m" or in seconds; by default a CPU gets half an hour, a GPU what it
+            needs.
+        device: "auto", "cpu", "cuda" or "mps", for training and for answers.
+        seed: what is random follows from it.
+        out: a new folder that keeps the run, with its log and report; by default nothing is left on the disk.
+        verbose: 1 prints what was chosen and why, 2 each evaluated epoch too.
+
+    Attributes:
+        classes_: the labels, sorted; of a folder, the names of its classes.
+        model_: the trained module on the CPU, as ``tailcloud.load`` gives it.
+        result_: every figure of the run, as in result.json; its remarks say which images they are of.
+
+    >>> from tailcloud import LongTailClassifier
+    >>> from tailcloud.data import open_dataset
+    >>> digits = open_dataset("digits-lt")
+    >>> classifier = LongTailClassifier(epochs=5, device="cpu")
+    >>> classifier.fit(digits.train.images, digits.train.labels).classes_
+    array([0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+    >>> classifier.predict_proba(digits.test.images).shape
+    (500, 10)
+    """
+
+    def __init__(
+        self,
+        method: str = "gcl",
+        *,
+        epochs: int | None = None,
+        size: int | None = None,
+        validation_fraction: float | None = None,
+        settings: dict[str, Any] | None = None,
+        time_budget: str | float | None = None,
+        device: str = "auto",
+        seed: int = 0,
+        out: str | os.PathLike[str] | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.method = method
+        self.epochs = epochs
+        self.size = size
+        self.validation_fraction = validation_fraction
+        self.settings = settings
+        self.time_budget = time_budget
+        self.device = device
+        self.seed = seed
+        self.out = out
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: ArrayLike | None = None) -> Self:
+        """Train on images [N, H, W] or [N, H, W, 1 or 3], on a list of paths, or on a folder, a list file or ``.npz``.
+
+        Arrays are uint8, uint16 (divided by 257) or floats from 0 to 1, as in ``.npz`` files. ``y`` are their labels,
+        text or numbers; a folder has its own, so ``y`` is left out. A file that cannot be read is left out with a
+        warning; more than 5 % of such files are an error.
+        """
+        source, classes = source_of(X, y)
+        parameters = self.get_params()
+        command = command_of(type(self).__name__, parameters, type(self)().get_params())
+        budget, device = seconds_of(self.time_budget), pick_device(self.device)
+        task = Task(source, asked_for(parameters), device, budget, command)
+        if self.out is None:
+            with TemporaryDirectory(prefix="tailcloud-") as place:
+                self._learn(task, RunFolder(Path(place) / "run"))
+        else:
+            check_new(Path(self.out))
+            self._learn(task, RunFolder(Path(self.out)))
+            write_report([Path(self.out)])
+        self.classes_ = np.array(self.model_.class_names) if classes is None else classes
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The likeliest class [N] of each image; images are arrays of any size, or a list of paths."""
+        likeliest = self.predict_proba(X).argmax(axis=1)
+        chosen: NDArray[Any] = self.classes_[likeliest]
+        return chosen
+
+    def predict_proba(self, X: Any, *, prior: ArrayLike | None = None) -> NDArray[np.float64]:
+        """Calibrated probabilities [N, classes], in the order of ``classes_``.
+
+        ``prior`` is the mix of classes that is expected where the images come from, one share or count per class; by
+        default the one that the model was trained for.
+        """
+        check_is_fitted(self, "model_")
+        return probabilities(self.model_, pictures_of(X), pick_device(self.device), prior)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a new run folder, which ``load``, ``tailcloud predict``, ``export`` and ``report`` read.
+
+        The parameter ``out`` is not saved: whoever fits again says where to.
+        """
+        check_is_fitted(self, "model_")
+        parameters = {key: value for key, value in self.get_params().items() if key not in NOT_KEPT}
+        write_folder(Path(path), self.model_, self._texts, parameters, self.classes_)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """A classifier that was saved, or that of any run folder; nothing in the folder is executed."""
+        folder = RunFolder(Path(path))
+        model = load(folder.path)
+        parameters, classes = read_kept(folder.path, model)
+        try:
+            loaded = cls(**parameters)
+        except TypeError:
+            raise TailcloudError(
+                f"{path} was saved by another version of tailcloud; fit the classifier again"
+            ) from None
+        loaded._take(folder)
+        loaded.classes_ = classes
+        return loaded
+
+    def _learn(self, task: Task, folder: RunFolder) -> None:
+        threads = torch.get_num_threads()  # training sets them for the whole process
+        try:
+            learn(task, folder, Teller(self.verbose))
+        finally:
+            torch.set_num_threads(threads)
+        self._take(folder)
+
+    def _take(self, folder: RunFolder) -> None:
+        """Remember a finished run, so that its folder is not needed any more."""
+        self.model_ = load(folder.path)
+        self.result_ = result_of(folder)
+        self._texts = texts_of(folder)
+
+    def __sklearn_tags__(self) -> Any:
+        """Images or paths, not rows of features."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        tags.input_tags.string = True
+        return tags

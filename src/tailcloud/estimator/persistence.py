@@ -1,0 +1,120 @@
+"""A fitted classifier as a run folder, and back: data only, nothing in it is executed."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from safetensors.torch import save
+
+from tailcloud.errors import TailcloudError, UsageError
+from tailcloud.files import FORMAT, read_json, write_atomically, write_json
+from tailcloud.runs.folder import RunFolder
+from tailcloud.runs.model_file import LARGEST_FILE
+from tailcloud.serving import TrainedClassifier
+
+NAME = "estimator.json"
+NOT_KEPT = ("out",)  # a stranger does not say where to write
+TEXTS = ("recipe.toml", "log.jsonl", "model.json", "result.json")
+Kind = Literal[
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "str"
+]
+
+
+class Kept(BaseModel):
+    """What estimator.json says: the parameters, and the classes with the type that they have in Python."""
+
+    model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
+
+    parameters: dict[str, Any]
+    kind: Kind
+    classes: Annotated[list[bool | int | float | str], Field(min_length=1)]
+
+
+def plain(value: Any) -> Any:
+    """A parameter as JSON and TOML have it: numbers of NumPy as Python's, tuples as lists, paths as text."""
+    if isinstance(value, dict):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [plain(each) for each in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    return str(value) if isinstance(value, Path) else value
+
+
+def kind_of(classes: NDArray[Any]) -> str:
+    """The type of the classes by name; text in an array of objects is text."""
+    if classes.dtype.kind in "UO" and all(isinstance(each, str) for each in classes):
+        return "str"
+    if classes.dtype.name in get_args(Kind):
+        return classes.dtype.name
+    raise UsageError(f"classes of the type {classes.dtype} cannot be saved; make labels text or numbers")
+
+
+def texts_of(folder: RunFolder) -> dict[str, str]:
+    """The small files of a finished run, by name."""
+    files = [file for name in TEXTS if (file := folder.path / name).is_file()]
+    for file in files:
+        _check_small(file)
+    return {file.name: file.read_text(encoding="utf-8", errors="replace") for file in files}
+
+
+def result_of(folder: RunFolder) -> dict[str, Any]:
+    """The result of a run; nothing where there is none, as beside a model that was exported."""
+    if not folder.result_file.is_file():
+        return {}
+    _check_small(folder.result_file)
+    return read_json(folder.result_file)
+
+
+def _check_small(file: Path) -> None:
+    if file.stat().st_size > LARGEST_FILE:
+        raise TailcloudError(f"{file} is larger than any that tailcloud writes; it is not read")
+
+
+def check_new(path: Path) -> None:
+    """Refuse a folder that holds anything."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UsageError(f"{path} is there already and is not overwritten; choose another folder")
+
+
+def write_folder(
+    path: Path, model: TrainedClassifier, texts: dict[str, str], parameters: dict[str, Any], classes: NDArray[Any]
+) -> None:
+    """Write a run folder that also says which classes it answers with; the result comes last, as in every run."""
+    check_new(path)
+    said = {"parameters": plain(parameters), "kind": kind_of(classes), "classes": classes.tolist()}
+    _check_json(said)
+    weights = {name: value.contiguous() for name, value in model.classifier.state_dict().items()}
+    write_atomically(path / "model.safetensors", save(weights, {"format": str(FORMAT)}))
+    write_json(path / NAME, said)
+    for name in (name for name in TEXTS if name in texts):
+        write_atomically(path / name, texts[name])
+
+
+def _check_json(said: dict[str, Any]) -> None:
+    try:
+        json.dumps(said)
+    except TypeError as error:
+        raise UsageError(
+            f"the parameters cannot be saved: {error}; settings hold numbers, text, lists and tables"
+        ) from None
+
+
+def read_kept(path: Path, model: TrainedClassifier) -> tuple[dict[str, Any], NDArray[Any]]:
+    """Parameters and classes from a folder; of an ordinary run, no parameters, and its class names."""
+    file = path / NAME
+    if not file.is_file():
+        return {}, np.array(model.class_names)
+    damaged = f"{file} is damaged or was not written by tailcloud; save the classifier again"
+    _check_small(file)
+    try:
+        kept = Kept.model_validate({key: value for key, value in read_json(file).items() if key != "format"})
+        classes = np.array(kept.classes, dtype=kept.kind)
+    except (ValidationError, ValueError, OverflowError, TypeError):
+        raise TailcloudError(damaged) from None
+    if len(np.unique(classes)) != len(model.class_names) or len(classes) != len(model.class_names):
+        raise TailcloudError(damaged)
+    return {key: value for key, value in kept.parameters.items() if key not in NOT_KEPT}, classes

@@ -1,0 +1,226 @@
+"""Many runs at once: on the CPU as processes side by side, on a GPU as threads with a stream each.
+
+A small model cannot keep a processor busy, but several small models can. Each run has its own folder, generators and
+checkpoints, and does what it would do alone with as many threads; if one fails, the others go on.
+"""
+
+import gc
+import os
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import active_children, get_context, parent_process
+from multiprocessing.queues import SimpleQueue
+from multiprocessing.synchronize import Event as StopEvent
+from threading import Event, Thread
+from typing import Any, Protocol
+
+import torch
+
+from tailcloud import plugins
+from tailcloud.errors import TailcloudError, explained
+from tailcloud.launch.admission import Admission, room_on_gpu
+from tailcloud.recipe import Stage
+from tailcloud.runs.observer import Observer
+from tailcloud.training import signals
+from tailcloud.training.devices import cores
+from tailcloud.training.stages.cost import passes
+
+Job = Callable[[Observer], dict[str, Any]]  # trains one run; must survive pickling
+Outcome = dict[str, Any] | TailcloudError
+Message = tuple[int, str, tuple[Any, ...]]
+
+
+class Killed(TailcloudError):
+    """The system ended a worker, and with it every run that was under way."""
+
+
+PATIENCE = 0.1  # seconds between looks at the workers
+
+
+class Line(Protocol):
+    """A way for messages to another process: a queue, for example."""
+
+    def put(self, message: Message, /) -> None:
+        """Send one."""
+
+
+class Reporter:
+    """Tells an observer in another process."""
+
+    def __init__(self, run: int, events: Line) -> None:
+        self.run, self.events = run, events
+
+    def stage_started(self, name: str, stage: Stage, done: int) -> None:
+        """A stage begins."""
+        self.events.put((self.run, "stage_started", (name, stage, done)))
+
+    def epoch_done(self, line: dict[str, Any]) -> None:
+        """An epoch is over."""
+        self.events.put((self.run, "epoch_done", (line,)))
+
+    def note(self, text: str) -> None:
+        """A sentence to read."""
+        self.events.put((self.run, "note", (text,)))
+
+
+def train_side_by_side(jobs: Sequence[Job], observers: Sequence[Observer]) -> list[Outcome]:
+    """Run all jobs, as many at a time as there are cores; the result of each, or the error that ended it.
+
+    Ctrl-C ends the workers at once: a run can be killed at any moment, and goes on from its last checkpoint. SIGTERM
+    lets them save what they have. If the system kills a worker, the runs that it took down are tried again one by one,
+    so that only the culprit fails.
+    """
+    with signals.listening():
+        return _with_second_chance(jobs, observers)
+
+
+def _with_second_chance(jobs: Sequence[Job], observers: Sequence[Observer]) -> list[Outcome]:
+    outcomes = _in_processes(jobs, observers, min(len(jobs), cores()))
+    if len(jobs) > 1 and not signals.asked():
+        for number in [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Killed)]:
+            outcomes[number] = _in_processes([jobs[number]], [observers[number]], 1)[0]
+    return outcomes
+
+
+def _in_processes(jobs: Sequence[Job], observers: Sequence[Observer], workers: int) -> list[Outcome]:
+    context, strangers = get_context("spawn"), set(active_children())
+    events: SimpleQueue[Message] = context.SimpleQueue()
+    stop = context.Event()
+    setting = events, cores() // workers, plugins.loaded_files(), stop
+    with ProcessPoolExecutor(workers, context, _prepare, setting) as pool:
+        heard = signal.signal(signal.SIGINT, signal.SIG_IGN)  # workers are born deaf to Ctrl-C
+        futures = [pool.submit(_work, number, job) for number, job in enumerate(jobs)]
+        signal.signal(signal.SIGINT, heard)
+        try:
+            while not all(future.done() for future in futures):
+                wait(futures, timeout=PATIENCE)
+                _pass_on(events, observers)
+                if signals.asked():
+                    stop.set()
+        except KeyboardInterrupt:
+            for worker in set(active_children()) - strangers:
+                worker.kill()
+            raise
+    return [_outcome(future) for future in futures]
+
+
+_events: "SimpleQueue[Message]"
+
+
+def _prepare(events: "SimpleQueue[Message]", threads: int, files: Sequence[str], stop: StopEvent) -> None:
+    """Once in every worker: an equal share of the cores, the lines to the parent, and the parent's plugins."""
+    global _events  # noqa: PLW0603
+    _events = events
+    signals.follow(stop.is_set)
+    torch.set_num_threads(threads)
+    plugins.load_entry_points()
+    for file in files:
+        plugins.load_plugin(file)
+    Thread(target=_follow_parent, daemon=True).start()
+
+
+def _follow_parent() -> None:
+    """A worker whose parent was killed has nobody to work for, and must let go of its run folder."""
+    parent = parent_process()
+    if parent:
+        parent.join()
+        os._exit(1)
+
+
+def _work(number: int, job: Job) -> dict[str, Any]:
+    signals.check()
+    try:
+        return job(Reporter(number, _events))
+    except Exception as error:  # its traceback, which tells a plugin's mistake, stays in this process
+        raise explained(error) or error from None
+
+
+def _pass_on(events: "SimpleQueue[Message]", observers: Sequence[Observer]) -> None:
+    """Hand what the workers said to the observers, until there is no more for the moment."""
+    while not events.empty():
+        run, what, details = events.get()
+        getattr(observers[run], what)(*details)
+
+
+def train_on_streams(jobs: Sequence[Job], observers: Sequence[Observer], in_flight: int | None = None) -> list[Outcome]:
+    """Run all jobs on one GPU, each in a thread with a stream of its own: ``in_flight`` at a time, or as many as pays.
+
+    A captured step leaves most of a GPU idle; the steps of several runs fill it. Ctrl-C and SIGTERM stop every run at
+    the end of its epoch.
+    """
+    with signals.listening():
+        return _in_threads(jobs, observers, in_flight)
+
+
+def _in_threads(jobs: Sequence[Job], observers: Sequence[Observer], in_flight: int | None) -> list[Outcome]:
+    stop, admission = Event(), Admission(room_on_gpu, in_flight)
+
+    def work(run: int, job: Job) -> Outcome:
+        admission.enter()
+        try:
+            if stop.is_set():
+                raise TailcloudError("stopped")
+            signals.check()
+            with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
+                return job(Member(run, observers[run], admission, stop))
+        except Exception as error:
+            return _sentence(error)
+        finally:
+            gc.collect()  # PyTorch leaves circles behind, and in one of them what the first run had on the device
+            admission.leave(run)
+
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        try:
+            futures = [pool.submit(work, run, job) for run, job in enumerate(jobs)]
+            while not all(future.done() for future in futures):
+                wait(futures, timeout=PATIENCE)
+        except KeyboardInterrupt:
+            stop.set()
+            raise
+    return [_outcome(future) for future in futures]
+
+
+class Member:
+    """An observer of a run in a fleet: it counts epochs, and ends the run when it is told to."""
+
+    def __init__(self, run: int, observer: Observer, admission: Admission, stop: Event) -> None:
+        self.run, self.observer, self.admission, self.stop = run, observer, admission, stop
+        self.passes = 3
+
+    def stage_started(self, name: str, stage: Stage, done: int) -> None:
+        """A stage begins; where only the head is trained, an epoch is a forward pass instead of three."""
+        self.passes = passes(stage)
+        self.observer.stage_started(name, stage, done)
+
+    def epoch_done(self, line: dict[str, Any]) -> None:
+        """An epoch is over, and perhaps the run."""
+        self.observer.epoch_done(line)
+        self.admission.epoch(self.run, line["seconds"] / self.passes)
+        if self.stop.is_set():
+            raise TailcloudError("stopped")
+
+    def note(self, text: str) -> None:
+        """A sentence to read."""
+        self.observer.note(text)
+
+
+def _outcome(future: Future[dict[str, Any]] | Future[Outcome]) -> Outcome:
+    error = future.exception()
+    if error is None:
+        return future.result()
+    if isinstance(error, BrokenProcessPool):
+        return Killed("the worker process was killed, perhaps for want of memory; go on with --resume")
+    if not isinstance(error, Exception):
+        raise error
+    return _sentence(error)
+
+
+def _sentence(error: Exception) -> TailcloudError:
+    """What ended a run, without the frames of its functions: those would keep all that it has on the device."""
+    sentence = explained(error)
+    if sentence is None:
+        raise error
+    sentence.__cause__ = sentence.__context__ = None
+    return sentence.with_traceback(None)

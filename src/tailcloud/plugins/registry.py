@@ -1,0 +1,103 @@
+"""One function per kind of part. Each tries the part once, so that a mistake is found in the line that registers it."""
+
+import re
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from tailcloud.backbones import BACKBONES
+from tailcloud.errors import UsageError
+from tailcloud.heads import HEADS
+from tailcloud.losses import LOSSES, Loss
+from tailcloud.plugins.contracts import check_signature, try_backbone, try_head, try_loss, try_sampler
+from tailcloud.recipe.plugin_methods import WRITTEN, written
+from tailcloud.sampling import WEIGHTS
+
+Weigh = Callable[..., NDArray[np.float64]]
+
+BROUGHT: set[tuple[str, str]] = set()  # kind and name of everything that was registered here
+
+
+def register_loss(name: str, loss: Callable[..., Loss]) -> None:
+    """Give recipes a loss: ``loss(counts, *, option=…)`` makes a ``tailcloud.losses.Loss``.
+
+    >>> tailcloud.register_loss("my-loss", MyLoss)  # doctest: +SKIP
+    """
+    check_signature("loss", loss, ("counts",))
+    with torch.random.fork_rng(devices=[]):
+        try_loss(loss)
+    add("loss", LOSSES, name, loss)
+
+
+def register_sampler(name: str, weigh: Weigh) -> None:
+    """Give recipes a sampler: ``weigh(counts, *, option=…)`` is the weight of one image of each class.
+
+    ``counts`` is an array of the images per class, all of them at least 1. An epoch draws as many images as there are,
+    with replacement; the share of class j is counts[j] · weight[j] over the sum of all.
+    """
+    check_signature("sampler", weigh, ("counts",))
+
+    @wraps(weigh)
+    def checked(counts: NDArray[np.int64], **options: Any) -> NDArray[np.float64]:
+        return try_sampler(name, weigh, counts, options)
+
+    checked(np.array([10, 1]))
+    add("sampler", WEIGHTS, name, checked)
+
+
+def register_head(name: str, head: Callable[..., nn.Module]) -> None:
+    """Give recipes a head: ``head(features, classes)`` is a module from [batch, features] to [batch, classes].
+
+    It says with the class attribute ``cosine`` whether its outputs lie in [−1, 1].
+    """
+    check_signature("head", head, ("features", "classes"))
+    with torch.random.fork_rng(devices=[]):
+        try_head(head)
+    add("head", HEADS, name, head)
+
+
+def register_backbone(name: str, backbone: Callable[..., nn.Module]) -> None:
+    """Give recipes a backbone: ``backbone(channels=…, width=…)`` maps images [batch, channels, H, W] to features.
+
+    Its attribute ``features`` is the length of a feature vector; ``width`` is the recipe's
+    ``model.width``.
+    """
+    with torch.random.fork_rng(devices=[]):
+        try_backbone(backbone)
+    add("backbone", BACKBONES, name, backbone)
+
+
+def register_method(name: str, toml: str | Path) -> None:
+    """Give recipes a method: TOML text, or the path of a file with it, as in ``tailcloud/methods``.
+
+    The comment at its top is what ``tailcloud recipes ls`` says about it.
+    """
+    add("method", WRITTEN, name, written(name, toml))
+
+
+def add(kind: str, known: dict[str, Any], name: str, part: object) -> None:
+    """Put a part among those of its kind; names are for ever, but the same part may come twice."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise UsageError(f'"{name}" cannot be the name of a {kind}; use letters, digits, "-", "_" and "."')
+    if kind == "method":
+        from tailcloud.recipe import shipped
+
+        taken = shipped("methods").get(name)
+    else:
+        taken = known.get(name)
+    if taken is not None and not _same(taken, part):
+        raise UsageError(f'there is a {kind} "{name}" already; give yours another name')
+    known[name] = part
+    BROUGHT.add((kind, name))
+
+
+def _same(old: object, new: object) -> bool:
+    """Whether a part is the one that is there: equal, or defined anew in the same place, as in a notebook."""
+    place = getattr(old, "__module__", None), getattr(old, "__qualname__", None)
+    return old == new or (None not in place and place == (new.__module__, getattr(new, "__qualname__", None)))

@@ -1,0 +1,187 @@
+"""Plots over classes: training images, and accuracy against them, for one run or several methods.
+
+Up to ``NAMED`` classes each has a row with its name; more classes become dots and curves.
+"""
+
+from collections.abc import Sequence
+
+from tailcloud.formatting import counted, number, shortened, whole
+from tailcloud.profile import FEW_BELOW, GROUPS, MANY_ABOVE
+from tailcloud.reporting.figures.shot_groups import Accuracies, Series, method_series
+from tailcloud.reporting.figures.svg import WIDTH, Canvas, Figure, Scale
+from tailcloud.reporting.tables import DatasetTable
+from tailcloud.runs.result import Result
+
+NAMED = 20
+ROW = 26.0
+BINS = 12
+GROUP_LEGEND = (
+    ("many", f"many: more than {MANY_ABOVE} images"),
+    ("medium", f"medium: {FEW_BELOW} to {MANY_ABOVE}"),
+    ("few", f"few: fewer than {FEW_BELOW}"),
+)
+
+
+def plot_counts(result: Result) -> Figure:
+    """Training images per class, the most frequent first."""
+    counts = result.dataset.counts
+    present = [count for count in counts if count]
+    log = max(present) / min(present) > 10
+    label = (
+        f"Training images of {counted(len(counts), 'class', 'classes')}: from {max(counts):,} down to {min(counts):,}"
+    )
+    draw = _count_rows if len(counts) <= NAMED else _count_curve
+    bounds = (min(present) / 2, float(max(present))) if log else (0.0, float(max(present)))
+    caption = (
+        f"Training images of each class, the most frequent first{', on a logarithmic scale' if log else ''}; "
+        f"the dashed lines at {MANY_ABOVE} and {FEW_BELOW} images part many, medium and few."
+    )
+    return Figure("Training images per class", draw(result, label, bounds, log).svg(), caption, _groups_present(result))
+
+
+def plot_classes(result: Result) -> Figure:
+    """Accuracy of each class against its training images, with the stage before where there is one."""
+    before = result.stages[-2].per_class if len(result.stages) > 1 else []
+    label = f"Accuracy of {counted(len(result.names), 'class', 'classes')} against training images"
+    legend = _groups_present(result)
+    if len(result.names) <= NAMED:
+        canvas = _accuracy_rows(result, before, label)
+        caption = "Accuracy of each class on the test images; beside its name stand its training images."
+        marker = (("tick-mark", f"after {result.stages[-2].name}"),) if before else ()
+        return Figure("Accuracy per class", canvas.svg(), caption, (*legend, *marker))
+    series = [Series("ink", "mean", result.per_class)]
+    if before:
+        series.insert(0, Series("faint", f"mean after {result.stages[-2].name}", before))
+    canvas = _accuracy_curves(result, series, label)
+    dot = "a class" if result.stride == 1 else f"one class in {result.stride}"
+    caption = f"Each dot is {dot}, frequent classes to the left; the line is the mean of neighbouring classes."
+    return Figure("Accuracy per class", canvas.svg(), caption, (*legend, *((one.css, one.name) for one in series)))
+
+
+def plot_method_classes(table: DatasetTable) -> Figure:
+    """Accuracy of each class for each method, against training images."""
+    series = [method_series(index, row, row.class_means()) for index, row in enumerate(table.rows)]
+    few = len(table.example.names) <= NAMED
+    draw = _accuracy_dots if few else _accuracy_curves
+    canvas = draw(table.example, series, "Accuracy of each class for each method, against training images")
+    caption = "Mean accuracy of neighbouring classes over the seeds, frequent classes to the left."
+    if few:
+        caption = "Mean accuracy of each class over the seeds; beside its name stand its training images."
+    return Figure("Accuracy per class", canvas.svg(), caption, tuple((one.css, one.name) for one in series))
+
+
+def _groups_present(result: Result) -> tuple[tuple[str, str], ...]:
+    return tuple(entry for entry in GROUP_LEGEND if result.group_sizes[entry[0]])
+
+
+def _row_scales(result: Result, low: float, high: float, *, log: bool = False, counts: bool) -> tuple[Scale, Scale]:
+    """Scales of a chart with a row for each class, and room for the names to the left."""
+    letters = max(len(shortened(name)) for name in result.names)
+    left = 14 + 8.5 * letters + (46 if counts else 0)
+    rows = len(result.names)
+    return Scale(low, high, left, WIDTH - 50, log), Scale(rows - 0.5, -0.5, 14 + rows * ROW, 14)
+
+
+def _row_canvas(result: Result, label: str) -> Canvas:
+    return Canvas(label, 14 + len(result.names) * ROW + 24)
+
+
+def _name_rows(canvas: Canvas, result: Result, x: Scale, y: Scale, *, counts: bool) -> None:
+    for row, index in enumerate(result.order):
+        canvas.text((0, y(row) + 4), shortened(result.names[index]))
+        if counts:
+            canvas.text((x.start - 9, y(row) + 4), whole(result.dataset.counts[index]), "tick", anchor="end")
+
+
+def _count_rows(result: Result, label: str, bounds: tuple[float, float], log: bool) -> Canvas:
+    canvas = _row_canvas(result, label)
+    x, y = _row_scales(result, *bounds, log=log, counts=False)
+    labels = []
+    canvas.x_axis(x, y)
+    _name_rows(canvas, result, x, y, counts=False)
+    for row, index in enumerate(result.order):
+        count = result.dataset.counts[index]
+        width = x(count) - x.start if count else 0.0
+        canvas.bars([(x.start, y(row) - 8, width, 16)], result.group_of[index])
+        labels.append((x.start + width + 6, y(row) + 4, whole(count)))
+    for bound in (FEW_BELOW, MANY_ABOVE):
+        if x.low < bound < x.high:
+            canvas.rule((x(bound), y.start), (x(bound), y.end), "bound")
+    canvas.bars([(left - 3, base - 12, 6 + 8.5 * len(words), 16) for left, base, words in labels], "backdrop")
+    for left, base, words in labels:
+        canvas.text((left, base), words)
+    return canvas
+
+
+def _count_curve(result: Result, label: str, bounds: tuple[float, float], log: bool) -> Canvas:
+    canvas = Canvas(label, 290)
+    classes = len(result.order)
+    x, y = Scale(0, classes, 50, WIDTH - 12), Scale(*bounds, 240, 12, log)
+    canvas.y_axis(x, y)
+    canvas.x_axis(x, y, title="classes, the most frequent first")
+    for group in GROUPS:
+        ranks = [rank for rank in range(0, classes, result.stride) if result.group_of[result.order[rank]] == group]
+        steps = [
+            (x(rank + side), y(result.dataset.counts[result.order[rank]] or bounds[0]))
+            for rank in ranks
+            for side in (0, result.stride)
+        ]
+        if steps:
+            canvas.area([(steps[0][0], y.start), *steps, (steps[-1][0], y.start)], group)
+    for bound in (FEW_BELOW, MANY_ABOVE):
+        if y.low < bound < y.high:
+            canvas.rule((x.start, y(bound)), (x.end, y(bound)), "bound")
+            canvas.text((x.end, y(bound) - 5), f"{bound} images", "tick", anchor="end")
+    return canvas
+
+
+def _accuracy_rows(result: Result, before: Accuracies, label: str) -> Canvas:
+    canvas = _row_canvas(result, label)
+    x, y = _row_scales(result, 0, 100, counts=True)
+    canvas.x_axis(x, y, (0, 25, 50, 75, 100))
+    _name_rows(canvas, result, x, y, counts=True)
+    for row, index in enumerate(result.order):
+        value = result.per_class[index] if result.per_class else None
+        canvas.bars([(x.start, y(row) - 8, x(value or 0) - x.start, 16)], result.group_of[index])
+        earlier = before[index] if before else None
+        if earlier is not None:
+            canvas.rule((x(earlier), y(row) - 11), (x(earlier), y(row) + 11), "tick-mark")
+        canvas.text((max(x(value or 0), x(earlier or 0)) + 6, y(row) + 4), number(value))
+    return canvas
+
+
+def _accuracy_dots(result: Result, series: Sequence[Series], label: str) -> Canvas:
+    canvas = _row_canvas(result, label)
+    x, y = _row_scales(result, 0, 100, counts=True)
+    canvas.x_axis(x, y, (0, 25, 50, 75, 100))
+    _name_rows(canvas, result, x, y, counts=True)
+    for one in series:
+        values = ((row, one.values[index]) for row, index in enumerate(result.order) if one.values)
+        points = [(x(value), y(row)) for row, value in values if value is not None]
+        canvas.line(points, f"thin {one.css}")
+        canvas.dots(points, one.css)
+    return canvas
+
+
+def _accuracy_curves(result: Result, series: Sequence[Series], label: str) -> Canvas:
+    canvas = Canvas(label, 300)
+    places = [max(float(count), 0.5) for count in result.dataset.counts]
+    x = Scale(min(places) / 1.1, max(places) * 1.1, WIDTH - 14, 44, log=True)  # frequent classes to the left
+    y = Scale(0, 100, 250, 12)
+    canvas.y_axis(x, y)
+    canvas.x_axis(x, y, title="training images of the class")
+    for group in GROUPS if series[-1].values else ():
+        members = (index for index in result.order[:: result.stride] if result.group_of[index] == group)
+        values = ((places[index], series[-1].values[index]) for index in members)
+        canvas.dots([(x(place), y(value)) for place, value in values if value is not None], f"cloud {group}")
+    for one in series:
+        canvas.line([(x(place), y(value)) for place, value in _neighbours(result, places, one.values)], one.css)
+    return canvas
+
+
+def _neighbours(result: Result, places: Sequence[float], values: Accuracies) -> list[tuple[float, float]]:
+    """Means over bins of classes that are next to each other in frequency: (training images, accuracy)."""
+    known = [(places[index], value) for index in result.order if values and (value := values[index]) is not None]
+    size = max(1, -(-len(known) // BINS))
+    bins = [known[start : start + size] for start in range(0, len(known), size)]
+    return [(sum(place for place, _ in part) / len(part), sum(value for _, value in part) / len(part)) for part in bins]

@@ -1,0 +1,100 @@
+"""Maps of embeddings: the same images in the same colours for every run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from tailcloud.evaluation.embeddings import Embedding, Vectors
+from tailcloud.evaluation.projection import Chosen, choose_classes, choose_images, project, turned
+from tailcloud.formatting import counted, shortened, whole
+from tailcloud.reporting.figures.svg import WIDTH, Canvas, Point, Scale
+from tailcloud.runs.result import Result
+
+IMAGES = 1000  # about so many of each part are drawn
+CLASSES = 100  # of more classes not all are drawn
+COLOURS = 10
+SEED = 0
+PARTS = {"train": "training", "test": "test"}
+EDGE = 8.0
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What every map of a page shows: some classes, some images of each, and a colour for at most ten classes."""
+
+    result: Result
+    classes: NDArray[np.int64]
+    chosen: dict[str, Chosen]
+    labels: dict[str, NDArray[np.int64]]
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there are more classes than colours."""
+        return len(self.classes) > COLOURS
+
+    @property
+    def coloured(self) -> list[int]:
+        """The classes with a colour of their own, the most frequent first: all of ten, else both ends of the tail."""
+        order: list[int] = self.classes.tolist()
+        return [*order[: COLOURS // 2], *order[-COLOURS // 2 :]] if self.crowded else order
+
+    @property
+    def legend(self) -> list[tuple[str, str]]:
+        """Colours and names, with the training images of each class."""
+        names, counts = self.result.names, self.result.dataset.counts
+        named = [
+            (f"class-{place}", f"{shortened(names[index], 24)} ({whole(counts[index])})")
+            for place, index in enumerate(self.coloured)
+        ]
+        others = len(self.classes) - len(named)
+        return [*named, *([("others", counted(others, "other class", "other classes"))] if others else [])]
+
+
+def set_scene(result: Result, labels: dict[str, NDArray[np.int64]]) -> Scene:
+    """Choose what the maps of a page show, from the class counts and the labels of both parts."""
+    classes = choose_classes(result.dataset.counts, CLASSES)
+    chosen = {part: choose_images(labels[part], classes, IMAGES, SEED) for part in PARTS}
+    return Scene(result, classes, chosen, {part: labels[part][chosen[part].positions] for part in PARTS})
+
+
+def map_runs(scene: Scene, runs: Sequence[dict[str, Embedding]]) -> list[dict[str, Vectors]]:
+    """For each run a map of training and test images together; later maps are turned towards the first."""
+    maps: list[Vectors] = []
+    for parts in runs:
+        features = np.concatenate([parts[part].features[scene.chosen[part].positions] for part in PARTS])
+        points = project(features, SEED)
+        maps.append(turned(points, maps[0]) if maps else points)
+    first = len(scene.labels["train"])
+    return [{"train": points[:first], "test": points[first:]} for points in maps]
+
+
+def draw_map(scene: Scene, points: dict[str, Vectors], part: str, label: str) -> Markup:
+    """One part of a map in colours, training images as dots and test images as crosses.
+
+    The other part is grey, and left out where classes without a colour are grey already.
+    """
+    canvas = Canvas(f"Map of the {PARTS[part]} images: {label}", WIDTH)
+    if not scene.crowded:
+        other = "test" if part == "train" else "train"
+        _mark(canvas, _places(points[other]), other, "backdrop-mark")
+    places, labels = _places(points[part]), scene.labels[part]
+    coloured = scene.coloured
+    _mark(canvas, [places[i] for i in np.flatnonzero(~np.isin(labels, coloured))], part, "others")
+    for place, index in enumerate(coloured):
+        _mark(canvas, [places[i] for i in np.flatnonzero(labels == index)], part, f"class-{place}")
+    return canvas.svg()
+
+
+def _places(points: Vectors) -> list[Point]:
+    x, y = Scale(-1, 1, EDGE, WIDTH - EDGE), Scale(-1, 1, WIDTH - EDGE, EDGE)
+    return [(x(across), y(up)) for across, up in points.tolist()]
+
+
+def _mark(canvas: Canvas, places: Sequence[Point], part: str, css: str) -> None:
+    if part == "train":
+        canvas.dots(places, f"map {css}")
+    else:
+        canvas.crosses(places, f"map {css}")

@@ -1,0 +1,108 @@
+"""Softmax saturation made visible: the gradient on the target logit over training (section 3.1 of the GCL paper).
+
+Drawn from logs that have ``gradients``, which a recipe asks for with ``logging.gradients = true``.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+
+from tailcloud.formatting import counted
+from tailcloud.profile import GROUPS
+from tailcloud.reporting.figures.learning_curves import epoch_scale, stage_bounds, whole_ticks
+from tailcloud.reporting.figures.shot_groups import Series, method_series
+from tailcloud.reporting.figures.svg import Canvas, Figure, Scale
+from tailcloud.reporting.run_record import Epoch, Run
+from tailcloud.reporting.tables import DatasetTable, MethodRow
+from tailcloud.runs.result import Result
+
+LEAST = 1e-4  # what is smaller lies on the edge
+PANEL = 176.0
+MEANING = (
+    "the size of the gradient on the logit of an image's own class, |∂L/∂z_y|, on a logarithmic scale: the mean over "
+    "the training images of each class, then over the classes of a shot group. Where it nears 0 the softmax is "
+    f"saturated, and those images have nothing more to teach; what is below {LEAST:g} lies on the edge"
+)
+
+
+def plot_gradients(result: Result, log: Sequence[Epoch]) -> Figure | None:
+    """The gradients of the shot groups over the epochs of one run; none where they were not watched."""
+    curves = {group: curve for group in GROUPS if _known(curve := _curve(result, log, group))}
+    if not curves:
+        return None
+    canvas = Canvas(f"Gradient on the target logit over {counted(len(log), 'epoch')}: {', '.join(curves)}", 340)
+    x, y = epoch_scale(len(log)), _scale(curves.values(), 296, 20)
+    canvas.y_axis(x, y)
+    canvas.x_axis(x, y, whole_ticks(x), title="epoch")
+    stage_bounds(canvas, log, x, (y.end, y.start))
+    for group, curve in curves.items():
+        canvas.line([(x(place), y(value)) for place, value in enumerate(curve, start=1) if value is not None], group)
+    caption = f"After each epoch, {MEANING}. A later stage has a loss of its own."
+    return Figure("Softmax saturation", canvas.svg(), caption, tuple((group, group) for group in curves))
+
+
+def plot_method_gradients(table: DatasetTable, runs: Sequence[Run]) -> Figure | None:
+    """The gradients of each shot group for each method that was watched, a panel for each group; none without any."""
+    logs = {id(run.result): run.log for run in runs}
+    found = {group: _series(table, logs, group) for group in GROUPS if table.example.group_sizes[group]}
+    curves = [one.values for series in found.values() for one in series]
+    if not curves:
+        return None
+    canvas = Canvas(
+        "Gradient on the target logit over the epochs, for each method and shot group", len(found) * PANEL + 40
+    )
+    x = epoch_scale(max(map(len, curves)))
+    for place, (group, series) in enumerate(found.items()):
+        y = _scale(curves, (place + 1) * PANEL - 12, place * PANEL + 26)
+        canvas.y_axis(x, y)
+        last = place == len(found) - 1
+        canvas.x_axis(x, y, whole_ticks(x) if last else (), title="epoch" if last else "")
+        canvas.text((x.start, y.end - 10), f"{group}-shot")
+        for one in series:
+            points = [(x(epoch), y(value)) for epoch, value in enumerate(one.values, start=1) if value is not None]
+            canvas.line(points, f"thin {one.css}")
+    legend = {one.css: one.name for series in found.values() for one in series}
+    caption = (
+        f"After each epoch of all stages, {MEANING}. A later stage has a loss of its own; runs without "
+        "logging.gradients are left out."
+    )
+    return Figure("Softmax saturation", canvas.svg(), caption, tuple(legend.items()))
+
+
+def _series(table: DatasetTable, logs: Mapping[int, Sequence[Epoch]], group: str) -> list[Series]:
+    """For each method that was watched, the mean curve of its runs."""
+    found = []
+    for index, row in enumerate(table.rows):
+        values = _mean_curve(row, logs, group)
+        if _known(values):
+            found.append(method_series(index, row, values))
+    return found
+
+
+def _mean_curve(row: MethodRow, logs: Mapping[int, Sequence[Epoch]], group: str) -> list[float | None]:
+    curves = [_curve(result, logs[id(result)], group) for result in row.results]
+    length = max(map(len, curves))
+    known = [[curve[place] for curve in curves if place < len(curve)] for place in range(length)]
+    return [_mean(values) for values in known]
+
+
+def _curve(result: Result, log: Sequence[Epoch], group: str) -> list[float | None]:
+    """The mean over the classes of a group after each epoch."""
+    members = [index for index, name in enumerate(result.group_of) if name == group]
+    return [_mean([entry.gradients[index] for index in members if entry.gradients]) for entry in log]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = _known(values)
+    return fmean(known) if known else None
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _scale(curves: Iterable[Sequence[float | None]], start: float, end: float) -> Scale:
+    """A logarithmic scale of whole decades that holds every curve."""
+    values = [max(value, LEAST) for curve in curves for value in _known(curve)]
+    low, high = (math.log10(bound) for bound in (min(values), max(values)))
+    return Scale(10.0 ** min(math.floor(low), -1), 10.0 ** max(math.ceil(high), 0), start, end, log=True)

@@ -1,0 +1,119 @@
+"""ReadOptions run folders: a finished, undamaged run, or one sentence."""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from tailcloud.errors import TailcloudError
+from tailcloud.files import check_format, read_json
+from tailcloud.reporting.example_images import Examples, read_examples
+from tailcloud.runs.result import Measured, Part, Result, parse_result
+
+OF_ONE_RUN = {
+    "seed",
+    "root",
+    "device",
+    "logging.gradients",
+    "logging.tensorboard",
+    "logging.examples",
+}  # keys in which the recipes of one method may differ
+
+
+class Epoch(Part):
+    """One line of log.jsonl; an accuracy is null where the epoch was not evaluated."""
+
+    stage: str
+    epoch: int
+    lr: Measured = None
+    loss: Measured = None
+    top1: Measured = None
+    val_top1: Measured = None
+    many: Measured = None
+    medium: Measured = None
+    few: Measured = None
+    seconds: Measured = None
+    gradients: list[Measured] = Field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run."""
+
+    folder: Path
+    result: Result
+    log: tuple[Epoch, ...]
+    recipe: str
+    examples: Examples = field(default_factory=dict)
+
+    def settings(self) -> dict[str, Any]:
+        """The recipe as dotted keys, without those that belong to one run only."""
+        try:
+            content = tomllib.loads(self.recipe)
+        except tomllib.TOMLDecodeError:
+            raise TailcloudError(f"{self.folder / 'recipe.toml'} is not a TOML file: it is damaged") from None
+        return {key: value for key, value in dotted(content).items() if key not in OF_ONE_RUN}
+
+
+def read_run(folder: Path) -> Run:
+    """The run in this folder."""
+    result = folder / "result.json"
+    if not result.is_file():
+        raise TailcloudError(_why_no_result(folder))
+    parsed = parse_result(read_json(result), str(result))
+    classes, log = len(parsed.names), folder / "log.jsonl"
+    lines = tuple(_epoch(log, number, line, classes) for number, line in _lines(log))
+    examples = read_examples(folder / "examples.safetensors", classes)
+    return Run(folder, parsed, lines, _text(folder / "recipe.toml"), examples)
+
+
+def _why_no_result(folder: Path) -> str:
+    if not folder.is_dir():
+        return f"{folder} is no run folder: there is no such folder"
+    if (folder / "recipe.toml").exists():
+        return (
+            f"{folder} is an unfinished run (no result.json); continue it with tailcloud train --resume --out {folder}"
+        )
+    inside = sorted(path.parent.name for path in folder.glob("*/result.json"))
+    hint = f"; it holds the runs {', '.join(inside[:5])}: name those" if inside else ""
+    return f"{folder} is no run folder: it has neither recipe.toml nor result.json{hint}"
+
+
+def _text(path: Path) -> str:
+    if not path.is_file():  # a pipe could keep a reader waiting for ever
+        raise TailcloudError(f"{path} is missing: the run folder is not complete")
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise TailcloudError(f"{path} is not a text file: it is damaged") from None
+
+
+def _lines(path: Path) -> list[tuple[int, str]]:
+    return [(number, line) for number, line in enumerate(_text(path).split("\n"), start=1) if line.strip()]
+
+
+def _epoch(path: Path, number: int, line: str, classes: int) -> Epoch:
+    try:
+        content = json.loads(line)
+        check_format(path, content.get("format"))
+        epoch = Epoch.model_validate(content)
+        if len(epoch.gradients) not in {0, classes}:
+            raise ValueError("a gradient for each class")
+        return epoch
+    except (AttributeError, ValueError, RecursionError):  # no JSON, no table, no epoch
+        raise TailcloudError(f"line {number} of {path} is damaged: it is no epoch of a run") from None
+
+
+def dotted(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables as one, with keys such as stage1.loss.name."""
+    flat: dict[str, Any] = {}
+    for key, value in content.items():
+        if isinstance(value, dict):
+            flat |= dotted(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat

@@ -1,0 +1,1 @@
+"""Runs on disk: the run folder, its checkpoints, its result and its model, and who observes a run."""

@@ -1,0 +1,1 @@
+"""A run that several processes share."""

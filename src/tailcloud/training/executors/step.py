@@ -1,0 +1,40 @@
+"""One step of training: forward, backward, update. Device code: no host value is read here."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tailcloud.classifier import Classifier
+from tailcloud.data.loaders.batch import Batch
+from tailcloud.objectives import Network, Objective
+from tailcloud.optimizers import Optimizer
+
+
+@dataclass(frozen=True)
+class Step:
+    """PyTorch as it comes; ``half`` runs the network, but not the loss, in bfloat16.
+
+    ``network`` computes what the model computes, from the model's parameters; by default the model itself.
+    """
+
+    model: Classifier
+    objective: Objective
+    optimizer: Optimizer
+    half: bool = False
+    network: Network | None = None
+
+    def __call__(self, batch: Batch, generator: torch.Generator) -> Tensor:
+        """Improve the model on one batch; the loss stays on the device."""
+        loss = self.loss(batch, generator)
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimizer.step()
+        return loss.detach()
+
+    def loss(self, batch: Batch, generator: torch.Generator) -> Tensor:
+        """What the step lowers; its random numbers are drawn here, outside of anything compiled."""
+        noise = self.objective.draw(batch, generator)
+        with torch.autocast(batch.images.device.type, torch.bfloat16, enabled=self.half):
+            loss: Tensor = self.objective(self.network or self.model, batch, noise)
+        return loss

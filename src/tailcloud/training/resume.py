@@ -1,0 +1,89 @@
+"""Where a run goes on: at its newest whole checkpoint, if recipe and data are those that it was started with."""
+
+from functools import partial
+from typing import Any
+
+import torch
+
+from tailcloud.errors import TailcloudError
+from tailcloud.recipe import Recipe, completed, differences
+from tailcloud.runs.checkpoint import Checkpoint, load_newest
+from tailcloud.runs.folder import RunFolder
+from tailcloud.runs.observer import Observer
+from tailcloud.runs.progress import Progress
+from tailcloud.training.session import Session
+from tailcloud.training.stages.start import shape_head
+
+
+def resume(session: Session, folder: RunFolder, observer: Observer) -> tuple[Progress, Checkpoint | None]:
+    """Put model and progress where the newest whole checkpoint left them; a new run starts at the beginning."""
+    checkpoint, remarks = session.world.from_chief(partial(load_newest, folder.checkpoints))
+    for remark in remarks:
+        observer.note(remark)
+    if checkpoint is None:
+        if session.world.chief:
+            folder.cut_log(lambda _: False)
+        return Progress(), None
+    state = dict(checkpoint.state)
+    try:
+        with session.world.one_voice():
+            check_same_recipe(folder, state.pop("recipe"), session.recipe)
+        check_same_world(state.pop("environment"), state.pop("fingerprint"), session, observer)
+        shape_head(session, state["stage"])
+        session.model.load_state_dict(checkpoint.group("model"))
+        progress = Progress(**state, best_weights=checkpoint.group("best"))
+    except (RuntimeError, TypeError, KeyError):
+        raise TailcloudError(
+            f"the checkpoint in {folder.checkpoints} belongs to another model than {folder.recipe_file}"
+        ) from None
+    if session.world.chief:
+        cut_log(session, folder, progress, observer)
+    return progress, checkpoint
+
+
+def cut_log(session: Session, folder: RunFolder, progress: Progress, observer: Observer) -> None:
+    """Drop what the log says of epochs that will be trained again."""
+    order = list(session.recipe.stages)
+    reached = (order.index(progress.stage), progress.epoch)
+    folder.cut_log(lambda line: (order.index(line["stage"]), line["epoch"]) <= reached)
+    done = progress.epoch + sum(stage["epochs"] for stage in progress.finished)
+    if len(folder.log()) < done:
+        observer.note(f"{folder.log_file} lacks some of the {done} epochs that are done; its curves will have a gap.")
+
+
+def check_same_recipe(folder: RunFolder, then: dict[str, Any], recipe: Recipe) -> None:
+    """A run goes on with the recipe that it was started with."""
+    for field, old, new in differences(completed(then), recipe.substance()):
+        raise TailcloudError(
+            f"{folder.recipe_file} was changed since the last checkpoint: {field} was {old} and is now {new}; "
+            "change it back, or start a new run in another folder"
+        )
+
+
+def check_same_world(then: dict[str, Any], fingerprint: str, session: Session, observer: Observer) -> None:
+    """Other data or another plane is refused; another device or version is allowed and said: the bits will differ."""
+    dataset, loader = session.dataset, session.environment["loader"]
+    if then.get("loader", loader) != loader:
+        raise TailcloudError(
+            f'the images of {dataset.spec} were on the plane "{then["loader"]}" when this run was started, and are on '
+            f'"{loader}" now; to go on, set data.loader = "{then["loader"]}" in its recipe.toml'
+        )
+    if fingerprint != dataset.fingerprint:
+        raise TailcloudError(
+            f"{dataset.spec} is not the data this run was started on (fingerprint {dataset.fingerprint}, "
+            f"then {fingerprint}); restore that data or start a new run"
+        )
+    if then["device"] == session.device.type == "cpu":
+        torch.set_num_threads(then["threads"])  # sums depend on it in their last bits
+    if (then.get("executor"), session.engine.executor) == ("eager", "compiled"):
+        session.engine.executor = "eager"
+        observer.note("This run goes on eagerly, as it was started, though its recipe would have it compiled.")
+    now = session.environment
+    first = {"loader": loader, "kernels": "plain", "ranks": 1, "accumulate": 1, "sync_batch_norm": False}
+    then = {**first, **then}  # as it was before there were others
+    for key in sorted(now):
+        if now[key] != then.get(key):
+            observer.note(
+                f"This run was started with {key} {then.get(key)} and goes on with {now[key]}: "
+                "the result will be as good, but not bit for bit the same."
+            )

@@ -1,0 +1,170 @@
+"""A table with figures in it: means, marks, words, JSON and the page."""
+
+import json
+
+import pytest
+
+from helpers.small_table import measured, table
+from tailcloud.bench import Protocol
+from tailcloud.bench.bench_page import bench_page
+from tailcloud.bench.filled_table import fill
+from tailcloud.bench.records import fill_from_records, variant_of
+from tailcloud.bench.table import read_table
+from tailcloud.bench.table_text import SHORT, legend, lines, remarks, sections
+from tailcloud.recipe import load_recipe
+
+HIGH = {("ce", "digits-lt"): [measured(1, 72.0), measured(0, 70.0)]}
+
+
+def only(filled):
+    return next(cell for cell in filled.cells if cell.results)
+
+
+def numbers(value):
+    """The small table with another published number."""
+    rows = [{"label": "One", "method": "ce", "paper": [value, "-"]}]
+    return table(rows=rows)
+
+
+def test_a_cell_is_the_mean_over_seeds_beside_the_published_number():
+    line = lines([only(fill(numbers(70.5), HIGH))], list(SHORT))[0]
+    assert line == ["One", "2", "71.0 ± 1.4", "70.50", "+0.5", "72.0 ± 1.4 on test"]
+
+
+@pytest.mark.parametrize(("published", "below"), [(72.0, False), (72.01, True), (70.0, False), ("-", False)])
+def test_a_cell_is_marked_when_it_is_more_than_a_point_below(published, below):
+    filled = fill(numbers(published), HIGH)
+    assert only(filled).below is below
+    assert ("▼" in " ".join(sections(filled))) is below
+
+
+def test_a_shortened_run_is_labelled_and_never_marked():
+    filled = fill(numbers(90.0), HIGH, protocol=Protocol(epochs=2))
+    assert not only(filled).below
+    assert legend(filled).startswith("Shortened: stage 1 has at most 2 epochs. ")
+    assert "shortened" in bench_page([filled])
+    assert filled.record()["shortened"] is True
+    assert fill(numbers(90.0), HIGH).record()["shortened"] is False
+
+
+def test_a_changed_recipe_is_not_held_against_the_published_number():
+    filled = fill(numbers(90.0), HIGH, protocol=Protocol(settings=["stage1.epochs=1"]))
+    assert not only(filled).below
+    assert "within a point" not in bench_page([filled])
+    assert only(fill(numbers(90.0), HIGH, protocol=Protocol(settings=["engine.threads=1"]))).below
+
+
+def test_what_is_not_measured_is_a_dash_and_what_failed_says_so():
+    filled = fill(table(), {}, {("gcl", "digits-lt"): ["the disk is full", "the disk is full"]})
+    ce, gcl, _ = filled.column("digits-lt")
+    assert lines([ce], list(SHORT))[0] == ["One", "–", "–", "1.00", "–", "–"]
+    assert lines([gcl], ["seeds", "top1"])[0] == ["–", "failed"]
+    assert remarks([ce, gcl]) == ["Two failed: the disk is full"]
+
+
+def test_a_finished_page_names_what_is_not_measured_in_a_sentence():
+    rows = [
+        {"label": "One", "method": "ce", "paper": [70.0, 60.0]},
+        {"label": "Two, by others", "method": "gcl", "other": [80.0, "-"], "source": "somebody"},
+        {"label": "Three", "method": "focal"},
+        {"label": "Four", "method": "ldam"},
+    ]
+    filled = fill(table(rows=rows), HIGH, {("ldam", "digits-lt"): ["the disk is full"]})
+    text = "\n".join(sections(filled))
+    measured_on, empty = text.split("### ")[1:]
+    assert "- Not measured: Two, by others (published: 80.00 (somebody)); Three." in measured_on
+    assert [line.split(" |")[0] for line in measured_on.splitlines() if line.startswith("| ")][2:] == [
+        "| One",
+        "| Four",
+    ]
+    assert "Not measured" not in empty  # of which there is nothing yet, and every row is shown
+    assert empty.count("\n| ") == 2 + len(rows)
+    assert "Not measured: Two, by others" in bench_page([filled])
+
+
+def test_a_cell_can_have_some_seeds_and_some_failures():
+    filled = fill(table(), HIGH, {("ce", "digits-lt"): ["no"]})
+    assert lines([only(filled)], ["seeds", "top1"])[0] == ["2, 1 failed", "71.0 ± 1.4"]
+
+
+def test_a_note_stands_under_the_data_set_of_a_marked_cell_alone():
+    notes = {"ce digits-lt": "longer training gave nothing."}
+    marked = fill(numbers(90.0).model_copy(update={"notes": notes}), HIGH)
+    assert "- One: longer training gave nothing." in sections(marked)
+    assert "longer training gave nothing." in bench_page([marked])
+    for filled in (
+        fill(numbers(70.0).model_copy(update={"notes": notes}), HIGH),
+        fill(marked.table, {}),
+        fill(marked.table, HIGH, protocol=Protocol(epochs=2)),
+    ):
+        assert remarks(filled.cells) == []
+
+
+def test_the_record_has_everything():
+    record = json.loads(json.dumps(fill(table(), HIGH).record()))
+    assert record["table"] == "t"
+    cell = record["cells"][0]
+    assert cell["published"] == {"value": 1.0, "source": "paper"}
+    assert (cell["top1"]["mean"], cell["top1"]["n"], cell["best"]["mean"]) == (71.0, 2, 72.0)
+    assert [one["seed"] for one in cell["per_seed"]] == cell["seeds"] == [0, 1]
+    assert {key: cell[key] for key in ("parameters", "flops", "fingerprint", "best_on", "gap", "below")} == {
+        "parameters": 464144,
+        "flops": 69_800_000,
+        "fingerprint": "0123456789abcdef",
+        "best_on": "test",
+        "gap": 70.0,
+        "below": False,
+    }
+    assert cell["many"]["mean"] == 90.0
+    assert cell["ece"]["mean"] == 3.0
+    assert record["cells"][1]["top1"] == {"mean": None, "std": None, "n": 0}
+
+
+def test_the_page_is_whole_and_escapes_what_it_is_told():
+    rows = [{"label": "<b>One</b>", "method": "ce", "paper": [80.0, "-"]}]
+    page = bench_page([fill(table(rows=rows), HIGH)])
+    assert "<b>One" not in page
+    assert "&lt;b&gt;One" in page
+    assert "1 of 1" not in page
+    assert "0 of 1 within a point of the published number" in page
+    assert "<svg" in page
+    assert "0123456789abcdef" in page
+    assert "http" not in page.replace("http-equiv", "")
+
+
+def test_the_page_of_large_data_says_what_is_missing():
+    page = bench_page([fill(read_table("table2"), {})])
+    assert "nothing measured yet" in page
+    assert "437,513 training" in page
+    assert "72.01" in page
+
+
+def recipe_of(name, spec, *settings):
+    return load_recipe(name, [{"data": spec}, *settings]).substance()
+
+
+def test_a_record_goes_to_the_cell_with_its_recipe():
+    cben = {"stage2": {"sampler": "cben"}}
+    results = [
+        measured(0, 80.0, method="gcl", recipe=recipe_of("digits-lt/gcl", "digits-lt")),
+        measured(1, 81.0, method="gcl", recipe=recipe_of("digits-lt/gcl", "digits-lt", {"seed": 1})),
+        measured(1, 11.0, method="gcl", recipe=recipe_of("digits-lt/gcl", "digits-lt", {"seed": 1})),
+        measured(0, 82.0, method="gcl", recipe=recipe_of("digits-lt/gcl", "digits-lt", cben)),
+        measured(0, 12.0, method="gcl", recipe=recipe_of("digits-lt/gcl", "digits-lt", {"stage1": {"epochs": 2}})),
+        measured(0, 13.0, method="ce"),
+        measured(0, 14.0, method="ce", recipe={"method": "nobodys"}),
+        measured(0, 15.0, spec="digits-lt:7", recipe=recipe_of("digits-lt/ce", "digits-lt:7")),
+    ]
+    filled = fill_from_records(table(), results)
+    found = {
+        (cell.row.key, cell.spec): [one.top1.last for one in cell.results] for cell in filled.cells if cell.results
+    }
+    assert found == {("gcl", "digits-lt"): [80.0, 81.0], ("gcl-cben", "digits-lt"): [82.0]}
+
+
+def test_a_variant_is_known_by_its_recipe():
+    spec = "cifar10-lt:100"
+    sampler = {"stage2": {"sampler": "en"}}
+    en = measured(0, 80.0, spec=spec, method="gcl", recipe=recipe_of("cifar10-lt/gcl", spec, sampler))
+    plain = measured(0, 80.0, spec=spec, method="gcl", recipe=recipe_of("cifar10-lt/gcl", spec))
+    assert (variant_of(en), variant_of(plain), variant_of(measured(0, 1.0))) == ("en", "", "")

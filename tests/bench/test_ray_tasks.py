@@ -1,0 +1,134 @@
+"""A bench on a Ray of two workers: it fills the table, also when a worker is killed in the middle of a run."""
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import tailcloud.bench
+from helpers.small_table import table
+from tailcloud.bench.ray_tasks import RETRIES, lost_run
+from tailcloud.cli import app
+from tailcloud.cli.bench_progress import Board
+from tailcloud.errors import TailcloudError
+from tailcloud.launch.execute import Stopped
+from tailcloud.runs.folder import RunFolder
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'tailcloud[ray]'")
+EPOCHS = 12
+
+
+@pytest.fixture(scope="module", autouse=True)
+def two_workers():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_worker_niceness", "0")  # Ray's workers stand back behind everybody else, here other tests
+        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=2**27)
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def bench(tmp_path, monkeypatch):
+    """``tailcloud bench`` on Ray, with the small table, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tailcloud.bench, "read_table", lambda name: table(name=name))
+
+    def call(words):
+        small = "--set model.width=0.25 --set engine.checkpoint_seconds=0 --only digits-lt --seed 0"
+        command = ["bench", "table1", "--on", "ray", *small.split(), *words.split()]
+        return CliRunner().invoke(app, command, catch_exceptions=False)
+
+    return call
+
+
+def folder_of(name):
+    found = next(Path("runs/bench/table1").glob(f"*/{name}"), None)
+    return RunFolder(found) if found else None
+
+
+def holder(folder):
+    """The process that has the lock of a run folder open."""
+    for entry in Path("/proc").iterdir():
+        try:
+            if any(file.readlink() == (folder.path / ".lock").absolute() for file in (entry / "fd").iterdir()):
+                return int(entry.name)
+        except OSError:
+            continue
+    return None
+
+
+class Killer(threading.Thread):
+    """Kills the worker of a run after its third epoch, and remembers what was logged by then."""
+
+    def __init__(self, name):
+        super().__init__(daemon=True)
+        self.name_of_run, self.logged = name, []
+
+    def run(self):
+        while not self.logged:
+            time.sleep(0.005)
+            folder = folder_of(self.name_of_run)
+            if folder and len(folder.log()) >= 3 and (process := holder(folder)):
+                os.kill(process, signal.SIGKILL)
+                self.logged = folder.log()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the worker of a run is found in /proc")
+def test_a_killed_worker_costs_nothing_but_time(bench, tmp_path):
+    killer = Killer("digits-lt-gcl-seed0")
+    killer.start()
+    result = bench(f"--epochs {EPOCHS} --json table.json")
+    assert result.exit_code == 0, result.output
+    cells = json.loads(Path("table.json").read_text())["cells"]
+    assert [cell["seeds"] for cell in cells] == [[0], [0], [0]]
+    folder = folder_of("digits-lt-gcl-seed0")
+    assert 3 <= len(killer.logged) < EPOCHS
+    assert folder.log()[: len(killer.logged) - 1] == killer.logged[:-1]  # it went on; it did not begin anew
+    command = folder.result()["command"]
+    undisturbed = CliRunner().invoke(app, [*command.split()[1:], "--out", "alone", "--device", "cpu"])
+    assert undisturbed.exit_code == 0, undisturbed.output
+    assert folder.weights_file.read_bytes() == Path("alone/model.safetensors").read_bytes()
+    assert folder.result()["stages"][1]["top1"] == RunFolder(Path("alone")).result()["stages"][1]["top1"]
+    assert list(folder.path.parent.glob(".tmp-*")) == []
+
+
+def test_ctrl_c_ends_the_tasks_and_leaves_what_is_finished(bench, monkeypatch):
+    finish = Board.finish
+
+    def then_interrupt(board, run, result, *, new=True):
+        finish(board, run, result, new=new)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Board, "finish", then_interrupt)
+    with pytest.raises(Stopped, match="Go on with"):
+        bench("--epochs 1 --only ce --set stage1.epochs=1 --only gcl --set stage2.epochs=100000")
+    place = next(Path("runs/bench/table1").iterdir())
+    finished = [folder for folder in map(RunFolder, place.iterdir()) if folder.finished]
+    assert [folder.path.name for folder in finished] == ["digits-lt-ce-seed0"]
+    patience = time.monotonic() + 20
+    while any(RunFolder(path).held for path in place.iterdir()) and time.monotonic() < patience:
+        time.sleep(0.1)
+    assert not any(RunFolder(path).held for path in place.iterdir())
+
+
+def test_a_machine_without_the_data_fails_the_cell_with_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = "bench table1 --on ray --only ce --only crt --only cifar10-lt:100 --seed 0 --root nowhere --json t.json"
+    with pytest.raises(TailcloudError, match=r"2.cells or runs could not be measured"):
+        CliRunner().invoke(app, words.split(), catch_exceptions=False)
+    first, second = json.loads(Path("t.json").read_text())["cells"]
+    assert f"needs CIFAR-10 in {tmp_path}/nowhere/" in first["failures"][0]
+    assert f"[on the machine {os.uname().nodename}]" in first["failures"][0]
+    assert "it takes the first stage of cifar10-lt:100 ce seed 0, which was not trained" in second["failures"][0]
+
+
+def test_a_run_that_no_worker_survives_is_a_sentence():
+    assert f"was lost {RETRIES + 1} times (WorkerCrashedError)" in str(lost_run(ray.exceptions.WorkerCrashedError()))
+    foreign = ray.exceptions.RaySystemError("…\nModuleNotFoundError: No module named 'tailcloud'")
+    assert "install the same version on every machine" in str(lost_run(foreign))

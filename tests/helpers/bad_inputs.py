@@ -1,0 +1,592 @@
+"""Bad inputs, and the sentence that each gets: the cases behind docs/errors.md.
+
+``python tests/helpers/bad_inputs.py`` writes that page anew; the tests compare every sentence with it.
+Each case prepares a folder (the working directory) and gives the words after ``tailcloud``.
+"""
+
+import contextlib
+import errno
+import functools
+import io
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
+SMALL = "--set model.width=0.25 --set stage1.epochs=1 --set stage2.epochs=1"
+
+
+@dataclass(frozen=True)
+class Case:
+    """Something wrong, and how to bring it about."""
+
+    what: str
+    words: str
+    prepare: Callable[[], contextlib.AbstractContextManager | None] = lambda: None
+
+
+def text(path, content):
+    """Write a file before the command."""
+
+    def prepare():
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(content)
+
+    return prepare
+
+
+@functools.cache
+def small_run():
+    """A small run, trained once; the folder lives as long as the process."""
+    home = tempfile.TemporaryDirectory()
+    with contextlib.chdir(home.name):
+        assert command(f"train --out run {SMALL}")[0] == 0
+    return home
+
+
+def trained(*, finished=True, then=lambda: None):
+    """A small run of one's own in ``run`` first, then do something to it."""
+
+    def prepare():
+        shutil.copytree(Path(small_run().name, "run"), "run")
+        if not finished:
+            Path("run/result.json").unlink()
+        return then()
+
+    return prepare
+
+
+def checkpoints(change):
+    """Do something to every checkpoint of an unfinished run."""
+
+    def then():
+        for path in Path("run/checkpoint").iterdir():
+            change(path)
+
+    return trained(finished=False, then=then)
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-10])
+
+
+def foreign_tensors(path):
+    from safetensors.torch import save_file
+    from torch import zeros
+
+    save_file({"weight": zeros(3)}, path)
+
+
+def other_format(path):
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+
+    with safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        save_file(tensors, path, file.metadata() | {"format": "7"})
+
+
+def other_model(path):
+    from tailcloud.runs.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+
+    old = load_checkpoint(path)
+    stage, _, epoch = path.stem.partition("-")
+    tensors = {name: value for name, value in old.tensors.items() if "head" not in name}
+    save_checkpoint(path.parent, stage, int(epoch), Checkpoint(tensors, old.state))
+
+
+def another_run():
+    """A second run, on other images."""
+    assert command(f"train --data digits-lt:10 --out other {SMALL}")[0] == 0
+
+
+def edited(path, **changes):
+    def then():
+        content = json.loads(Path(path).read_text())
+        Path(path).write_text(json.dumps(content | changes))
+
+    return then
+
+
+def cifar(*, batches=5, label=None, cut=0, evil=False):
+    """A CIFAR-10 folder with something wrong in it."""
+
+    def prepare():
+        folder = Path("data/cifar-10-batches-py")
+        folder.mkdir(parents=True)
+        content = {"data": np.zeros((10_000, 3072), np.uint8), "labels": [i % 10 for i in range(10_000)]}
+        if label is not None:
+            content["labels"][0] = label
+        for name in [*(f"data_batch_{k + 1}" for k in range(batches)), "test_batch"]:
+            (folder / name).write_bytes(pickle.dumps(content))
+        (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": [f"class{c}" for c in range(10)]}))
+        first = folder / "data_batch_1"
+        first.write_bytes(first.read_bytes()[: -cut or None])
+        if evil:
+            first.write_bytes(b"cos\nsystem\n(S'touch hacked'\ntR.")
+
+    return prepare
+
+
+STREAMED = "--set data.loader=stream --set engine.workers=1"
+PHOTOS = "--data photos --out run"
+
+
+def images(*paths):
+    """Small pictures before the command."""
+
+    def prepare():
+        from PIL import Image
+
+        for path in map(Path, paths):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (8, 8)).save(path)
+
+    return prepare
+
+
+def inat(label, path="train_val2018/Plantae/1/1.jpg"):
+    """Lists of iNaturalist 2018 in ``data``, with one line each."""
+
+    def prepare():
+        text("data/iNaturalist18_train.txt", f"{path} {label}\n")()
+        text("data/iNaturalist18_val.txt", "train_val2018/Plantae/1/2.jpg 1\n")()
+
+    return prepare
+
+
+def photos():
+    """A folder of two classes."""
+    images(*(f"photos/{name}/{number}.png" for name in ("cat", "dog") for number in range(5)))()
+
+
+def no_memory():
+    """The same folder on a machine that has hardly any memory left."""
+    photos()
+    return mock.patch("tailcloud.data.memory.available_memory", return_value=1000)
+
+
+class Evil:
+    """Unpickled, it would make a folder."""
+
+    def __reduce__(self):
+        return os.mkdir, ("hacked",)
+
+
+def arrays(**values):
+    """An .npz file before the command."""
+    return lambda: np.savez("data.npz", **values)
+
+
+def lacking(package):
+    """As if a package were not installed."""
+    return lambda: mock.patch.dict(sys.modules, {package: None})
+
+
+def failing_disk(number):
+    """A disk on which nothing can be written any more."""
+
+    def fail(_handle):
+        raise OSError(number, os.strerror(number))
+
+    return lambda: mock.patch("os.fsync", fail)
+
+
+PLUGIN = """import tailcloud
+class Mine(tailcloud.losses.CrossEntropyLoss):
+    pass
+tailcloud.register_loss("mine", Mine)
+"""
+
+
+def trained_with_a_plugin():
+    """A finished run whose loss came from a file, in a process that is over."""
+    text("my_loss.py", PLUGIN)()
+    words = "train digits-lt/ce --plugin my_loss.py --set stage1.loss=mine --set stage1.epochs=0"
+    subprocess.run([sys.executable, "-m", "tailcloud", *words.split(), "--out", "run"], check=True, capture_output=True)
+
+
+def held():
+    """Another process that trains in the same folder."""
+    from tailcloud.runs.folder import RunFolder
+
+    return RunFolder(Path("run")).locked()
+
+
+def other_recipe():
+    """Somebody edited the recipe of a run that is under way."""
+    recipe = Path("run/recipe.toml")
+    recipe.write_text(recipe.read_text().replace("lr = 0.1", "lr = 0.3"))
+
+
+def other_data():
+    """The images are not those that the run was started on."""
+    from tailcloud.data import SOURCES, open_dataset
+
+    other = open_dataset("digits-lt:20")
+    return mock.patch.dict(SOURCES, {"digits-lt": lambda *_: other})
+
+
+def delete(path):
+    return lambda: Path(path).unlink()
+
+
+def three_hours_ago():
+    """The run was killed a while ago."""
+    then = time.time() - 3 * 3600
+    for path in Path("run").iterdir():
+        os.utime(path, (then, then))
+
+
+def no_tensorboard():
+    """An environment without the extra."""
+    return mock.patch("tailcloud.training.tensorboard_log.find_spec", return_value=None)
+
+
+def no_checkpoints():
+    """Somebody made room on the disk."""
+    for path in Path("run/checkpoint").iterdir():
+        path.unlink()
+
+
+def no_network():
+    """A machine on its own."""
+    return mock.patch("urllib.request.OpenerDirector.open", side_effect=OSError("Network is unreachable"))
+
+
+def no_timm():
+    """A machine without the extra."""
+    return mock.patch("tailcloud.backbones.timm_models.timm_is_here", return_value=False)
+
+
+SECTIONS = {
+    "Choosing and changing a recipe": [
+        Case("a recipe that does not exist", "train digits-lt/gcll"),
+        Case("data where a recipe belongs", "train digits-lt"),
+        Case("a recipe without data", "train mine.toml", text("mine.toml", "")),
+        Case("a recipe file that does not exist", "train mine.toml"),
+        Case("images in the place of a recipe", "train photos", text("photos/cat/1.jpg", "")),
+        Case("a recipe that is not TOML", "train mine.toml", text("mine.toml", "data = digits-lt\n")),
+        Case("a recipe of another format", "train mine.toml", text("mine.toml", 'format = 7\ndata = "digits-lt"\n')),
+        Case("a misspelt field", "train --set stage1.epcohs=3"),
+        Case("a misspelt table", "train --set satge2.epochs=3"),
+        Case(
+            "a change that needs held-out images, and none are", "train --set stage3.head_transform=tuned-logit-adjust"
+        ),
+        Case("a value of the wrong type", "train --set stage1.epochs=many"),
+        Case("a table where a value belongs", "train --set stage1=5"),
+        Case("a value out of range", "train --set stage1.epochs=-3"),
+        Case("a learning rate that is not a number", "train --set stage1.lr=nan"),
+        Case("a choice that does not exist", "train --set stage2.train=classifier"),
+        Case("a setting without a value", "train --set stage1.epochs"),
+        Case("a method that does not exist", "train --set method=gcl-papre"),
+        Case("a loss that does not exist", "train --set stage1.loss=gcx"),
+        Case("an option that a loss does not have", "train --set stage1.loss.nois=0.5"),
+        Case("an impossible option of a loss", "train --set stage1.loss.noise=-0.5"),
+        Case("an impossible option of a sampler", "train --set stage2.sampler=en --set stage2.sampler.beta=1.5"),
+        Case("a backbone that does not exist", "train --set model.backbone=resnet33"),
+        Case("GCL on a head without cosines", "train --set model.head=linear"),
+        Case("cross-entropy on bare cosines", "train --set stage1.loss=ce"),
+        Case("a second stage for a method that has none", "train --set method=ce"),
+        Case("a recipe copied onto a file", "recipes copy digits-lt/gcl mine.toml", text("mine.toml", "")),
+    ],
+    "Naming data": [
+        Case("a data set that does not exist", "train --data digits"),
+        Case("a folder that does not exist", "inspect photos"),
+        Case("no imbalance ratio", "train --data cifar10-lt"),
+        Case("an imbalance ratio that is not a number", "inspect cifar10-lt:high"),
+        Case("an imbalance ratio below 1", "inspect digits-lt:0.5"),
+        Case("an imbalance ratio that would empty a class", "inspect digits-lt:1000"),
+        Case("an imbalance ratio where there is none to choose", "inspect imagenet-lt:100"),
+        Case("a large benchmark without its lists", "train --data imagenet-lt"),
+        Case("a large benchmark without its images", "train --data inat2018", inat("7291")),
+        Case("a list with a label that no class has", "inspect inat2018", inat("8142")),
+        Case("a list that leads out of the data folder", "inspect inat2018", inat("1", path="../../passwd")),
+    ],
+    "ReadOptions images of your own": [
+        Case("a path where nothing is", "inspect ./photos"),
+        Case("a folder without images", "inspect photos", text("photos/cat/notes.txt", "")),
+        Case("images without class folders", "inspect photos", images("photos/1.png", "photos/2.png")),
+        Case("an archive as data", "inspect photos.zip", text("photos.zip", "")),
+        Case("images that cannot be read", "inspect photos", text("photos/cat/1.jpg", "")),
+        Case("images that cannot be read, looked for", "data verify photos", text("photos/cat/1.jpg", "")),
+        Case("a report in place of another file", "data verify ./photos --report mine.csv", text("mine.csv", "a,b")),
+        Case("arrays that should be streamed", "train --data x.npz --set data.loader=stream", text("x.npz", "")),
+        Case(
+            "a class that is only tested",
+            f"train own/ce {PHOTOS}",
+            images("photos/train/cat/1.png", "photos/test/cat/2.png", "photos/test/yak/3.png"),
+        ),
+        Case("too few images to part", f"train own/ce {PHOTOS}", images("photos/cat/1.png", "photos/dog/1.png")),
+        Case("images that do not fit into memory", f"train own/ce {PHOTOS} --set data.loader=resident", no_memory),
+        Case("a page in place of another file", "inspect --html mine.html", text("mine.html", "<p>mine</p>")),
+        Case("a page that is no page", "inspect --html mine.txt"),
+        Case("a cache where a file is", f"train own/ce {PHOTOS} {STREAMED} --set data.cache=photos/cat/0.png", photos),
+        Case("two ways to crop", "train --set augment.crop_area=[0.1,1.0]"),
+        Case("a range from above", "train --set augment.crop_area=[1.0,0.1]"),
+        Case("a misspelt setting of data", "inspect --set data.sise=96"),
+        Case("a threshold that leaves no class", f"train own/ce {PHOTOS} --set data.min_count=99", photos),
+        Case("a pattern without a group", f"train own/ce {PHOTOS} --set data.group=cat", photos),
+        Case("a pattern that is none", f"train own/ce {PHOTOS} --set data.group=(cat", photos),
+        Case("a pattern that no file name matches", f"train own/ce {PHOTOS} --set data.group=(camera)", photos),
+        Case("a setting for images of one's own", "train --set data.size=16"),
+        Case("a list without its columns", "inspect list.csv", text("list.csv", "name,kind\n1.jpg,cat\n")),
+        Case("a list with a line cut short", "inspect list.csv", text("list.csv", "path,label\n1.jpg\n")),
+        Case(
+            "a list with an unknown part", "inspect list.csv", text("list.csv", "path,label,split\n1.jpg,cat,holdout\n")
+        ),
+        Case("a list with two labels for an image", "inspect list.csv", text("list.csv", "path,label\na,0\na,1\n")),
+        Case("a list without labels", "inspect list.txt", text("list.txt", "photos/1.jpg\n")),
+        Case("arrays under other names", "inspect data.npz", arrays(pixels=np.zeros((4, 8, 8), np.uint8))),
+        Case(
+            "labels in one-hot rows",
+            "inspect data.npz",
+            arrays(x=np.zeros((4, 8, 8), np.uint8), y=np.eye(4, dtype=int)),
+        ),
+        Case(
+            "arrays that want to run a program",
+            "inspect data.npz",
+            arrays(x=np.zeros((4, 8, 8), np.uint8), y=np.array([Evil()] * 4, object)),
+        ),
+        Case("arrays cut short", "inspect data.npz", text("data.npz", "PK")),
+    ],
+    "CIFAR and downloads": [
+        Case("data that is not there", "train cifar10-lt/gcl --root nowhere"),
+        Case("a data folder with a file missing", "inspect cifar10-lt:100", cifar(batches=3)),
+        Case("a truncated data file", "inspect cifar10-lt:100", cifar(cut=100)),
+        Case("a label that no class has", "inspect cifar10-lt:100", cifar(label=12)),
+        Case("a class with a gap in its labels", "inspect cifar10-lt:100", cifar(label=3)),
+        Case("a data file that wants to run a program", "inspect cifar10-lt:100", cifar(evil=True)),
+        Case("data that differs from what was published", "data verify cifar10-lt:100", cifar()),
+        Case("a download that does not exist", "data get cifar1000"),
+        Case("a download without a network", "data get cifar10", no_network),
+    ],
+    "Time budgets and pretrained weights": [
+        Case("a time budget without a unit", "train --time-budget 10"),
+        Case("a time budget for a recipe", "train digits-lt/gcl --time-budget 10m"),
+        Case("weights that are not there", "train --set model.weights=resnet8.safetensors"),
+        Case(
+            "weights that want to run a program",
+            "train --set model.weights=resnet8.pth",
+            text("resnet8.pth", "cos\nsystem\n(S'touch hacked'\ntR."),
+        ),
+        Case("a backbone of a library that is not installed", "train --set model.backbone=timm:resnet18", no_timm),
+    ],
+    "Where a run is written": [
+        Case("a run folder that holds a run", "train --out run", trained()),
+        Case("a folder that holds other things", "train --out thesis", text("thesis/chapter1.tex", "")),
+        Case("a file where the run folder should be", "train --out notes.txt", text("notes.txt", "")),
+        Case("a run folder in use", f"train --out run {SMALL}", held),
+        Case("a disk that is full", f"train --out run {SMALL}", failing_disk(errno.ENOSPC)),
+        Case("a disk that is read-only", f"train --out run {SMALL}", failing_disk(errno.EROFS)),
+    ],
+    "Seeds, devices and precision": [
+        Case("a negative seed", "train --seed -1"),
+        Case("a seed that is no number", "train --seed a"),
+        Case("a batch beyond all bounds", "train --set stage1.batch=100000000000000000000"),
+        Case("a seed given twice", "train --seed 1 --seed 1"),
+        Case("no GPU", "train --device cuda"),
+        Case("a device that does not exist", "train --device gpu"),
+        Case("half precision without a GPU", "train --set engine.precision=bfloat16"),
+        Case("CUDA graphs without a GPU", "train --set engine.executor=graphed"),
+        Case("an executor that does not exist", "train --set engine.executor=jit"),
+        Case("fused kernels without a GPU", "train --set engine.kernels=fused"),
+        Case("kernels that do not exist", "train --set engine.kernels=cudnn"),
+        Case("a batch in pieces for a loss of whole batches", "train digits-lt/lade --set engine.accumulate=2"),
+        Case("no piece at all", "train --set engine.accumulate=0"),
+    ],
+    "While it trains, and going on": [
+        Case("a loss that diverges", f"train --out run {SMALL} --set stage1.lr=1e20"),
+        Case("a run named without --out", "train --resume run", trained(finished=False)),
+        Case("several runs inside a run", f"train --seed 1 --seed 2 --out run {SMALL}", trained()),
+        Case("nothing to resume", "train --resume --out run"),
+        Case(
+            "a resumed run with another recipe",
+            "train --resume --out run --set stage1.epochs=5",
+            trained(finished=False),
+        ),
+        Case("a resumed run on other data", "train --resume --out run", trained(finished=False, then=other_data)),
+        Case("a recipe edited under way", "train --resume --out run", trained(finished=False, then=other_recipe)),
+        Case("checkpoints that are cut short", "train --resume --out run", checkpoints(truncate)),
+        Case("a checkpoint that is somebody else's", "train --resume --out run", checkpoints(foreign_tensors)),
+        Case("a checkpoint of another format", "train --resume --out run", checkpoints(other_format)),
+        Case("a checkpoint of another model", "train --resume --out run", checkpoints(other_model)),
+    ],
+    "Measuring a model": [
+        Case("a run folder that does not exist", "evaluate somewhere"),
+        Case("a folder of runs in the place of a run", "evaluate .", trained()),
+        Case(
+            "an unfinished run measured",
+            "evaluate run",
+            trained(finished=False, then=lambda: Path("run/model.json").unlink()),
+        ),
+        Case("a model measured on other classes", "evaluate run --data cifar10", trained(then=cifar())),
+        Case("a truncated model", "evaluate run", trained(then=lambda: truncate(Path("run/model.safetensors")))),
+        Case("a model of another format", "evaluate run", trained(then=edited("run/model.json", format=7))),
+        Case("a model that makes no sense", "evaluate run", trained(then=edited("run/model.json", counts=[1]))),
+    ],
+    "Predicting, and other mixes of classes": [
+        Case("predictions without a run", "predict somewhere photos"),
+        Case("images in the place of a run", "predict photos run", trained(then=text("photos/cat/1.jpg", ""))),
+        Case("a picture that is not there", "predict run photo.jpg", trained()),
+        Case("a pattern that matches nothing", "predict run photos/*.jpg", trained()),
+        Case("a folder without pictures", "predict run photos", trained(then=text("photos/list.txt", ""))),
+        Case("a picture that is none", "predict run photos --csv", trained(then=text("photos/1.jpg", "no"))),
+        Case("predictions onto another file", "predict run . --out run/model.json", trained(then=text("1.jpg", ""))),
+        Case("predictions of two kinds", "predict run . --csv --json", trained(then=text("1.jpg", ""))),
+        Case("a threshold that is no probability", "predict run . --threshold 60", trained()),
+        Case("a prior that does not exist", "evaluate run --prior balanced", trained()),
+        Case(
+            "a prior of other classes",
+            "evaluate run --prior p.csv",
+            trained(then=text("p.csv", "class,share\ncat,1\n")),
+        ),
+        Case("a prior that lacks classes", "evaluate run --prior p.csv", trained(then=text("p.csv", "0,0.5\n1,0.5\n"))),
+    ],
+    "Reports, embeddings and watching": [
+        Case("a report on a run that is not finished", "report run", trained(finished=False)),
+        Case(
+            "a finished run with a damaged result",
+            "train --resume --out run",
+            trained(then=text("run/result.json", '{"format": 1}')),
+        ),
+        Case("a report on a damaged result", "report run", trained(then=text("run/result.json", '{"format": 1, "top'))),
+        Case("a report on a result of another format", "report run", trained(then=edited("run/result.json", format=7))),
+        Case("a report onto another file", "report run --out run/model.json", trained()),
+        Case("a comparison without a place", "report run run", trained()),
+        Case("a report with damaged images", "report run", trained(then=text("run/examples.safetensors", "no images"))),
+        Case("a run watched before it is started", "watch run"),
+        Case("a folder watched that holds no run", "watch thesis", text("thesis/chapter1.tex", "")),
+        Case("a run watched that was stopped", "watch run", trained(finished=False, then=three_hours_ago)),
+        Case("no TensorBoard", f"train --out run --set logging.tensorboard=true {SMALL}", no_tensorboard),
+        Case("embeddings of a run that is not finished", "report --embedding run", trained(finished=False)),
+        Case("embeddings on different images", "report --embedding run other --out e.html", trained(then=another_run)),
+        Case("a data folder for a report without images", "report run --root data", trained()),
+    ],
+    "Tables of the paper, and re-balancing": [
+        Case("a table that does not exist", "bench table9"),
+        Case("a row that a table does not have", "bench cloud-size --only bbn"),
+        Case("a bench shortened to nothing", "bench table1 --epochs 0"),
+        Case("a bench on a cluster of another kind", "bench table1 --on slurm"),
+        Case("a cluster without a port", "bench table1 --on ray=10.0.0.1"),
+        Case("more of a GPU than there is", "bench table1 --on ray --gpus-per-run 2"),
+        Case("a share of a GPU without a cluster", "bench table1 --gpus-per-run 0.5"),
+        Case("a bench with another method in every row", "bench table1 --set method=ce"),
+        Case("a way to re-balance that does not exist", "rebalance run --with crx", trained()),
+        Case("a run re-balanced before it is finished", "rebalance run --with crt", trained(finished=False)),
+        Case("a re-balanced run onto another one", "rebalance run --with crt --out run", trained()),
+        Case(
+            "a first stage re-balanced with another recipe", "rebalance run --with crt --set stage1.lr=0.5", trained()
+        ),
+        Case("a run re-balanced without its checkpoints", "rebalance run --with crt", trained(then=no_checkpoints)),
+    ],
+    "Exports": [
+        Case("an export format that does not exist", "export run --to tflite", trained()),
+        Case("an export from a folder without a model", "export nothing --to onnx"),
+        Case("an export without a package that it needs", "export run --to onnx", trained(then=lacking("onnxscript"))),
+        Case(
+            "an export over a file that is there",
+            "export run --to pt2 --out notes.txt",
+            trained(then=text("notes.txt", "")),
+        ),
+        Case(
+            "an export over the run itself",
+            "export run --to safetensors --out run/model.safetensors --force",
+            trained(),
+        ),
+        Case("an export to a folder", "export run --to pt2 --out run", trained()),
+        Case("a model card of a run that is not finished", "export run --to card", trained(finished=False)),
+    ],
+    "Plugins": [
+        Case("a plugin that is not there", "train --plugin my_loss.py"),
+        Case(
+            "a plugin with a mistake", "train --plugin my_loss.py", text("my_loss.py", "import torch\n\ntorch.nom()\n")
+        ),
+        Case("a plugin that is not Python", "train --plugin my_loss.py", text("my_loss.py", "class Mine(Loss)\n")),
+        Case(
+            "a name that is taken",
+            "train --plugin my_loss.py",
+            text("my_loss.py", PLUGIN.replace('"mine"', '"gcl"')),
+        ),
+        Case("a run with parts from a plugin", "evaluate run", trained_with_a_plugin),
+    ],
+    "The command line": [
+        Case("a command that does not exist", "tran"),
+        Case("an option that does not exist", "train --epochs 3"),
+    ],
+}
+CASES = [case for section in SECTIONS.values() for case in section]
+
+
+def command(words):
+    """Run ``tailcloud WORDS`` in this process: its exit code and what it said on standard error."""
+    from tailcloud.cli import main
+    from tailcloud.launch.run_data import _open_data
+
+    _open_data.cache_clear()  # a command is usually a process of its own
+    said = io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", ["tailcloud", *words.split()]),
+        mock.patch.dict(os.environ, {"COLUMNS": "1000", "NO_COLOR": "1", "TERM": "dumb"}),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(said),
+    ):
+        try:
+            main()
+        except SystemExit as stop:
+            return int(stop.code or 0), said.getvalue()
+    return 0, said.getvalue()
+
+
+def sentence(case):
+    """The exit code and the one sentence that a case ends with, run in a folder of its own."""
+    home = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            with case.prepare() or contextlib.nullcontext():
+                code, said = command(case.words)
+        finally:
+            os.chdir(home)
+    lines = [line.strip(" │╭╮╰╯─") for line in said.splitlines() if not line.startswith(("note:", "Usage:", "Try "))]
+    lines = [line for line in lines if line and line != "Error"]
+    return code, " ".join(lines).removeprefix("error: ").replace(str(Path(folder).resolve()), "…")
+
+
+def row(case, code, said):
+    def cell(value):
+        return value.replace("|", "\\|")
+
+    return f"| {case.what} | `tailcloud {cell(case.words.replace(SMALL, '').strip())}` | {cell(said)} | {code} |"
+
+
+HEAD = """# What tailcloud says when something is wrong
+
+Every command ends in one sentence that names the thing, the value and the way out; the exit code is 2 for wrong use
+and 1 for failure. Nothing is overwritten, and nothing half-written is left behind. Each row is a test; the page is
+written by `python tests/helpers/bad_inputs.py`. [Troubleshooting](troubleshooting.md) has causes and cures.
+"""
+TABLE = """
+## {}
+
+| what is wrong | for example | what it says | exit code |
+|---|---|---|---|
+"""
+
+if __name__ == "__main__":
+    parts = [
+        TABLE.format(task) + "".join(row(case, *sentence(case)) + "\n" for case in cases)
+        for task, cases in SECTIONS.items()
+    ]
+    PAGE.write_text(HEAD + "".join(parts))

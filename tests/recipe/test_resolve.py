@@ -1,0 +1,301 @@
+"""How recipes come together, and that every shipped one is right."""
+
+import tomllib
+
+import pytest
+
+from tailcloud.backbones import branched
+from tailcloud.data import parse_spec
+from tailcloud.errors import UsageError
+from tailcloud.losses import LOSSES, Loss
+from tailcloud.recipe import data_sets, find_recipe, load_recipe, parse_setting, resolve, shipped
+from tailcloud.recipe.merge import merge
+from tailcloud.recipe.plugin_methods import WRITTEN, Written
+
+
+@pytest.mark.parametrize("name", shipped("recipes"))
+def test_every_shipped_recipe_resolves_and_is_its_own_fixed_point(name):
+    recipe = load_recipe(name)
+    data, ratio = parse_spec(recipe.data.spec)
+    assert data == name.split("/")[0]
+    assert name.split("/")[1] in {recipe.method, f"{recipe.method}-{ratio or 0:g}"}
+    assert resolve(tomllib.loads(recipe.to_toml())) == recipe
+
+
+@pytest.mark.parametrize("name", shipped("methods"))
+def test_every_method_resolves_alone(name):
+    assert resolve({"method": name}).method == name
+
+
+@pytest.mark.parametrize("kind", ["methods", "recipes"])
+def test_every_shipped_file_opens_with_what_it_is(kind):
+    for file in shipped(kind).values():
+        assert file.read_text().startswith("# ")
+
+
+def test_the_recipe_of_the_released_code():
+    recipe = load_recipe("cifar10-lt/gcl-official")
+    one, two = recipe.stage1, recipe.stage2
+    assert (recipe.model.backbone, recipe.model.head) == ("resnet32", "cosine")
+    assert (recipe.augment.crop_padding, recipe.augment.flip) == (4, True)
+    assert (one.epochs, one.batch, one.lr, one.momentum, one.weight_decay, one.mixup) == (200, 64, 0.1, 0.9, 2e-4, 1.0)
+    assert (one.warmup, one.milestones, one.decay, one.sampler.name) == (5, [0.8, 0.9], 0.1, "ib")
+    common = {"strategy": "log", "granularity": "entry"}
+    assert one.loss.options == {"scale": 30.0, "noise": 0.5, "margin": 0.0, "focal": 0.0, **common}
+    assert (two.epochs, two.batch, two.lr, two.schedule, two.mixup) == (30, 64, 0.002, "cosine", 1.0)
+    assert (two.train, two.head.name, two.batch_norm, two.sampler.name) == ("head", "keep", "frozen", "cb")
+    assert two.loss.options == {"scale": 20.0, "noise": 0.5, "margin": 0.1, "focal": 1.0, **common}
+
+
+def test_our_default_is_the_released_code_but_for_three_settings_of_stage_two():
+    ours, theirs = load_recipe("cifar10-lt/gcl"), load_recipe("cifar10-lt/gcl-official")
+    assert (ours.stage2.mixup, ours.stage2.head_transform.name, ours.stage2.lr) == (0.2, "unit", 0.0002)
+    changed = {"mixup": 1.0, "head_transform": theirs.stage2.head_transform, "lr": 0.002}
+    assert ours.stage2.model_copy(update=changed) == theirs.stage2
+    assert ours.stage1 == theirs.stage1
+
+
+def test_the_recipe_of_the_papers_text():
+    recipe = load_recipe("cifar10-lt/gcl-paper")
+    assert recipe.stage1.loss.options["noise"] == recipe.stage2.loss.options["noise"] == 1.0
+    assert recipe.stage2.sampler.model_dump() == {"name": "cben", "a": 0.999, "b": 0.0009}
+    assert recipe.stage2.head_transform.name == "fresh"
+
+
+@pytest.mark.parametrize(
+    ("setting", "table"),
+    [
+        ("stage1.epochs=10", {"stage1": {"epochs": 10}}),
+        ("stage1.lr = 1e-3", {"stage1": {"lr": 1e-3}}),
+        ("augment.flip=true", {"augment": {"flip": True}}),
+        ("data=cifar10-lt:100", {"data": "cifar10-lt:100"}),
+        ('stage2.sampler="cb"', {"stage2": {"sampler": "cb"}}),
+        ("stage1.milestones=[0.5]", {"stage1": {"milestones": [0.5]}}),
+        ("a=b=c", {"a": "b=c"}),
+    ],
+)
+def test_settings_are_read_as_toml_or_taken_as_text(setting, table):
+    assert parse_setting(setting) == table
+
+
+def test_a_part_that_changes_its_name_keeps_none_of_its_options():
+    below = {"loss": {"name": "gcl", "scale": 20.0}, "sampler": "cben"}
+    assert merge(below, {"loss": "ce"})["loss"] == {"name": "ce"}
+    assert merge(below, {"loss": {"name": "ce"}})["loss"] == {"name": "ce"}
+    assert merge(below, {"loss": {"scale": 9.0}})["loss"] == {"name": "gcl", "scale": 9.0}
+    assert merge(below, {"loss": "gcl"})["loss"] == {"name": "gcl", "scale": 20.0}
+    assert merge(below, {"sampler": {"a": 0.9}})["sampler"] == {"name": "cben", "a": 0.9}
+    assert below == {"loss": {"name": "gcl", "scale": 20.0}, "sampler": "cben"}
+
+
+def test_later_layers_win():
+    recipe = load_recipe("digits-lt/gcl", [{"stage1": {"epochs": 5}}, {"stage1": {"epochs": 6}}, {"seed": 4}])
+    assert (recipe.stage1.epochs, recipe.stage2.epochs, recipe.seed) == (6, 10, 4)
+    assert recipe.stage1.mixup == 0.4
+
+
+def test_without_a_name_the_data_has_its_own_recipe():
+    assert load_recipe(None).data.spec == "digits-lt"
+    for spec in ("cifar100-lt:50", "cifar100"):
+        recipe = load_recipe(None, [{"data": spec}])
+        assert (recipe.data.spec, recipe.model.backbone) == (spec, "resnet32")
+
+
+def test_a_run_folder_is_a_recipe(finished_run):
+    assert load_recipe(str(finished_run)) == load_recipe(str(finished_run / "recipe.toml"))
+
+
+def test_nothing_is_coerced():
+    for table in ({"stage1": {"epochs": 3.0}}, {"seed": True}, {"augment": {"flip": 1}}, {"data": 5}):
+        with pytest.raises(UsageError):
+            resolve(table)
+    assert resolve({"stage1": {"lr": 1}}).stage1.lr == 1.0
+
+
+@pytest.mark.parametrize("data", data_sets())
+@pytest.mark.parametrize("method", shipped("methods"))
+def test_every_method_has_a_recipe_for_every_data_set(data, method):
+    recipe, baseline = load_recipe(f"{data}/{method}"), load_recipe(f"{data}/ce")
+    assert (recipe.method, recipe.data.spec) == (method, baseline.data.spec)
+    backbone = branched(baseline.model.backbone, recipe.model.branches)
+    assert (recipe.model.backbone, recipe.augment) == (backbone, baseline.augment)
+    assert recipe.stage1.epochs == baseline.stage1.epochs
+
+
+def test_a_composed_recipe_reads_like_a_file():
+    text = find_recipe("cifar10-lt/ldam-drw").read_text(encoding="utf-8")
+    first, second, *_ = text.splitlines()
+    assert first == "# tailcloud train cifar10-lt/ldam-drw --root data"
+    assert "top-1" not in second
+    assert tomllib.loads(text)["method"] == "ldam-drw"
+    assert resolve(tomllib.loads(text)) == load_recipe("cifar10-lt/ldam-drw")
+
+
+def test_a_method_that_does_not_exist_is_named():
+    with pytest.raises(UsageError, match='no method "ldam-dwr"; did you mean "ldam-drw"'):
+        load_recipe("digits-lt/ldam-dwr")
+
+
+def test_a_plus_lays_the_second_stage_of_one_method_behind_the_first_of_another():
+    both, first, second = (resolve({"method": name}) for name in ("ldam+gcl", "ldam", "gcl"))
+    assert both.method == "ldam+gcl"
+    assert (both.model, both.stage1, both.stage2) == (first.model, first.stage1, second.stage2)
+    assert resolve(tomllib.loads(both.to_toml())) == both
+    assert load_recipe("cifar10-lt/ldam+gcl").stage2 == second.stage2
+
+
+@pytest.mark.parametrize(
+    ("method", "sentence"),
+    [
+        ("gcl+ce", "ce has no second stage"),
+        ("gcl+crx", 'no method "crx"'),
+        ("gcx+gcl", 'no method "gcx"; did you mean "gcl"'),
+        ("gcl+", 'no method ""'),
+        ("gcl+gcl+gcl", 'no method "gcl.gcl"'),
+    ],
+)
+def test_a_plus_between_methods_that_do_not_fit_is_a_sentence(method, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        resolve({"method": method})
+
+
+@pytest.mark.parametrize(
+    ("method", "scale"),
+    [("gcl+crt", 30.0), ("gcl+logit-adjust-posthoc", 30.0), ("ldam+lws", 30.0), ("ce+crt", 1.0), ("gcl+ncm", 1.0)],
+)
+def test_a_second_stage_on_cosines_stretches_them_as_the_first_did(method, scale):
+    assert resolve({"method": method}).stage2.loss.options["scale"] == scale
+
+
+@pytest.mark.parametrize(
+    ("settings", "scale"),
+    [
+        (["stage1.loss.scale=16.0"], 16.0),
+        (["stage1.loss=ldam"], 30.0),
+        (["stage1.loss.scale=16.0", "stage2.loss.scale=20.0"], 20.0),
+        (["model.head=linear", "stage1.loss=ce"], 1.0),
+    ],
+)
+def test_it_follows_the_first_stage_as_it_is_trained_and_not_as_its_method_has_it(settings, scale):
+    recipe = load_recipe("digits-lt/gcl+logit-adjust-posthoc", [parse_setting(setting) for setting in settings])
+    assert recipe.stage2.loss.options["scale"] == scale
+
+
+def test_a_loss_of_ones_own_may_have_a_scale_that_is_no_option(monkeypatch):
+    class Fixed(Loss):
+        def __init__(self, counts):
+            super().__init__(25.0)
+
+    monkeypatch.setitem(LOSSES, "fixed", Fixed)
+    recipe = load_recipe("digits-lt/gcl+crt", [parse_setting("stage1.loss=fixed")])
+    assert recipe.stage2.loss.options["scale"] == 25.0
+    recipe = load_recipe("digits-lt/gcl+crt", [parse_setting("stage2.loss=fixed")])
+    assert recipe.stage2.loss.options == {}
+
+
+def test_a_composed_recipe_of_two_methods_has_the_settings_of_each_on_the_data():
+    both, first = load_recipe("digits-lt/gcl+crt"), load_recipe("digits-lt/gcl")
+    assert (both.stage1, both.model) == (first.stage1, first.model)
+    assert both.stage2.epochs == load_recipe("digits-lt/crt").stage2.epochs
+    theirs = load_recipe("cifar100-lt/mislas").stage2
+    assert load_recipe("cifar100-lt/gcl+mislas").stage2.lr_factors == theirs.lr_factors
+    assert load_recipe("cifar100-lt/ce-mixup+mislas").stage2 == theirs
+    text = find_recipe("digits-lt/gcl+crt").read_text(encoding="utf-8")
+    assert text.startswith("# tailcloud train digits-lt/gcl+crt\n")
+    assert "[stage2]" not in text
+
+
+def test_data_are_a_name_or_a_table_and_settings_reach_into_both():
+    short, full = (
+        load_recipe("digits-lt/gcl", [{"data": data}]) for data in ("digits-lt:20", {"spec": "digits-lt:20"})
+    )
+    assert short == full
+    assert short.substance()["data"] == "digits-lt:20"
+    own = load_recipe("own/gcl", [{"data": "./photos"}, {"data": {"size": 64}}])
+    assert (own.data.spec, own.data.size, own.data.read_options.size) == ("./photos", 64, 64)
+    assert own.substance()["data"]["size"] == 64
+    assert load_recipe("own/gcl", [own.substance()]).data == own.data
+    assert load_recipe("own/gcl", [{"data": {"size": 64}}, {"data": "./photos"}]).data == own.data
+
+
+def test_how_images_reach_the_model_is_written_down_and_no_substance():
+    plain, streamed = (
+        load_recipe("own/gcl", [{"data": "./photos"}, {"data": data}]) for data in ({}, {"loader": "stream"})
+    )
+    assert streamed.data.read_options.loader == "stream"
+    assert streamed.substance() == plain.substance()
+    assert plain.substance()["data"] == "./photos"
+    assert 'loader = "stream"' in streamed.to_toml()
+    sized = load_recipe("own/gcl", [{"data": "./photos"}, {"data": {"loader": "stream", "size": 64}}])
+    assert sized.substance()["data"]["size"] == 64
+    assert "loader" not in sized.substance()["data"]
+
+
+def test_a_path_is_data_of_ones_own(tmp_path):
+    for spec in (str(tmp_path), "photos/", "list.csv", "arrays.npz"):
+        assert load_recipe(None, [{"data": spec}]).data.spec == spec
+    with pytest.raises(UsageError, match='did you mean "digits-lt"'):
+        load_recipe(None, [{"data": "digit-lt"}])
+
+
+@pytest.mark.parametrize("text", ["x = " + "[" * 50_000, "x = " + "1" * 5_000])
+def test_nesting_and_numbers_beyond_all_bounds_are_no_recipe(text, tmp_path):
+    (tmp_path / "recipe.toml").write_text(text)
+    with pytest.raises(UsageError, match=r"recipe\.toml is no recipe"):
+        load_recipe(str(tmp_path / "recipe.toml"))
+
+
+@pytest.mark.parametrize(
+    ("name", "loss"),
+    [
+        ("digits-lt/gcl", {"name": "gcl", "scale": 20.0}),
+        ("digits-lt/ce", {"name": "ce", "scale": 1.0}),
+        ("digits-lt/gcl+crt", {"name": "ce", "scale": 30.0}),
+    ],
+)
+def test_a_third_stage_can_be_laid_behind_any_method_and_trains_nothing_unasked(name, loss):
+    plain = load_recipe(name)
+    recipe = load_recipe(name, [parse_setting("stage3.head_transform=tuned-logit-adjust")])
+    last = list(plain.stages.values())[-1]
+    assert (recipe.stage3.epochs, recipe.stage3.train, recipe.stage3.batch) == (0, "head", last.batch)
+    assert recipe.stage3.loss == last.loss
+    assert loss.items() <= recipe.stage3.loss.model_dump().items()
+    assert recipe.model_copy(update={"stage3": None}) == plain
+    assert resolve(tomllib.loads(recipe.to_toml())) == recipe
+
+
+def test_a_third_stage_follows_what_was_set_of_the_second():
+    settings = ["stage2.loss.scale=12.0", "stage3.head_transform=tuned-logit-adjust", "stage3.epochs=2"]
+    recipe = load_recipe("digits-lt/gcl", [parse_setting(setting) for setting in settings])
+    assert (recipe.stage3.loss.options["scale"], recipe.stage3.epochs) == (12.0, 2)
+    other = load_recipe("digits-lt/gcl", [parse_setting("stage3.loss=ce"), parse_setting("stage3.loss.scale=9.0")])
+    assert (other.stage3.loss.name, other.stage3.loss.options["scale"]) == ("ce", 9.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "sentence"),
+    [
+        ("gcl", "stage3=5", r"stage3 = 5 should be a table"),
+        ("gcl", "stage3.epcohs=5", r'no field "stage3\.epcohs"; did you mean "stage3\.epochs"'),
+        (
+            "oltr",
+            "stage3.head_transform=tuned-logit-adjust",
+            r'stage3\.head: "tuned-logit-adjust" cannot change a memory head',
+        ),
+        ("gcl", "stage3.loss.scale=1.0", r"stage3\.loss\.scale = 1 cannot learn with a cosine head"),
+    ],
+)
+def test_a_third_stage_that_cannot_be_is_a_sentence(name, setting, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        load_recipe(f"digits-lt/{name}", [parse_setting(setting)])
+
+
+def test_a_methods_own_third_stage_goes_with_its_second(monkeypatch):
+    text = (
+        shipped("methods")["gcl"].read_text()
+        + '[stage3]\nepochs = 0\nhead = "tuned-logit-adjust"\nloss = {name = "ce", scale = 20.0}\n'
+    )
+    monkeypatch.setitem(WRITTEN, "levelled", Written("levelled", text))
+    assert resolve({"method": "levelled"}).stage3.head_transform.name == "tuned-logit-adjust"
+    assert resolve({"method": "levelled+crt"}).stage3 is None
+    assert resolve({"method": "ce+levelled", "model": {"head": "cosine"}, "stage1": {"loss": {"scale": 30.0}}}).stage3

@@ -1,0 +1,77 @@
+"""Run folders: never overwritten, held by one process, honest about damage."""
+
+import pytest
+
+from helpers.runs import small_recipe
+from tailcloud.errors import TailcloudError
+from tailcloud.runs.folder import RunFolder
+
+
+def test_an_existing_run_is_never_overwritten(tmp_path):
+    RunFolder(tmp_path / "run").create(small_recipe())
+    with pytest.raises(TailcloudError, match="already holds a run; continue it with --resume"):
+        RunFolder(tmp_path / "run").create(small_recipe())
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(TailcloudError, match="is not empty and holds no run"):
+        RunFolder(tmp_path).create(small_recipe())
+
+
+def test_a_second_process_is_refused_and_the_lock_goes_with_its_holder(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    with (
+        folder.locked(),
+        pytest.raises(TailcloudError, match="in use by another"),
+        RunFolder(tmp_path / "run").locked(),
+    ):
+        pass
+    with folder.locked():
+        pass
+
+
+def test_a_resolved_recipe_survives_the_round_trip(tmp_path):
+    recipe = small_recipe({"stage2": {"sampler": {"name": "cben", "a": 0.99}}})
+    folder = RunFolder(tmp_path / "run")
+    folder.create(recipe, "tailcloud train digits-lt/gcl")
+    assert folder.recipe() == recipe
+    assert folder.command() == "tailcloud train digits-lt/gcl"
+
+
+@pytest.mark.parametrize("text", ["[1, 2]", '"epoch"', "[" * 200_000, "1" * 5_000])
+def test_a_log_line_that_is_no_epoch_is_dropped(text, tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.append_log({"stage": "stage1", "epoch": 1})
+    with folder.log_file.open("a") as file:
+        file.write(text + "\n")
+    assert [line["epoch"] for line in folder.log()] == [1]
+
+
+def test_a_log_line_that_was_cut_short_is_dropped(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.append_log({"stage": "stage1", "epoch": 1})
+    folder.append_log({"stage": "stage1", "epoch": 2})
+    with folder.log_file.open("a") as file:
+        file.write('{"stage": "sta')
+    assert [line["epoch"] for line in folder.log()] == [1, 2]
+    folder.cut_log(lambda line: line["epoch"] <= 1)
+    folder.append_log({"stage": "stage1", "epoch": 2})
+    assert [line["epoch"] for line in folder.log()] == [1, 2]
+
+
+@pytest.mark.parametrize("name", [".lock", "checkpoint", "log.jsonl", "tensorboard"])
+def test_nothing_is_written_through_a_link_that_leads_out_of_the_folder(name, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "letters").write_text("years of work")
+    (tmp_path / "run" / name).symlink_to(tmp_path / "letters")
+    with pytest.raises(TailcloudError, match="writes only inside of its folder"), RunFolder(tmp_path / "run").locked():
+        pass
+    assert (tmp_path / "letters").read_text() == "years of work"
+
+
+def test_a_folder_that_is_itself_behind_a_link_is_fine(tmp_path):
+    (tmp_path / "disk" / "run").mkdir(parents=True)
+    (tmp_path / "run").symlink_to(tmp_path / "disk" / "run")
+    with RunFolder(tmp_path / "run").locked():
+        pass

@@ -1,0 +1,126 @@
+"""How steps are run: the clouds of each epoch, and the update, against naive formulas in float64."""
+
+import copy
+import subprocess
+import sys
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pytest
+import torch
+
+from tailcloud.classifier import Architecture, build_classifier
+from tailcloud.data.augment.normalize import Normalise
+from tailcloud.data.dataset import Split
+from tailcloud.data.loaders.batch import Batch
+from tailcloud.data.loaders.resident import ResidentImages, ResidentLoader
+from tailcloud.losses import GCLLoss
+from tailcloud.objectives import Classify
+from tailcloud.optimizers import SGD
+from tailcloud.recipe import Stage
+from tailcloud.sampling import ShuffledSampler
+from tailcloud.training.executors.cuda_graph import EagerExecutor, GraphedExecutor
+from tailcloud.training.executors.step import Step
+
+CPU = torch.device("cpu")
+STAGE = Stage.model_validate({"epochs": 1, "loss": "gcl", "lr": 0.3, "momentum": 0.8, "weight_decay": 0.05})
+
+
+class DrawingStep:
+    """A step that trains nothing: its loss is what it drew."""
+
+    def __init__(self):
+        self.model = torch.nn.Linear(1, 1)
+        self.optimizer = SGD(STAGE, dict(self.model.named_parameters()), CPU)
+
+    def __call__(self, batch, generator):
+        return torch.rand((), generator=generator)
+
+
+def executor(seed=0, stage="stage1", step=None):
+    split = Split(np.zeros((12, 4, 4, 1), np.uint8), np.arange(12) % 3)
+    data = ResidentImages(split, CPU)
+    loader = ResidentLoader(data, ShuffledSampler(12), Normalise([0.0], [1.0]), batch=4, seed=seed, stage=stage)
+    return EagerExecutor(step or DrawingStep(), loader)
+
+
+@pytest.mark.parametrize(
+    ("images", "launches"),
+    [(8, [(1, 4)] * 2), (16, [(4, 4)]), (35, [(4, 4)] * 2 + [(1, 3)]), (9, [(1, 4), (1, 5)])],
+)
+def test_a_graph_holds_several_steps_of_the_same_size(images, launches):
+    data = ResidentImages(Split(np.zeros((images, 4, 4, 1), np.uint8), np.arange(images) % 3), CPU)
+    loader = ResidentLoader(data, ShuffledSampler(images), Normalise([0.0], [1.0]), batch=4)
+    assert GraphedExecutor(DrawingStep(), loader).launches() == launches
+
+
+def test_every_epoch_seed_and_stage_has_clouds_of_its_own():
+    places = [(seed, stage, epoch) for seed in (0, 1) for stage in ("stage1", "stage2") for epoch in (0, 1, 2)]
+    drawn = [executor(seed, stage).epoch(epoch, 0.1) for seed, stage, epoch in places]
+    assert len({value for losses in drawn for value in losses.tolist()}) == 3 * len(places)
+
+
+def test_the_clouds_of_an_epoch_do_not_depend_on_those_before():
+    worn = executor()
+    _, first, _, again = (worn.epoch(number, 0.1) for number in (0, 2, 1, 2))
+    assert torch.equal(first, again)
+    assert torch.equal(first, executor().epoch(2, 0.1))
+
+
+def test_an_epoch_trains_with_its_own_learning_rate():
+    made = executor()
+    for lr in (0.5, 0.25):
+        made.epoch(0, lr)
+        assert made.step.optimizer.groups[0].rate == lr
+
+
+def test_a_rehearsal_leaves_no_gradient_for_the_next_size_of_batch():
+    class Careful(Step):
+        def loss(self, batch, generator):
+            assert all(parameter.grad is None for parameter in self.model.parameters())
+            sizes.append(len(batch.target))
+            return super().loss(batch, generator)
+
+    sizes = []
+    data = ResidentImages(Split(np.zeros((11, 8, 8, 1), np.uint8), np.arange(11) % 3), CPU)
+    loader = ResidentLoader(data, ShuffledSampler(11), Normalise([0.0], [1.0]), batch=4)
+    twin = build_classifier(Architecture("resnet8", "cosine", 0.25, 1, 3), 0)
+    before = {name: value.clone() for name, value in twin.state_dict().items()}
+    step = Careful(twin, Classify(GCLLoss([9, 3, 1])), SGD(STAGE, dict(twin.named_parameters()), CPU))
+    EagerExecutor(step, loader).rehearse()
+    assert sizes == [4, 3]
+    assert all(parameter.grad is None for parameter in twin.parameters())
+    assert all(torch.equal(before[name], value) for name, value in twin.state_dict().items())
+
+
+def test_training_does_not_import_the_compiler():
+    """It takes seconds, which a short run would mostly consist of."""
+    code = """
+import sys
+from tailcloud.cli import app
+app(["train", "--set", "stage1.epochs=1", "--set", "stage2.epochs=1", "--out", sys.argv[1]], standalone_mode=False)
+assert not {"torch._dynamo", "sympy"} & set(sys.modules)
+"""
+    with TemporaryDirectory() as home:
+        subprocess.run([sys.executable, "-c", code, f"{home}/run"], check=True, capture_output=True)
+
+
+def test_a_step_is_the_gradient_of_the_objective_and_one_update():
+    model = build_classifier(Architecture("resnet8", "cosine", 0.25, 1, 3), 0).double()
+    twin = copy.deepcopy(model)
+    objective = Classify(GCLLoss([9, 3, 1]))
+    batch = Batch(torch.randn(6, 1, 8, 8, dtype=torch.float64), torch.tensor([0, 1, 2, 0, 1, 2]))
+    step = Step(model, objective, SGD(STAGE, dict(model.named_parameters()), CPU))
+    losses = [step(batch, torch.Generator().manual_seed(seed)) for seed in (1, 2)]
+    velocity = {name: torch.zeros_like(p) for name, p in twin.named_parameters()}
+    for seed, loss in zip((1, 2), losses, strict=True):
+        expected = objective(twin, batch, objective.draw(batch, torch.Generator().manual_seed(seed)))
+        torch.testing.assert_close(loss, expected.detach())
+        assert not loss.requires_grad
+        gradients = torch.autograd.grad(expected, list(twin.parameters()))
+        with torch.no_grad():
+            for (name, weight), gradient in zip(twin.named_parameters(), gradients, strict=True):
+                velocity[name] = 0.8 * velocity[name] + gradient + 0.05 * weight
+                weight.sub_(0.3 * velocity[name])
+    for (name, weight), twin_weight in zip(model.named_parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(weight, twin_weight, msg=name)

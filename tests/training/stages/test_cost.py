@@ -1,0 +1,47 @@
+"""What a stage takes."""
+
+import pytest
+
+from tailcloud.data import open_dataset
+from tailcloud.recipe import load_recipe, parse_setting
+from tailcloud.training.run_cost import estimate
+from tailcloud.training.stages.cost import copies, images_a_step, passes
+
+
+def stage_of(method, *settings, name="stage1"):
+    return load_recipe(f"digits-lt/{method}", [parse_setting(setting) for setting in settings]).stages[name]
+
+
+@pytest.mark.parametrize(("method", "streams"), [("ce", 1), ("bbn", 2), ("hybrid-sc", 3), ("hybrid-psc", 3)])
+def test_every_stream_and_view_is_counted(method, streams):
+    stage = stage_of(method)
+    assert images_a_step(stage) == streams * stage.batch
+
+
+@pytest.mark.parametrize(
+    ("train", "count"), [("all", 3), ("backbone", 3), ("backbone+head", 3), ("head", 1), ("backbone.layer3+head", 1)]
+)
+def test_a_frozen_backbone_goes_forward_only(train, count):
+    assert passes(stage_of("ce", f"stage1.train={train}")) == count
+
+
+def test_what_an_optimiser_remembers_is_counted():
+    assert copies(stage_of("ce")) == 3
+    assert copies(stage_of("ce", "stage1.optimizer=adamw")) == 4
+    assert copies(stage_of("ce", "stage1.optimizer=adamw", "stage1.ema=0.9")) == 5
+
+
+def test_the_estimate_of_memory_knows_of_it():
+    data = open_dataset("digits-lt")
+    plain = estimate(load_recipe("digits-lt/ce"), data)
+    more = estimate(load_recipe("digits-lt/ce", [parse_setting("stage1.ema=0.9")]), data)
+    assert more.memory - plain.memory == 4 * plain.parameters
+
+
+def test_less_is_kept_of_a_batch_in_pieces():
+    data, whole = open_dataset("digits-lt"), {"stage1": {"batch": 50}}
+    batch, pieces, images = (
+        estimate(load_recipe("digits-lt/ce", [whole, more]), data).memory
+        for more in ({}, {"engine": {"accumulate": 4}}, {"stage1": {"batch": 13}})
+    )
+    assert pieces == images < batch
