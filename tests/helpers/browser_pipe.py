@@ -14,6 +14,10 @@ PATIENCE = 60.0  # seconds for an answer; a busy machine is slow
 FIRST_FREE = 20  # above any descriptor that is put in place
 START = f"""
 import fcntl, os, sys
+reads, writes = (fcntl.fcntl(int(number), fcntl.F_DUPFD, {FIRST_FREE}) for number in sys.argv[1:3])
+os.dup2(reads, 3), os.dup2(writes, 4)
+os.execv(sys.argv[3], sys.argv[3:])
+"""  # Chromium listens on descriptor 3 and answers on 4
 
 SIZES = {"laptop": (1366, 768, False), "phone": (390, 844, True)}
 EVIL = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
@@ -21,10 +25,6 @@ OPEN_ALL = "document.querySelectorAll('details').forEach((part) => { part.open =
 STICKING_OUT = """[...document.querySelectorAll('main *')].filter((part) =>
   !part.closest('.scroll, pre, svg') && part.getBoundingClientRect().right > document.documentElement.clientWidth + 1
 ).map((part) => part.outerHTML.slice(0, 120))"""
-reads, writes = (fcntl.fcntl(int(number), fcntl.F_DUPFD, {FIRST_FREE}) for number in sys.argv[1:3])
-os.dup2(reads, 3), os.dup2(writes, 4)
-os.execv(sys.argv[3], sys.argv[3:])
-"""  # Chromium listens on descriptor 3 and answers on 4
 
 
 def find_browser():

@@ -1,5 +1,6 @@
 """A page of a report, parsed."""
 
+import re
 from html.parser import HTMLParser
 
 VOID = {"meta", "link", "br", "hr", "img", "input", "path", "wbr"}
