@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO := runs/demo
 
-.PHONY: demo test lint types tests docs results clean
+.PHONY: demo test lint types tests docs results dist clean
 
 demo: $(VENV)/.core
 	@rm -rf $(DEMO)
@@ -33,6 +33,11 @@ docs: $(VENV)/.docs
 # docs/results.md and the table in README.md, from the records under benchmarks/results/
 results: $(VENV)/.core
 	$(BIN)/python benchmarks/render.py
+
+# Wheel and sdist, in dist/
+dist: $(VENV)/.dev
+	@rm -rf dist
+	$(BIN)/python -m build --outdir dist .
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "tailcloud needs Python 3.11 or newer; name one with: make PYTHON=python3.12 …")'
