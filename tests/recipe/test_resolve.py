@@ -10,7 +10,7 @@ from tailcloud.errors import UsageError
 from tailcloud.losses import LOSSES, Loss
 from tailcloud.recipe import data_sets, find_recipe, load_recipe, parse_setting, resolve, shipped
 from tailcloud.recipe.merge import merge
-from tailcloud.recipe.plugin_methods import WRITTEN, Written
+from tailcloud.recipe.plugin_methods import PLUGIN_METHODS, PluginMethod
 
 
 @pytest.mark.parametrize("name", shipped("recipes"))
@@ -295,7 +295,7 @@ def test_a_methods_own_third_stage_goes_with_its_second(monkeypatch):
         shipped("methods")["gcl"].read_text()
         + '[stage3]\nepochs = 0\nhead = "tuned-logit-adjust"\nloss = {name = "ce", scale = 20.0}\n'
     )
-    monkeypatch.setitem(WRITTEN, "levelled", Written("levelled", text))
+    monkeypatch.setitem(PLUGIN_METHODS, "levelled", PluginMethod("levelled", text))
     assert resolve({"method": "levelled"}).stage3.head_transform.name == "tuned-logit-adjust"
     assert resolve({"method": "levelled+crt"}).stage3 is None
     assert resolve({"method": "ce+levelled", "model": {"head": "cosine"}, "stage1": {"loss": {"scale": 30.0}}}).stage3
