@@ -163,7 +163,7 @@ def refuse_fused(work, rehearsal, generator):
 
 
 def test_a_stage_that_cannot_be_fused_is_made_anew_as_it_was(fake, monkeypatch):
-    monkeypatch.setattr(cuda_graph, "captured", refuse_fused)
+    monkeypatch.setattr(cuda_graph, "capture", refuse_fused)
     monkeypatch.setattr(RunEngine, "automatic_executor", "graphed")
     made, watcher = session(), Watcher()
     before = {name: value.clone() for name, value in made.model.state_dict().items()}

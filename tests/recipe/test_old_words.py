@@ -5,6 +5,7 @@ import pytest
 from tailcloud.errors import UsageError
 from tailcloud.recipe import load_recipe
 from tailcloud.recipe.old_words import OLD_KEYS
+from tailcloud.recipe.plugin_methods import PLUGIN_METHODS, plugin_method
 from tailcloud.runs.folder import RunFolder
 
 OLD = {
@@ -50,6 +51,13 @@ def test_no_old_word_is_a_field_of_today(old):
         value = {name: value}
     with pytest.raises(UsageError, match="older tailcloud"):
         load_recipe("digits-lt/gcl", [value])
+
+
+def test_a_plugin_method_of_old_words_is_refused(monkeypatch):
+    method = plugin_method("old", '[stage1]\nepochs = 1\nloss = "ce"\n[augment]\njitter = [0.1, 0.1, 0.1]')
+    monkeypatch.setitem(PLUGIN_METHODS, "old", method)
+    with pytest.raises(UsageError, match=r"the method old was written by an older tailcloud: augment\.jitter is"):
+        load_recipe("digits-lt/old")
 
 
 def test_recipes_of_today_have_no_old_words():

@@ -29,20 +29,20 @@ class Interrupted(Exception):
 @pytest.fixture
 def every_step(monkeypatch):
     """Saving takes no time that would have to be made good."""
-    monkeypatch.setattr(checkpoint_policy, "WORK_PER_SAVING", 0)
+    monkeypatch.setattr(checkpoint_policy, "LEAST_TRAINING_PER_SAVE", 0)
 
 
 def stop_before(monkeypatch, steps, act):
     """After so many steps of the executor something happens, once."""
-    whole, left = EagerExecutor.take, [steps]
+    whole, left = EagerExecutor.train_step, [steps]
 
-    def take(executor, pieces):
+    def train_step(executor, micro_batches):
         left[0] -= 1
         if left[0] == 0:
             act()
-        return whole(executor, pieces)
+        return whole(executor, micro_batches)
 
-    monkeypatch.setattr(EagerExecutor, "take", take)
+    monkeypatch.setattr(EagerExecutor, "train_step", train_step)
 
 
 def pull_the_plug():

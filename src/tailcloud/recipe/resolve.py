@@ -53,6 +53,7 @@ def fragment_of(method: str) -> Table:
     for part in [first, second] if plus else [first]:
         if part not in known:
             raise unknown("method", part, known)
+        check_old_words(read_toml(known[part]), str(known[part]))
     fragment = read_toml(known[first])
     if not plus:
         return fragment

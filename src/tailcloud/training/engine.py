@@ -1,18 +1,18 @@
 """How a run computes: executor, precision and kernels, from the recipe's ``[engine]`` table or chosen for "auto"."""
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from tailcloud.classifier import Classifier
 from tailcloud.data import Dataset
-from tailcloud.data.loaders.base import Loader
+from tailcloud.data.augment.normalize import Normalise
+from tailcloud.data.loaders.base import Loader, LoaderOptions
 from tailcloud.data.loaders.batch_share import WHOLE_BATCH
 from tailcloud.data.loaders.images import Images
 from tailcloud.errors import UsageError
 from tailcloud.kernels import CannotFuse, FusedNetwork, obstacle
 from tailcloud.objectives import Network
 from tailcloud.recipe import Recipe
+from tailcloud.sampling import Sampler
 from tailcloud.training.devices import environment
 from tailcloud.training.distributed.sync_batch_norm import synchronise
 from tailcloud.training.distributed.world import World
@@ -112,10 +112,11 @@ class RunEngine:
         reason = next((reason for reason, holds in reasons.items() if holds), None)
         return reason or obstacle(self.model, *self.dataset.shape[:2], self.recipe.augment)
 
-    @property
-    def make_loader(self) -> Callable[..., Loader]:
-        """Makes the training batches: in a fused kernel, or as the images do it."""
-        return partial(self.fused.loader, self.images) if self.fused else self.images.loader
+    def loader(self, sampler: Sampler, transform: Normalise, **options: Unpack[LoaderOptions]) -> Loader:
+        """The training batches of a stage: assembled by a fused kernel, or as the images do it."""
+        if self.fused:
+            return self.fused.loader(self.images, sampler, transform, **options)
+        return self.images.loader(sampler, transform, **options)
 
     @property
     def network(self) -> Network:

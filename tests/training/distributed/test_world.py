@@ -92,7 +92,7 @@ def run_in(world, folder, settings, stop_at=None):
     watcher = Watcher()
     with signals.handle_sigterm():
         if stop_at:
-            checkpoint_policy.ASK_EVERY = 2
+            checkpoint_policy.STEPS_BETWEEN_CHECKS = 2
             ask_to_end_at(stop_at, world)
         try:
             result = train(recipe, dataset, place, CPU, watcher, world)
@@ -103,15 +103,15 @@ def run_in(world, folder, settings, stop_at=None):
 
 def ask_to_end_at(step, world):
     """The last process is asked to end before its n-th step."""
-    take, left = MicroBatchExecutor.take, [step]
+    train_step, left = MicroBatchExecutor.train_step, [step]
 
-    def counted(executor, pieces):
+    def counted(executor, micro_batches):
         left[0] -= 1
         if left[0] == 0 and world.rank == world.size - 1:
             os.kill(os.getpid(), signal.SIGTERM)
-        return take(executor, pieces)
+        return train_step(executor, micro_batches)
 
-    MicroBatchExecutor.take = counted
+    MicroBatchExecutor.train_step = counted
 
 
 def test_a_shared_run_is_the_run_of_one_process_and_goes_on_when_one_is_asked_to_end(tmp_path):
@@ -216,13 +216,13 @@ def test_a_run_goes_on_with_another_number_of_processes_and_says_so(tmp_path):
     in_ranks(2, run_in, tmp_path / "run", settings, 3)
     result, notes, _ = run_in(SINGLE_PROCESS, tmp_path / "run", settings)
     assert result["machine"]["ranks"] == 1
-    assert any("started with ranks 2 and goes on with 1" in note for note in notes)
+    assert any("started with ranks 2 and continues with 1" in note for note in notes)
 
 
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK=2 and WORLD_SIZE=2 in the environment are no place"),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK=2 and WORLD_SIZE=2 in the environment are not a rank"),
         ({"RANK": "x", "WORLD_SIZE": "2"}, "RANK=x and WORLD_SIZE=2"),
         ({"RANK": "0", "WORLD_SIZE": "2"}, "MASTER_ADDR does not say where they meet"),
     ],
@@ -251,7 +251,7 @@ def test_words_about_lost_connections_are_known_from_others():
 
 def test_a_process_that_went_away_is_a_sentence_of_rank_0():
     gone = RuntimeError("[enforce fail at pair.cc:553] Connection reset by peer. This is typically caused by others.")
-    sentence = r"another process of this run went away.*again with --resume"
+    sentence = r"another process of this run ended.*again with --resume"
     assert first_line(gone) == "Connection reset by peer"
     with pytest.raises(TailcloudError, match=sentence), lost_rank_errors(World(0, 2)):
         raise gone

@@ -164,7 +164,7 @@ WEIGHED = {"stage1": {"loss": {"weights": "inverse"}}}
 )
 def test_what_is_no_mean_over_images_is_refused_in_pieces(method, settings, tmp_path):
     recipe = load_recipe(f"digits-lt/{method}", [settings, {"engine": {"accumulate": 2}}])
-    with pytest.raises(UsageError, match=r"is no mean over images.*engine.accumulate = 1"):
+    with pytest.raises(UsageError, match=r"is not a mean over images.*engine.accumulate = 1"):
         run(tmp_path / "run", recipe)
 
 

@@ -76,7 +76,7 @@ def _make_loader(session: Session, name: str, objective: Objective) -> Loader:
 def _sampled(session: Session, name: str, stage: Stage, sampler: PartSpec, views: str = "views") -> Loader:
     """The batches of one sampler; all draws are derived from ``name`` and ``views``."""
     dataset = session.dataset
-    return session.engine.make_loader(
+    return session.engine.loader(
         make_sampler(sampler.name, dataset.train.labels, dataset.classes, **sampler.options),
         session.transform,
         batch=stage.batch,
