@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from tailcloud.backbones.cifar_resnet import BasicBlock, CifarResNet
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.batch import Batch
-from tailcloud.data.loaders.batch_share import WHOLE, Share
+from tailcloud.data.loaders.batch_share import WHOLE_BATCH, BatchShare
 from tailcloud.data.loaders.resident import ResidentImages
 from tailcloud.errors import TailcloudError
 from tailcloud.training.session import Session
@@ -75,10 +75,10 @@ def folded_block(self: BasicBlock, x: Tensor) -> Tensor:
     return F.relu(y, inplace=True)
 
 
-def batches_of(size: int) -> Callable[[ResidentImages, Normalise, Share], Iterator[Batch]]:
-    def in_order(self: ResidentImages, transform: Normalise, share: Share = WHOLE) -> Iterator[Batch]:
+def batches_of(size: int) -> Callable[[ResidentImages, Normalise, BatchShare], Iterator[Batch]]:
+    def in_order(self: ResidentImages, transform: Normalise, share: BatchShare = WHOLE_BATCH) -> Iterator[Batch]:
         starts = range(0, len(self.labels), size)
-        for start in (starts[number] for some in share.pieces(0, len(starts)) for number in range(*some)):
+        for start in (starts[number] for some in share.bounds(0, len(starts)) for number in range(*some)):
             yield Batch(transform(self.images[start : start + size]), self.labels[start : start + size])
 
     return in_order

@@ -40,7 +40,7 @@ from tailcloud.data.longtail import exponential_counts
 from tailcloud.errors import TailcloudWarning
 from tailcloud.losses import GCLLoss, Loss
 from tailcloud.recipe import Recipe, Stage, load_recipe
-from tailcloud.training.devices import make_repeatable, pick_device
+from tailcloud.training.devices import pick_device, set_deterministic
 from tailcloud.training.executors.compiled import cause_of
 from tailcloud.training.session import Session
 from tailcloud.training.stages.parts import StageParts, make_parts
@@ -296,10 +296,10 @@ def main() -> None:
     options = arguments()
     device, recipe = pick_device(options.device), recipe_of(options)
     dataset = data_of(options, recipe)
-    make_repeatable(device)
+    set_deterministic(device)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", TailcloudWarning)  # a few images do not have all classes
-    work = Session(recipe, dataset, device).work
+    work = Session(recipe, dataset, device).step_flops
     about = {"recipe": recipe.data.spec, "method": recipe.method, "data": dataset.spec}
     record: dict[str, Any] = {**about, "step_flops": work}
     target = options.write or RESULTS / f"executors-{dataset.spec.replace(':', '-')}-{device.type}.json"

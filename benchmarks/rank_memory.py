@@ -16,7 +16,7 @@ from tailcloud.launch.torchrun import Silent
 from tailcloud.recipe import load_recipe
 from tailcloud.runs.folder import RunFolder
 from tailcloud.training.devices import commit, machine
-from tailcloud.training.distributed.world import joined, world_of
+from tailcloud.training.distributed.world import process_group, world_from_environment
 from tailcloud.training.loop import train
 
 CPU = torch.device("cpu")
@@ -41,7 +41,7 @@ class Measuring(Silent):
 
 
 def main() -> None:
-    """Train many tiny epochs; the chief writes what every process measured."""
+    """Train many tiny epochs; rank 0 writes what every process measured."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=1000)
     parser.add_argument("--out", type=Path, required=True)
@@ -53,14 +53,18 @@ def main() -> None:
         "engine": {"checkpoint_seconds": 0.05},
         "selection": {"every": 10},
     }
-    recipe, world, measuring = load_recipe("digits-lt/gcl", [table]), world_of(), Measuring(words.epochs // 10)
-    with TemporaryDirectory() as folder, joined(world, CPU):
+    recipe, world, measuring = (
+        load_recipe("digits-lt/gcl", [table]),
+        world_from_environment(),
+        Measuring(words.epochs // 10),
+    )
+    with TemporaryDirectory() as folder, process_group(world, CPU):
         place = RunFolder(Path(folder) / "run")
-        if world.chief:
+        if world.rank0:
             place.create(recipe, "benchmarks/rank_memory.py")
         train(recipe, open_dataset("digits-lt", "data"), place, CPU, measuring, world)
         ranks = world.gather(measuring.seen)
-    if world.chief:
+    if world.rank0:
         record = {"what": "resident MB of each rank after so many epochs", "steps_per_epoch": 6, "ranks": ranks}
         write_json(words.out, {**record, "machine": machine(CPU), "commit": commit()})
         print(ranks)

@@ -25,6 +25,7 @@ from measuring import RESULTS, Work, host_peak, seconds, settle_memory, tensor_p
 from numpy.typing import NDArray
 
 from tailcloud.classifier import Architecture, build_classifier
+from tailcloud.data.augment import Augment
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Dataset, Split, hold_out
 from tailcloud.data.loaders.batch import Batch
@@ -177,7 +178,12 @@ def epoch_plan(classes: int, labels: int, device: torch.device) -> Work:
     """Order, crops, flips, mixing partners and λ of an epoch."""
     data = ResidentImages(tiny_split(classes, labels), device)
     loader = ResidentLoader(
-        data, ShuffledSampler(labels), Normalise([0.0], [1.0]), batch=BATCH, crop_padding=4, flip=True, mixup=1.0
+        data,
+        ShuffledSampler(labels),
+        Normalise([0.0], [1.0]),
+        batch=BATCH,
+        augment=Augment(crop_padding=4, flip=True),
+        mixup=1.0,
     )
     return lambda: loader.plan(0)
 

@@ -27,13 +27,13 @@ from measuring import RESULTS, write_record
 from speed_table import aligned
 
 from tailcloud.data import Dataset, Split, open_dataset
+from tailcloud.data.loaders.base import Loader
 from tailcloud.data.loaders.batch import Batch
-from tailcloud.data.loaders.epoch_plan import Loader
 from tailcloud.data.loaders.stream import StreamImages
 from tailcloud.errors import TailcloudError, explained
 from tailcloud.formatting import NOT_MEASURED
 from tailcloud.recipe import Recipe, load_recipe
-from tailcloud.training.devices import make_repeatable, pick_device
+from tailcloud.training.devices import pick_device, set_deterministic
 from tailcloud.training.session import Session
 from tailcloud.training.stages.parts import make_parts
 from tailcloud.training.stages.trainable import set_modes
@@ -74,7 +74,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def measure_all(options: argparse.Namespace, cache: Path) -> None:
     """One table and one record, which is written after every round."""
     device, target = pick_device(options.device), options.write or RESULTS / f"streaming-{options.device}.json"
-    make_repeatable(device)
+    set_deterministic(device)
     recipe = recipe_of(options)
     dataset = open_dataset(options.data, reading=recipe.data.read_options)
     rows = np.linspace(0, len(dataset.train) - 1, min(options.images, len(dataset.train))).astype(np.int64)

@@ -22,7 +22,7 @@ from tailcloud.heads import HEADS
 from tailcloud.losses import LOSSES
 from tailcloud.plugins import discovery
 from tailcloud.recipe import load_recipe
-from tailcloud.recipe.plugin_methods import WRITTEN
+from tailcloud.recipe.plugin_methods import PLUGIN_METHODS
 from tailcloud.runs.folder import RunFolder
 from tailcloud.sampling import WEIGHTS, sample_weights
 
@@ -30,7 +30,7 @@ PAGE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text()
 LOSS, METHOD, PARTS, DATA = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 COMMANDS = [line.removeprefix("$ ") for line in PAGE.splitlines() if line.startswith("$ tailcloud ")]
 SHORT = ["--set", "stage1.epochs=1", "--set", "model.width=0.25"]
-STATE = [LOSSES, WEIGHTS, HEADS, BACKBONES, WRITTEN, discovery._files, discovery._packages]
+STATE = [LOSSES, WEIGHTS, HEADS, BACKBONES, PLUGIN_METHODS, discovery._files, discovery._packages]
 
 
 def forget():

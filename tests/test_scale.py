@@ -17,6 +17,7 @@ from helpers.runs import Watcher
 from helpers.synthetic_runs import make_result, write_run
 from tailcloud.classifier import Architecture, build_classifier
 from tailcloud.data import Dataset, Split, hold_out
+from tailcloud.data.augment import Augment
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.batch import Batch
 from tailcloud.data.loaders.resident import ResidentImages, ResidentLoader
@@ -86,7 +87,9 @@ def draw_all(labels, classes):
 def plan_epoch(labels, classes):
     data = ResidentImages(Split(np.zeros((len(labels), 1, 1, 1), np.uint8), labels), CPU)
     transform, sampler = Normalise([0.0], [1.0]), make_sampler("cb", labels, classes)
-    return ResidentLoader(data, sampler, transform, batch=64, crop_padding=4, flip=True, mixup=1.0).plan(0)
+    return ResidentLoader(
+        data, sampler, transform, batch=64, augment=Augment(crop_padding=4, flip=True), mixup=1.0
+    ).plan(0)
 
 
 def measure_all(labels, classes):

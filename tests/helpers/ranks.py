@@ -7,7 +7,7 @@ from multiprocessing import get_context
 
 import torch
 
-from tailcloud.training.distributed.world import joined, world_of
+from tailcloud.training.distributed.world import process_group, world_from_environment
 
 PRELOADED = ["torch._dynamo", "sklearn.datasets", "tailcloud.training.loop", "helpers.runs", "helpers.ranks"]
 
@@ -30,6 +30,6 @@ def _life(rank, size, port, work, details):
     torch.set_num_threads(1)
     place = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in place.items()})
-    world = world_of()
-    with joined(world, torch.device("cpu")):
+    world = world_from_environment()
+    with process_group(world, torch.device("cpu")):
         return work(world, *details)

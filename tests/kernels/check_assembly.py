@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from helpers.kernel_device import DEVICE, needs_somewhere
+from tailcloud.data.augment import Augment
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Split
 from tailcloud.data.loaders.resident import ResidentImages, ResidentLoader
@@ -37,12 +38,12 @@ def loaders(shape, kinds, *, sampler="cb", **options):
 @pytest.mark.parametrize(
     ("shape", "options"),
     [
-        ((7, 5, 3), {"crop_padding": 2, "flip": True, "mixup": 1.0}),
+        ((7, 5, 3), {"augment": Augment(crop_padding=2, flip=True), "mixup": 1.0}),
         ((6, 6, 1), {}),
-        ((5, 8, 1), {"crop_padding": 4, "sampler": "ib"}),
-        ((4, 4, 3), {"flip": True}),
+        ((5, 8, 1), {"augment": Augment(crop_padding=4), "sampler": "ib"}),
+        ((4, 4, 3), {"augment": Augment(flip=True)}),
         ((3, 4, 3), {"mixup": 0.4, "sampler": "ib"}),
-        ((19, 18, 3), {"crop_padding": 1, "flip": True, "mixup": 0.4}),
+        ((19, 18, 3), {"augment": Augment(crop_padding=1, flip=True), "mixup": 0.4}),
     ],
     ids=["all", "nothing", "crops", "flips", "mixing", "several programs an image"],
 )
@@ -62,14 +63,14 @@ def test_every_batch_of_an_epoch_is_the_plain_one(shape, options):
 
 def test_the_last_program_of_an_image_writes_nothing_past_it():
     assert 19 * 18 * 3 % batch_assembly.BLOCK
-    (fused,) = loaders((19, 18, 3), [ExactLoader], crop_padding=1)
+    (fused,) = loaders((19, 18, 3), [ExactLoader], augment=Augment(crop_padding=1))
     plan, rows = fused.plan(0), torch.arange(4, device=DEVICE)
     whole = fused.assemble(plan, rows, plan.lambdas[0]).images
     assert torch.equal(fused.assemble(plan, rows[:2], plan.lambdas[0]).images, whole[:2])
 
 
 def test_batches_are_rounded_once():
-    plain, fused = loaders((5, 5, 3), [ResidentLoader, FusedLoader], flip=True, mixup=1.0)
+    plain, fused = loaders((5, 5, 3), [ResidentLoader, FusedLoader], augment=Augment(flip=True), mixup=1.0)
     for expected, batch in zip(plain.epoch(0), fused.epoch(0), strict=True):
         assert batch.images.dtype == torch.bfloat16
         torch.testing.assert_close(batch.images.float(), expected.images, rtol=2**-8, atol=1e-6)
@@ -78,7 +79,7 @@ def test_batches_are_rounded_once():
 
 def test_rows_may_begin_anywhere():
     """A captured step moves on through its epoch."""
-    plain, fused = loaders((4, 4, 1), [ResidentLoader, ExactLoader], crop_padding=1, flip=True)
+    plain, fused = loaders((4, 4, 1), [ResidentLoader, ExactLoader], augment=Augment(crop_padding=1, flip=True))
     plan, rows = plain.plan(2), torch.arange(5, 11, device=DEVICE)
     lam = plan.lambdas[0]
     expected, batch = plain.assemble(plan, rows, lam), fused.assemble(plan, rows, lam)

@@ -15,7 +15,7 @@ from tailcloud.kernels.residual import FusedResNet, fits
 pytestmark = needs_somewhere
 
 # Sizes of blocks that make the kernels' loops go round on maps of a few pixels, where all would be one tile.
-SMALL_BLOCKS = {"TILE": 256, "PARTIALS": 64, "TILES_PER_SPLIT": 2, "PIECE": 8, "ADD_BLOCK": 512, "ADD_SPLITS": 2}
+SMALL_BLOCKS = {"TILE": 256, "PARTIALS": 64, "TILES_PER_SPLIT": 2, "CHUNK": 8, "ADD_BLOCK": 512, "ADD_SPLITS": 2}
 
 
 def backbone_of(name="resnet8", *, channels=3, width=0.25):
@@ -114,8 +114,8 @@ def test_maps_of_several_tiles(monkeypatch, modes, counts):
     plain, fused = pair(size, width=0.5)
     assert [layer.tiles for layer in fused.layers] == [4, 4, 4, 1, 1, 1, 1]
     check_steps(plain, fused, size, modes, counts)
-    (memory,) = fused._memory[True]  # a smaller batch is computed in the place of a larger one
-    assert max(residual.pieces(layer) for layer in fused.layers) > 1
+    (memory,) = fused._workspaces[True]  # a smaller batch is computed in the place of a larger one
+    assert max(residual.chunks(layer) for layer in fused.layers) > 1
     assert max(memory.splits(group, 3) for group in memory.groups) > 2 * SMALL_BLOCKS["ADD_SPLITS"]
     assert past_the_end(memory) == 0
 
@@ -133,13 +133,13 @@ def past_the_end(memory):
 def test_a_larger_batch_gets_memory_of_its_own():
     """The first is kept, because a captured step goes on writing there."""
     _, fused = pair((4, 4))
-    small = fused.memory(2, training=True)
-    assert fused.memory(1, training=True) is small
-    large = fused.memory(3, training=True)
+    small = fused.workspace(2, training=True)
+    assert fused.workspace(1, training=True) is small
+    large = fused.workspace(3, training=True)
     assert large is not small
-    assert fused.memory(2, training=True) is small
-    assert fused.memory(3, training=True) is large
-    assert fused.memory(2, training=False) not in {small, large}
+    assert fused.workspace(2, training=True) is small
+    assert fused.workspace(3, training=True) is large
+    assert fused.workspace(2, training=False) not in {small, large}
 
 
 def check_evaluation(plain, fused, images, context=torch.no_grad):
@@ -155,7 +155,7 @@ def test_evaluation_has_the_running_statistics_and_leaves_them(name, context):
     plain, fused = pair((3, 2), name=name)
     before = copy.deepcopy(fused.backbone.state_dict())
     check_evaluation(plain, fused, normal(2, 3, 3, 2), context)
-    assert not fused._memory[True]  # maps take turns instead
+    assert not fused._workspaces[True]  # maps take turns instead
     assert all(torch.equal(value, before[name]) for name, value in fused.backbone.state_dict().items())
 
 
@@ -194,7 +194,7 @@ def test_a_backbone_that_is_not_trained_still_moves_its_statistics():
         assert not features.requires_grad
     check_same(fused.backbone.state_dict(), plain.state_dict())
     assert fused.backbone.bn1.num_batches_tracked == 2
-    assert not fused._memory[True]
+    assert not fused._workspaces[True]
 
 
 def test_the_same_bits_whatever_was_in_memory_before():

@@ -8,6 +8,7 @@ import torch
 
 from helpers.kernel_device import DEVICE, needs_somewhere
 from tailcloud.classifier import Architecture, build_classifier
+from tailcloud.data.augment import Augment
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Split
 from tailcloud.data.loaders.resident import ResidentImages, ResidentLoader
@@ -19,8 +20,8 @@ from tailcloud.objectives import Classify
 from tailcloud.optimizers import SGD
 from tailcloud.recipe import Stage
 from tailcloud.sampling import make_sampler
-from tailcloud.training.executors.cuda_graph import EagerExecutor
-from tailcloud.training.executors.step import Step
+from tailcloud.training.executors.eager import EagerExecutor
+from tailcloud.training.executors.step import TrainingStep
 from tailcloud.training.stages.trainable import set_modes, set_trainable
 
 pytestmark = needs_somewhere
@@ -51,14 +52,14 @@ def executor(model, stage, network):
     sampler = make_sampler(stage.sampler.name, labels, CLASSES)
     normalise = Normalise([0.5] * 3, [0.25] * 3, DEVICE)
     kind = network.loader if network else ResidentLoader
-    loader = kind(data, sampler, normalise, batch=4, crop_padding=1, flip=True, mixup=stage.mixup)
+    loader = kind(data, sampler, normalise, batch=4, augment=Augment(crop_padding=1, flip=True), mixup=stage.mixup)
     loader.dtype = network.backbone.dtype if network else None
     loss = GCLLoss([30, 5, 1], margin=0.1, focal=1.0).to(DEVICE)
     optimizer = SGD(stage, set_trainable(model, stage), DEVICE)
     half = network is not None and network.backbone.dtype == torch.bfloat16
     objective = network.objective(Classify(loss)) if network else Classify(loss)
     set_modes(model, stage)
-    return EagerExecutor(Step(model, objective, optimizer, half, network), loader)
+    return EagerExecutor(TrainingStep(model, objective, optimizer, half, network), loader)
 
 
 @pytest.mark.parametrize("name", STAGES)

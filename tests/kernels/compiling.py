@@ -19,6 +19,7 @@ from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
 from tailcloud.classifier import Architecture, build_classifier
+from tailcloud.data.augment import Augment
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Split
 from tailcloud.data.loaders.resident import ResidentImages
@@ -87,7 +88,7 @@ def all_launches() -> Launches:
 def loader(network: FusedNetwork, mixup: float):
     labels = np.arange(IMAGES) % 2
     data = ResidentImages(Split(np.zeros((IMAGES, SIZE, SIZE, 3), np.uint8), labels), CPU)
-    options = {"batch": IMAGES, "crop_padding": 4, "flip": True, "mixup": mixup}
+    options = {"batch": IMAGES, "augment": Augment(crop_padding=4, flip=True), "mixup": mixup}
     return network.loader(data, make_sampler("ib", labels, 2), Normalise([0.5] * 3, [0.2] * 3), **options)
 
 

@@ -11,6 +11,7 @@ import torch
 from helpers.runs import Watcher, run, small_recipe
 from tailcloud import kernels
 from tailcloud.classifier import Architecture, build_classifier
+from tailcloud.data.augment import Augment
 from tailcloud.data.dataset import Dataset, Split
 from tailcloud.data.loaders.resident import ResidentLoader
 from tailcloud.errors import UsageError
@@ -100,12 +101,12 @@ def test_a_cpu_has_none_and_says_so_only_when_asked():
     ("settings", "sentence"),
     [
         ({"precision": "float32"}, 'they compute in bfloat16, not in engine.precision = "float32"'),
-        ({"executor": "compiled"}, 'engine.executor = "compiled" makes kernels of its own'),
+        ({"executor": "compiled"}, 'engine.executor = "compiled" makes its own kernels'),
         ({}, "it is Monday"),
     ],
 )
 def test_what_stands_in_the_way_on_a_gpu(monkeypatch, settings, sentence):
-    monkeypatch.setattr(engines, "obstacle", lambda model, height, width: "it is Monday")
+    monkeypatch.setattr(engines, "obstacle", lambda model, height, width, augment: "it is Monday")
     made = session(engine(**settings))
     made.engine.device = CUDA
     assert made.engine.obstacle() == sentence
@@ -122,13 +123,16 @@ def model_of(width):
 
 def test_without_triton_there_are_none(monkeypatch):
     monkeypatch.setattr(kernels, "find_spec", lambda name: None if name == "triton" else importlib.util.find_spec(name))
-    assert kernels.obstacle(model_of(0.25), 32, 32) == "the package triton is not installed"
+    assert kernels.obstacle(model_of(0.25), 32, 32, Augment()) == "the package triton is not installed"
 
 
 @needs_triton
 def test_they_are_for_small_networks():
-    assert kernels.obstacle(model_of(1.0), 32, 32) is None
-    assert kernels.obstacle(model_of(2.0), 32, 32) == "they are made for small residual networks of at most 64 channels"
+    assert kernels.obstacle(model_of(1.0), 32, 32, Augment()) is None
+    assert (
+        kernels.obstacle(model_of(2.0), 32, 32, Augment())
+        == "they are made for small residual networks of at most 64 channels"
+    )
 
 
 def test_fused_kernels_bring_their_loader_and_objective(fake):
@@ -159,18 +163,18 @@ def refuse_fused(work, rehearsal, generator):
 
 
 def test_a_stage_that_cannot_be_fused_is_made_anew_as_it_was(fake, monkeypatch):
-    monkeypatch.setattr(cuda_graph, "captured", refuse_fused)
+    monkeypatch.setattr(cuda_graph, "capture", refuse_fused)
     monkeypatch.setattr(RunEngine, "automatic_executor", "graphed")
     made, watcher = session(), Watcher()
     before = {name: value.clone() for name, value in made.model.state_dict().items()}
-    parts = loop.ready(made, "stage1", watcher)
+    parts = loop.prepare_stage(made, "stage1", watcher)
     assert watcher.notes == [SENTENCE]
     assert made.environment["kernels"] == "plain"
     assert type(parts.loader) is ResidentLoader
     assert type(parts.executor.step.objective) is Classify
     assert parts.executor.step.network is made.model
     assert all(torch.equal(value, before[name]) for name, value in made.model.state_dict().items())
-    assert loop.ready(made, "stage2", watcher).executor.step.network is made.model
+    assert loop.prepare_stage(made, "stage2", watcher).executor.step.network is made.model
     assert watcher.notes == [SENTENCE]
 
 
@@ -236,5 +240,7 @@ def test_a_backbone_whose_kernels_do_not_compile_says_so(monkeypatch):
 
 @needs_triton
 def test_large_images_are_left_to_pytorch():
-    assert kernels.obstacle(model_of(1.0), 128, 128) is None
-    assert kernels.obstacle(model_of(1.0), 32, 129) == "they are made for images of at most 128 pixels a side"
+    assert kernels.obstacle(model_of(1.0), 128, 128, Augment()) is None
+    assert (
+        kernels.obstacle(model_of(1.0), 32, 129, Augment()) == "they are made for images of at most 128 pixels a side"
+    )

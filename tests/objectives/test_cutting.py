@@ -7,7 +7,7 @@ import torch
 
 from helpers.networks import Flat
 from tailcloud.data.loaders.batch import Batch
-from tailcloud.data.loaders.batch_share import Share
+from tailcloud.data.loaders.batch_share import BatchShare
 from tailcloud.heads import HEADS
 from tailcloud.losses import LOSSES, CrossEntropyLoss, FocalLoss, GCLLoss, LDAMLoss
 from tailcloud.objectives import OBJECTIVES, cut
@@ -81,11 +81,15 @@ def compared(objective, kind, shares):
             parameter.add_(torch.randn_like(parameter), alpha=0.3)
     objective.advance(0.6)
     whole = gradients(objective, head, [batch], [1.0])
-    pieces = [piece_of(batch, *bounds) for share in shares for bounds in share.pieces(0, ROWS)]
+    pieces = [piece_of(batch, *bounds) for share in shares for bounds in share.bounds(0, ROWS)]
     return gradients(objective, head, pieces, [len(piece.target) / ROWS for piece in pieces]), whole
 
 
-CUTS = [[Share(0, 2, 2)], [Share(0, 1, 4), Share(1, 2, 4), Share(3, 1, 4)], [Share(0, 13, 13)]]  # 13: some are empty
+CUTS = [
+    [BatchShare(0, 2, 2)],
+    [BatchShare(0, 1, 4), BatchShare(1, 2, 4), BatchShare(3, 1, 4)],
+    [BatchShare(0, 13, 13)],
+]  # 13: some are empty
 
 
 @pytest.mark.parametrize("shares", CUTS, ids=["halves", "quarters", "more than images"])

@@ -10,7 +10,7 @@ from tailcloud.errors import UsageError
 from tailcloud.losses import LOSSES, Loss
 from tailcloud.recipe import data_sets, find_recipe, load_recipe, parse_setting, resolve, shipped
 from tailcloud.recipe.merge import merge
-from tailcloud.recipe.plugin_methods import WRITTEN, Written
+from tailcloud.recipe.plugin_methods import PLUGIN_METHODS, PluginMethod
 
 
 @pytest.mark.parametrize("name", shipped("recipes"))
@@ -163,7 +163,7 @@ def test_a_plus_between_methods_that_do_not_fit_is_a_sentence(method, sentence):
     ("method", "scale"),
     [("gcl+crt", 30.0), ("gcl+logit-adjust-posthoc", 30.0), ("ldam+lws", 30.0), ("ce+crt", 1.0), ("gcl+ncm", 1.0)],
 )
-def test_a_second_stage_on_cosines_stretches_them_as_the_first_did(method, scale):
+def test_a_second_stage_on_cosines_has_the_scale_of_the_first(method, scale):
     assert resolve({"method": method}).stage2.loss.options["scale"] == scale
 
 
@@ -241,7 +241,7 @@ def test_a_path_is_data_of_ones_own(tmp_path):
 @pytest.mark.parametrize("text", ["x = " + "[" * 50_000, "x = " + "1" * 5_000])
 def test_nesting_and_numbers_beyond_all_bounds_are_no_recipe(text, tmp_path):
     (tmp_path / "recipe.toml").write_text(text)
-    with pytest.raises(UsageError, match=r"recipe\.toml is no recipe"):
+    with pytest.raises(UsageError, match=r"recipe\.toml is not a recipe"):
         load_recipe(str(tmp_path / "recipe.toml"))
 
 
@@ -295,7 +295,7 @@ def test_a_methods_own_third_stage_goes_with_its_second(monkeypatch):
         shipped("methods")["gcl"].read_text()
         + '[stage3]\nepochs = 0\nhead = "tuned-logit-adjust"\nloss = {name = "ce", scale = 20.0}\n'
     )
-    monkeypatch.setitem(WRITTEN, "levelled", Written("levelled", text))
+    monkeypatch.setitem(PLUGIN_METHODS, "levelled", PluginMethod("levelled", text))
     assert resolve({"method": "levelled"}).stage3.head_transform.name == "tuned-logit-adjust"
     assert resolve({"method": "levelled+crt"}).stage3 is None
     assert resolve({"method": "ce+levelled", "model": {"head": "cosine"}, "stage1": {"loss": {"scale": 30.0}}}).stage3

@@ -16,7 +16,7 @@ from tailcloud.runs.checkpoint import Checkpoint, load_checkpoint, save_checkpoi
 from tailcloud.runs.folder import RunFolder
 from tailcloud.training import checkpoint_policy, loop, session, signals
 from tailcloud.training.distributed.world import World
-from tailcloud.training.executors.cuda_graph import EagerExecutor
+from tailcloud.training.executors.eager import EagerExecutor
 
 OFTEN = {"engine": {"checkpoint_seconds": 1e-9, "executor": "eager"}, "stage1": {"mixup": 0.4, "batch": 32}}
 STEPS = 11  # an epoch
@@ -29,20 +29,20 @@ class Interrupted(Exception):
 @pytest.fixture
 def every_step(monkeypatch):
     """Saving takes no time that would have to be made good."""
-    monkeypatch.setattr(checkpoint_policy, "WORK_PER_SAVING", 0)
+    monkeypatch.setattr(checkpoint_policy, "LEAST_TRAINING_PER_SAVE", 0)
 
 
 def stop_before(monkeypatch, steps, act):
     """After so many steps of the executor something happens, once."""
-    whole, left = EagerExecutor.take, [steps]
+    whole, left = EagerExecutor.train_step, [steps]
 
-    def take(executor, pieces):
+    def train_step(executor, micro_batches):
         left[0] -= 1
         if left[0] == 0:
             act()
-        return whole(executor, pieces)
+        return whole(executor, micro_batches)
 
-    monkeypatch.setattr(EagerExecutor, "take", take)
+    monkeypatch.setattr(EagerExecutor, "train_step", train_step)
 
 
 def pull_the_plug():
@@ -99,11 +99,11 @@ def test_an_epoch_that_is_shorter_than_the_wait_is_saved_when_it_is_done(tmp_pat
 def test_sigterm_saves_within_an_epoch_and_the_run_goes_on(tmp_path, monkeypatch, steps):
     recipe = small_recipe(OFTEN, {"engine": {"checkpoint_seconds": 3600.0}})
     run(tmp_path / "undisturbed", recipe)
-    with monkeypatch.context() as patch, signals.listening():
+    with monkeypatch.context() as patch, signals.handle_sigterm():
         stop_before(patch, steps, ask_to_end)
         with pytest.raises(signals.Terminated, match=r"stopped by SIGTERM; go on with .*--resume --out .*broken"):
             run(tmp_path / "broken", recipe)
-    assert not signals.asked()
+    assert not signals.stop_requested()
     assert (
         newest(tmp_path / "broken") == f"stage1-0000000_{steps:09d}.safetensors"
     )  # where only the figures of an epoch are missing, its steps are kept
@@ -131,7 +131,7 @@ def test_sigterm_while_a_run_measures_waits_for_no_figures(tmp_path, monkeypatch
             ask_to_end()
         return judge(*words)
 
-    with monkeypatch.context() as patch, signals.listening():
+    with monkeypatch.context() as patch, signals.handle_sigterm():
         patch.setattr(session, "judge", measure)
         with pytest.raises(signals.Terminated, match="stopped by SIGTERM"):
             run(tmp_path / "broken", recipe)
@@ -152,26 +152,26 @@ def test_processes_whose_steps_are_slow_agree_after_each_of_them(monkeypatch, se
 
     monkeypatch.setattr(checkpoint_policy.time, "perf_counter", lambda: now[0])
     here = SimpleNamespace(world=Two(size=2), recipe=small_recipe({"engine": {"checkpoint_seconds": 0.0}}))
-    keeper = checkpoint_policy.Keeper(here, None, None, None)
-    keeper.epoch_begins()
+    checkpointer = checkpoint_policy.Checkpointer(here, None, None, None)
+    checkpointer.epoch_started()
     for _ in range(17):
         now[0] += seconds
-        keeper.between_steps()
+        checkpointer.between_steps()
     assert len(asked) == questions
 
 
 def test_sigterm_before_the_first_step_waits_for_nothing(tmp_path, monkeypatch):
     recipe = small_recipe()
-    with monkeypatch.context() as patch, signals.listening():
+    with monkeypatch.context() as patch, signals.handle_sigterm():
         patch.setattr(loop, "Session", lambda *_: (ask_to_end(), pytest.fail("it went on")))
         with pytest.raises(signals.Terminated):
             run(tmp_path / "run", recipe)
-    with signals.listening():
+    with signals.handle_sigterm():
         ask_to_end()  # between two steps it is remembered again
     run(tmp_path / "run", recipe)
 
 
-@pytest.mark.parametrize("where", ["open_stage", "finish"])
+@pytest.mark.parametrize("where", ["start_stage", "finish"])
 def test_sigterm_between_stages_and_behind_the_last_waits_for_nothing(tmp_path, monkeypatch, where):
     recipe = small_recipe()
     run(tmp_path / "undisturbed", recipe)
@@ -184,7 +184,7 @@ def test_sigterm_between_stages_and_behind_the_last_waits_for_nothing(tmp_path, 
             pytest.fail("it went on")
         return original(*words)
 
-    with monkeypatch.context() as patch, signals.listening():
+    with monkeypatch.context() as patch, signals.handle_sigterm():
         patch.setattr(loop, where, interrupted)
         with pytest.raises(signals.Terminated):
             run(tmp_path / "broken", recipe)
@@ -207,13 +207,13 @@ def test_an_epoch_that_is_left_can_be_finished_elsewhere(tmp_path, monkeypatch):
 
 PROGRAM = """
 import os, signal, time
-from tailcloud.training import stopping
-stopping.AT_ONCE = 3600  # however long this process has to wait for its turn
-with stopping.listening():
+from tailcloud.training import signals
+signals.REPEAT_SECONDS = 3600  # however long this process has to wait for its turn
+with signals.handle_sigterm():
     os.kill(os.getpid(), signal.SIGTERM)
-    assert stopping.asked()
+    assert signals.stop_requested()
     os.kill(os.getpid(), signal.SIGTERM)  # the same, said twice
-    stopping.AT_ONCE = 0.01
+    signals.REPEAT_SECONDS = 0.01
     time.sleep(0.05)
     print("alive", flush=True)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -230,9 +230,9 @@ def test_who_insists_ends_the_process_at_once():
 
 def test_whoever_does_not_listen_is_left_alone():
     before = signal.getsignal(signal.SIGTERM)
-    with signals.listening():
+    with signals.handle_sigterm():
         assert signal.getsignal(signal.SIGTERM) is not before
-        with signals.listening():  # only the outermost one ends it
+        with signals.handle_sigterm():  # only the outermost one ends it
             pass
         assert signal.getsignal(signal.SIGTERM) is not before
     assert signal.getsignal(signal.SIGTERM) is before

@@ -38,12 +38,12 @@ def test_a_container_gets_as_many_threads_as_it_has_cores(tmp_path, monkeypatch,
 
 def test_a_process_bound_to_some_cores_uses_those(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5})
-    devices.use_threads(load_recipe("digits-lt/gcl"), int(1e12))
+    devices.set_threads(load_recipe("digits-lt/gcl"), int(1e12))
     assert torch.get_num_threads() == 2
 
 
 @pytest.mark.parametrize(("setting", "flops", "expected"), [(0, 1e6, 1), (3, 1e6, 3), (3, 1e12, 3)])
 def test_small_steps_take_one_thread_unless_the_recipe_says_otherwise(setting, flops, expected):
     recipe = load_recipe("digits-lt/gcl", [{"engine": {"threads": setting}}])
-    devices.use_threads(recipe, int(flops))
+    devices.set_threads(recipe, int(flops))
     assert torch.get_num_threads() == expected

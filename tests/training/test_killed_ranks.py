@@ -24,7 +24,7 @@ CHAIN = Path(__file__).parents[1] / "helpers" / "kill_ranks.py"
 def undisturbed(world, folder):
     """The same run in two processes that nobody kills."""
     recipe, place = load_recipe("digits-lt/gcl", [parse_setting(setting) for setting in SETTINGS]), RunFolder(folder)
-    if world.chief:
+    if world.rank0:
         place.create(recipe)
     train(recipe, open_dataset("digits-lt", "data"), place, torch.device("cpu"), Watcher(), world)
 

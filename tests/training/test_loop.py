@@ -153,7 +153,7 @@ def test_another_environment_is_said_on_resume(tmp_path, monkeypatch):
     monkeypatch.setattr(engine, "environment", lambda device: here | {"torch": "9.9"})
     watcher = Watcher()
     run(tmp_path / "run", recipe, watcher)
-    assert any("goes on with 9.9" in note for note in watcher.notes)
+    assert any("continues with 9.9" in note for note in watcher.notes)
 
 
 def test_a_held_out_part_decides_and_is_labelled(tmp_path):

@@ -15,7 +15,7 @@ from tailcloud.runs.fork import branch
 from tailcloud.serving.evaluate import evaluate_run
 from tailcloud.training.loop import train
 from tailcloud.training.session import Session
-from tailcloud.training.stages.start import features
+from tailcloud.training.stages.start import train_features
 
 TRAINED = {"crt": "head.", "lws": "head.scale", "mislas": "head.", "disalign": "head.align."}
 POST_HOC = ["tau-norm", "ncm", "logit-adjust-posthoc", "tde"]
@@ -191,6 +191,6 @@ def test_features_are_computed_without_all_images_as_floats_at_once(monkeypatch)
     )
     batches = images.in_order
     monkeypatch.setattr(images, "in_order", noted)
-    found, labels = features(session)
+    found, labels = train_features(session)
     assert len(alive) > 2
     assert len(found) == len(labels) == len(images.labels)

@@ -88,7 +88,7 @@ def test_resized_crops_come_from_whole_pictures(tmp_path):
     assert (stored.side, stored.fit) == (7, "squash")  # 6 pixels a side, and a margin of 256 / 224
     batch = next(make_parts(session, "stage1").loader.epoch(0))
     assert batch.images.shape[2:] == (6, 6)
-    assert next(session.images.seen.in_order(session.transform)).images.shape[2:] == (6, 6)
+    assert next(session.images.train_as_test.in_order(session.transform)).images.shape[2:] == (6, 6)
 
 
 def test_graphs_need_images_on_the_gpu(tmp_path):

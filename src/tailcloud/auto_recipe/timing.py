@@ -9,14 +9,13 @@ import numpy as np
 import torch
 
 from tailcloud.data import Dataset, Split
-from tailcloud.data.loaders.placement import is_streamed
 from tailcloud.errors import TailcloudWarning
 from tailcloud.recipe import Recipe, Stage
-from tailcloud.training.devices import make_repeatable, use_threads
-from tailcloud.training.loop import ready, train_epoch
+from tailcloud.training.devices import set_deterministic, set_threads
+from tailcloud.training.loop import prepare_stage, train_epoch
 from tailcloud.training.session import Session
 from tailcloud.training.stages.parts import StageParts
-from tailcloud.training.stages.start import open_stage
+from tailcloud.training.stages.start import start_stage
 
 STEPS, JUDGED = 2, 256  # batches in a trial epoch, test images judged
 READ = 128  # images that are read for their time
@@ -69,12 +68,12 @@ class Pace:
 def measure(recipe: Recipe, dataset: Dataset, side: int, device: torch.device) -> Pace:
     """Train and judge a few batches of images of that size; the time is the machine's as it is now."""
     threads = torch.get_num_threads()
-    make_repeatable(device)
+    set_deterministic(device)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TailcloudWarning)  # a few batches do not hold every class
             session = Session(recipe, sampled(recipe, dataset, side), device)
-            use_threads(recipe, session.work)
+            set_threads(recipe, session.step_flops)
             return measured(session).fed(reading_seconds(dataset.train))
     finally:
         torch.set_num_threads(threads)
@@ -82,7 +81,7 @@ def measure(recipe: Recipe, dataset: Dataset, side: int, device: torch.device) -
 
 def reading_seconds(split: Split) -> float:
     """How long it takes to read an image that stays in its file, of a few evenly spread ones; 0 of those in memory."""
-    if not is_streamed(split):
+    if not split.streamed:
         return 0.0
     rows = np.linspace(0, len(split) - 1, min(READ, len(split))).astype(np.int64)
     started = time.perf_counter()
@@ -109,11 +108,11 @@ def measured(session: Session) -> Pace:
     images, preparing = {}, 0.0
     for name, stage in session.recipe.stages.items():
         started = time.perf_counter()
-        open_stage(session, name)
+        start_stage(session, name)
         if not stage.epochs:
             images[name] = 0.0
             continue
-        parts = ready(session, name, _Silent())
+        parts = prepare_stage(session, name, _Silent())
         train_epoch(session, parts, 0, RATE)
         preparing = max(preparing, time.perf_counter() - started)
         images[name] = epoch_seconds(session, parts) / len(session.dataset.train)

@@ -8,8 +8,8 @@ from tailcloud.calibration.priors import Prior, adjustment, normalised
 from tailcloud.calibration.temperature import FEWEST
 from tailcloud.data import Dataset
 from tailcloud.data.augment.normalize import Normalise
-from tailcloud.data.loaders.base import Images
 from tailcloud.data.loaders.batch import Batch
+from tailcloud.data.loaders.images import Images
 from tailcloud.errors import UsageError
 from tailcloud.head_transforms import HeldOut
 from tailcloud.recipe import Recipe

@@ -94,9 +94,9 @@ def bench(
     from tailcloud.cli.bench_progress import Board
     from tailcloud.cli.train import seeds_of
     from tailcloud.files import check_place
-    from tailcloud.training.distributed.world import check_alone
+    from tailcloud.training.distributed.world import check_single_process
 
-    check_alone("bench")
+    check_single_process("bench")
     cluster = asked(on, device, gpus, cores)
     chosen = narrowed(with_methods(read_table(table), methods or []), only or [])
     if cluster:  # every machine takes paths as they are

@@ -69,11 +69,11 @@ def train(
     started = time.perf_counter()  # before the imports, which take seconds of a time budget
     from tailcloud.launch.run_plan import Request, plan_runs, print_plan
     from tailcloud.training.devices import pick_device
-    from tailcloud.training.distributed.world import world_of
+    from tailcloud.training.distributed.world import world_from_environment
 
     words = recipes or [], data, root, settings or [], seeds_of(seed or []), output
     request = Request(*words, resume, dry_run, device, time_budget, started)
-    world = world_of()
+    world = world_from_environment()
     if world.size > 1:
         from tailcloud.launch.torchrun import train_shared
 

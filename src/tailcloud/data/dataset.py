@@ -35,6 +35,11 @@ class Split:
         return len(self.labels)
 
     @property
+    def streamed(self) -> bool:
+        """Whether the images stay in their files and are read when they are needed."""
+        return isinstance(self.images, FileImages)
+
+    @property
     def pixels(self) -> Images:
         """The images in memory, for what cannot do without."""
         if isinstance(self.images, FileImages):

@@ -11,7 +11,7 @@ from torch import Tensor
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Images
 from tailcloud.data.image_io import picture_at
-from tailcloud.data.loaders.resident import CACHED_PIXELS
+from tailcloud.data.loaders.resident import CPU_PIXELS
 from tailcloud.data.readers.npz import all_fitted
 from tailcloud.errors import UsageError
 from tailcloud.estimator.inputs import Pictures
@@ -43,7 +43,7 @@ def probabilities(
 def batches(model: TrainedClassifier, pictures: Pictures, device: torch.device) -> Iterator[Images]:
     """The pictures as the model takes them, uint8 [batch, H, W, C]; files are decoded by threads meanwhile."""
     channels = len(model.transform.mean)
-    cached = max(16, CACHED_PIXELS // (model.size[0] * model.size[1]))
+    cached = max(16, CPU_PIXELS // (model.size[0] * model.size[1]))
     size = BATCH if device.type == "cuda" else min(BATCH, cached)
     if isinstance(pictures, list):
         decode = partial(picture_at, channels=channels, size=model.size, fit=model.fit, keep=model.keep)

@@ -1,32 +1,43 @@
-"""Kernels of our own for a small network on a CUDA GPU, where PyTorch's many small ones leave it idle.
+"""Fused Triton kernels for small networks on a CUDA GPU, where PyTorch's many small kernels leave it idle.
 
-They compute what the plain modules compute, from the same parameters, in bfloat16 with float32 sums, and fall back to
-the plain ones where they do not fit. docs/performance.md says what each of them gained.
+They compute the same as the plain modules, from the same parameters, in bfloat16 with float32 sums. What they do not
+support is computed by the plain modules. ``residual`` (with ``convolution``) is the backbone, ``head_loss`` head and
+loss, ``batch_assembly`` makes batches, ``launch`` starts kernels. docs/performance.md has the gain of each.
 """
 
 from importlib.util import find_spec
+from typing import Unpack, cast
 
 from torch import Tensor
 
 from tailcloud.backbones.cifar_resnet import CifarResNet
 from tailcloud.classifier import Classifier
-from tailcloud.data.loaders.resident import ResidentLoader
+from tailcloud.data.augment import Augment, Augmentation
+from tailcloud.data.augment.crop_flip import CropFlip
+from tailcloud.data.augment.normalize import Normalise
+from tailcloud.data.loaders.base import Loader, LoaderOptions
+from tailcloud.data.loaders.images import Images
+from tailcloud.data.loaders.resident import ResidentImages
 from tailcloud.heads import Head
 from tailcloud.objectives import Objective
 from tailcloud.objectives.classify import Classify
+from tailcloud.sampling import Sampler
 
 __all__ = ["CannotFuse", "FusedNetwork", "obstacle"]
 
 
-LARGEST_SIDE = 128  # pixels; the kernels count in 32 bits, and evaluation takes many images at a time
+FUSED_AUGMENTATIONS: tuple[type[Augmentation], ...] = (CropFlip,)  # that batch_assembly computes
+LARGEST_SIDE = 128  # pixels; the kernels count in 32 bits, and evaluation batches are large
 
 
 class CannotFuse(Exception):
     """A kernel did not compile; nothing was changed."""
 
 
-def obstacle(model: Classifier, height: int, width: int) -> str | None:
-    """Why a model cannot be computed by these kernels on images of that size, if so."""
+def obstacle(model: Classifier, height: int, width: int, augment: Augment) -> str | None:
+    """Why these kernels cannot compute a model on images of that size, augmented like that; None if they can."""
+    if unsupported := augment.active_beyond(FUSED_AUGMENTATIONS):
+        return f"they do not support {' and '.join(unsupported)}"
     if max(height, width) > LARGEST_SIDE:
         return f"they are made for images of at most {LARGEST_SIDE} pixels a side"
     if find_spec("triton") is None:
@@ -48,22 +59,23 @@ class FusedNetwork:
 
     @property
     def head(self) -> Head:
-        """The model's, as it is now."""
+        """The model's current head."""
         return self.model.head
 
     def features(self, images: Tensor) -> Tensor:
         """Features [batch, D] in float32 of normalised images."""
         return self.backbone(images)
 
-    @property
-    def loader(self) -> type[ResidentLoader]:
-        """Makes batches in one kernel."""
+    def loader(
+        self, images: Images, sampler: Sampler, transform: Normalise, **options: Unpack[LoaderOptions]
+    ) -> Loader:
+        """The training batches of a stage, each assembled in one kernel."""
         from tailcloud.kernels.batch_assembly import FusedLoader
 
-        return FusedLoader
+        return FusedLoader(cast(ResidentImages, images), sampler, transform, **options)  # or there was an obstacle
 
     def objective(self, plain: Objective) -> Objective:
-        """Head and loss in one kernel, where they fit; else the objective as it is."""
+        """Head and loss in one kernel if it supports them; otherwise the plain objective."""
         from tailcloud.kernels.head_loss import FusedClassify, fits
 
         return FusedClassify(plain.loss) if type(plain) is Classify and fits(self.head, plain.loss) else plain

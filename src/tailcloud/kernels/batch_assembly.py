@@ -1,4 +1,4 @@
-"""A whole batch in one kernel: gather, crop, flip, normalise and mix."""
+"""A whole batch in one kernel: gather, crop, flip, normalise and mix. ``FUSED_AUGMENTATIONS`` says what it supports."""
 
 import torch
 import triton
@@ -18,7 +18,7 @@ def _view(
     images, order, corners, flips, factor, offset, position, place,
     H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, PADDING: tl.constexpr,
 ):  # fmt: skip
-    """Some numbers of an augmented image: padded with black, cropped, mirrored, normalised."""
+    """Some numbers of an augmented image: padded with black, cropped, flipped, normalised."""
     channel, column, row = place % C, place // C % W, place // (C * W)
     column = tl.where(tl.load(flips + position) != 0, W - 1 - column, column)
     row += tl.load(corners + 2 * position) - PADDING
@@ -34,7 +34,7 @@ def assemble(
     images, labels, order, corners, flips, partners, lam, rows, factor, offset, result, target, other,
     H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, PADDING: tl.constexpr, MIXED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A part of one image of a batch, and its class."""
+    """A block of one image of a batch, and its class."""
     number, place = tl.program_id(0), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     position = tl.load(rows + number)
     value = _view(images, order, corners, flips, factor, offset, position, place, H, W, C, PADDING)
@@ -49,7 +49,7 @@ def assemble(
 
 
 class FusedLoader(ResidentLoader):
-    """The same batches as its parent's, rounded to ``dtype``."""
+    """The same batches as those of a ``ResidentLoader``, rounded to ``dtype``."""
 
     dtype = torch.bfloat16
 
@@ -62,10 +62,10 @@ class FusedLoader(ResidentLoader):
         mixed = self.mixup > 0
         launch(
             assemble, (len(rows), triton.cdiv(height * width * channels, BLOCK)),
-            images, labels, plan.order, plan.draws.corners, plan.draws.flips.view(torch.uint8),
+            images, labels, plan.order, plan.draws["corners"], plan.draws["flips"].view(torch.uint8),
             plan.partners if mixed else rows, lam, rows, self.transform.factor, self.transform.offset,
             result, target, other,
-            H=height, W=width, C=channels, PADDING=self.crop_padding, MIXED=mixed, BLOCK=BLOCK,
+            H=height, W=width, C=channels, PADDING=self.augment.crop_padding, MIXED=mixed, BLOCK=BLOCK,
         )  # fmt: skip
         batch = result.permute(0, 3, 1, 2)
         return Batch(batch, target, other, lam) if mixed else Batch(batch, target)

@@ -1,28 +1,28 @@
-"""Triton kernels of a residual network with batch norm: one kernel per convolution forward, one and a bit backward.
+"""Triton kernels of a residual network with batch norm: one kernel per convolution and pass.
 
 Convolution l turns the activation A[l] into Y[l]; batch norm, shortcut and ReLU turn Y[l] into A[l + 1]. Each kernel
-does the element-wise work of its neighbours on the way:
+also does the element-wise work before and after its convolution:
 
     forward     A[l] = relu(bn(Y[l−1]) + shortcut) is made first; then Y[l] and its statistics
     backward    gY[l] is made first from gZ[l], the gradient of bn(Y[l]); then gZ[l−1] and its sums
 
-A program works on a tile: ``R`` rows of one output map. Y and gZ lie in memory as [image, row, column, channel]; A
-and gY as [tile, row, column, channel] with a border of one pixel around each tile, so that a program makes all that
-its nine taps read (rows of its neighbours too, zeros outside of the image) and reads it without asking where it is.
+A program works on a tile: ``R`` rows of one output map. Y and gZ are stored as [image, row, column, channel]; A and gY
+as [tile, row, column, channel] with a border of one pixel around each tile. So a program writes everything that its
+nine taps read (also rows of adjacent tiles, and zeros outside of the image) and reads it without bounds checks.
 
-Statistics and sums leave a kernel as one partial result per program. The program that comes last, by an atomic counter,
-adds them all in their own order, whichever it is: no number is added atomically, the same bits every time.
+Statistics and sums are written as one partial result per program. The last program, found by an atomic counter, adds
+all of them in a fixed order. No number is added atomically, so the bits are the same every time.
 """
 
 import triton
 import triton.language as tl
 
-RUNTIME = ["images"]  # changes from batch to batch and must not compile a kernel again
+RUNTIME = ["images"]  # changes from batch to batch and must not cause a recompilation
 
 
 @triton.jit
 def _is_last(counter):
-    """Whether this program is the last of its kernel to come here; all others have written their partial results."""
+    """Whether this program is the last of its kernel; all others have written their partial results."""
     tl.debug_barrier()
     before = tl.atomic_add(counter, 1, sem="release")
     last = before == tl.num_programs(0) - 1
@@ -37,7 +37,7 @@ def _partials(partial, start, C: tl.constexpr, BC: tl.constexpr, BP: tl.constexp
     part, channel = start + tl.arange(0, BP)[:, None], tl.arange(0, BC)[None, :]
     inside = (part < tl.num_programs(0)) & (channel < C)
     place = partial + part * 2 * C + channel
-    # ".cg": from the cache that all programs share; the nearer one may hold what lay there before
+    # ".cg": from the cache that all programs share; the L1 cache may hold old values
     first = tl.load(place, inside, 0.0, cache_modifier=".cg")
     return first, tl.load(place + C, inside, 0.0, cache_modifier=".cg"), inside
 
@@ -56,7 +56,7 @@ def _finish_forward(
     partial, gamma, beta, running_mean, running_var, tracked, saved, affine, pixels, eps, momentum,
     C: tl.constexpr, BC: tl.constexpr, BP: tl.constexpr, H: tl.constexpr, W: tl.constexpr, R: tl.constexpr,
 ):  # fmt: skip
-    """Batch norm from the tiles' partial results: (sum, squared deviations from the own mean), put together exactly."""
+    """Batch norm from the tiles' partial results: (sum, squared deviations from the own mean), combined exactly."""
     channel = tl.arange(0, BC)
     inside = channel < C
     total, spread, real = _partials(partial, 0, C, BC, BP)
@@ -146,7 +146,7 @@ def _source(
     H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, BC: tl.constexpr,
     SHORTCUT: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr, SC: tl.constexpr, SBC: tl.constexpr, SR: tl.constexpr,
 ):  # fmt: skip
-    """What an activation is made of, at some pixels [·, BC]: the raw map and the shortcut."""
+    """Raw map and shortcut of an activation, at some pixels [·, BC]."""
     channel = tl.arange(0, BC)[None, :]
     valid = inside[:, None] & (channel < C)
     value = tl.load(raw + ((image * H + row) * W + column)[:, None] * C + channel, valid, 0.0)
@@ -186,7 +186,7 @@ def convolve(
     SH: tl.constexpr, SW: tl.constexpr, SC: tl.constexpr, SBC: tl.constexpr, SR: tl.constexpr,
     BWI: tl.constexpr, BWO: tl.constexpr,
 ):  # fmt: skip
-    """Y[l] = conv3×3(A[l]) on a tile of R rows; A[l] is made first, from the raw map and the norm that come in."""
+    """Y[l] = conv3×3(A[l]) on a tile of R rows; A[l] is computed first, from the raw map and the norm before it."""
     HO: tl.constexpr = (H + S - 1) // S
     WO: tl.constexpr = (W + S - 1) // S
     tiles: tl.constexpr = (HO + R - 1) // R
@@ -219,7 +219,7 @@ def convolve(
     taps = weight + ci[:, None] * BCO + co[None, :]
     seen, factors = tl.load(corner), tl.load(taps)
     total = tl.zeros([R * BWO, BCO], tl.float32)
-    for step in range(1, 10):  # the next tap is read while this one is computed; the tenth in vain
+    for step in range(1, 10):  # the next tap is read while this one is computed; the tenth is not used
         next_seen = tl.load(corner + (step // 3 * (W + 2) + step % 3) * BCI)
         next_factors = tl.load(taps + step * (BCI * BCO))
         total = tl.dot(seen, factors, total, input_precision="ieee")
@@ -255,7 +255,7 @@ def pool(
     MOVING: tl.constexpr, SHORTCUT: tl.constexpr,
     SH: tl.constexpr, SW: tl.constexpr, SC: tl.constexpr, SBC: tl.constexpr, SR: tl.constexpr,
 ):  # fmt: skip
-    """The feature of one image: the mean of its last activation, which is made first."""
+    """The feature of one image: the mean of its last activation, which is computed first."""
     image, place, channel = tl.program_id(0), tl.arange(0, BHW), tl.arange(0, BC)
     inside = place < H * W
     value, extra = _source(
@@ -306,7 +306,7 @@ def _normed_back(gradient, value, a, b, c):
 
 @triton.jit
 def _window(home, row, column, step, S: tl.constexpr, WO: tl.constexpr, BC: tl.constexpr):
-    """What one mirrored tap sees of a bordered tile of gradients."""
+    """The gradients that one mirrored tap reads from a bordered tile."""
     channel = tl.arange(0, BC)[None, :]
     if S == 1:
         seen = tl.load(home + ((row + step // 3) * (WO + 2) + column + step % 3)[:, None] * BC + channel)
@@ -385,25 +385,25 @@ def convolve_back(
 @triton.jit
 def _operands(
     kept, bordered, number, corner, middle, real, W: tl.constexpr, WO: tl.constexpr, S: tl.constexpr,
-    BCI: tl.constexpr, BCO: tl.constexpr, R: tl.constexpr, PIECES: tl.constexpr,
+    BCI: tl.constexpr, BCO: tl.constexpr, R: tl.constexpr, CHUNKS: tl.constexpr,
 ):  # fmt: skip
-    """Output gradients of a piece of a tile, and what some taps saw of its input."""
-    tile, piece = number // PIECES, number % PIECES * (R // PIECES)
-    slope = tl.load(bordered + ((tile * (R + 2) + piece) * (WO + 2)) * BCO + middle, real, 0.0)
-    return slope, tl.load(kept + ((tile * (R * S + 2) + piece * S) * (W + 2)) * BCI + corner)
+    """Output gradients of a chunk of a tile, and the inputs of some taps."""
+    tile, chunk = number // CHUNKS, number % CHUNKS * (R // CHUNKS)
+    slope = tl.load(bordered + ((tile * (R + 2) + chunk) * (WO + 2)) * BCO + middle, real, 0.0)
+    return slope, tl.load(kept + ((tile * (R * S + 2) + chunk * S) * (W + 2)) * BCI + corner)
 
 
 @triton.jit(do_not_specialize=["tiles"])
 def weigh(
     kept, bordered, partial, tiles, kept_stride, bordered_stride, partial_stride,
     W: tl.constexpr, S: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr,
-    BCI: tl.constexpr, BCO: tl.constexpr, R: tl.constexpr, BWO: tl.constexpr, TILES: tl.constexpr, PIECES: tl.constexpr,
+    BCI: tl.constexpr, BCO: tl.constexpr, R: tl.constexpr, BWO: tl.constexpr, TILES: tl.constexpr, CHUNKS: tl.constexpr,
 ):  # fmt: skip
     """The gradient of a convolution's weights: one row of taps, some tiles, one of several convolutions per program."""
     WO: tl.constexpr = (W + S - 1) // S
     down, layer = tl.program_id(1), tl.program_id(2).to(tl.int64)
-    span, co = tl.arange(0, 4 * BCI), tl.arange(0, BCO)  # three taps side by side, and one that is read in vain
-    pixel = tl.arange(0, R // PIECES * BWO)
+    span, co = tl.arange(0, 4 * BCI), tl.arange(0, BCO)  # three adjacent taps, and one that is not used
+    pixel = tl.arange(0, R // CHUNKS * BWO)
     row, column = pixel // BWO, pixel % BWO
     corner = ((row * S + down) * (W + 2) + column * S)[:, None] * BCI + span[None, :]
     middle = ((row + 1) * (WO + 2) + column + 1)[:, None] * BCO + co[None, :]
@@ -411,14 +411,14 @@ def weigh(
     kept += layer * kept_stride
     bordered += layer * bordered_stride
     start = tl.program_id(0) * TILES
-    end = tl.minimum(start + TILES, tiles) * PIECES
+    end = tl.minimum(start + TILES, tiles) * CHUNKS
     total = tl.zeros([4 * BCI, BCO], tl.float32)
     slope, seen = _operands(
-        kept, bordered, start * PIECES, corner, middle, real, W, WO, S, BCI, BCO, R, PIECES
+        kept, bordered, start * CHUNKS, corner, middle, real, W, WO, S, BCI, BCO, R, CHUNKS
     )  # fmt: skip
-    for number in range(start * PIECES + 1, end + 1):  # the next piece is read ahead, the last in vain
+    for number in range(start * CHUNKS + 1, end + 1):  # the next chunk is read ahead; the last read is not used
         next_slope, next_seen = _operands(
-            kept, bordered, number, corner, middle, real, W, WO, S, BCI, BCO, R, PIECES
+            kept, bordered, number, corner, middle, real, W, WO, S, BCI, BCO, R, CHUNKS
         )  # fmt: skip
         total = tl.dot(tl.trans(seen), slope, total, input_precision="ieee")
         slope, seen = next_slope, next_seen

@@ -1,10 +1,10 @@
 """Head and loss in one kernel, with their gradients: features in, the loss of the batch out.
 
-What ``Classify`` computes from a head and a loss of the softmax family, for a number of classes that one program holds:
+What ``Classify`` computes from a head and a loss of the softmax family, for as many classes as one program can hold:
 
     z_j = s·cos θ_j − s·k·δ_j·|ε_j| − s·m·[j = y],   L = −(1 − p_y)^γ · log p_y,   p = softmax(z)
 
-with λ and 1 − λ before the terms of a mixed batch. A linear head has w·f + b in the place of cos θ.
+with λ and 1 − λ before the terms of a mixed batch. A linear head has w·f + b instead of cos θ.
 """
 
 from typing import Any
@@ -126,7 +126,7 @@ def fits(head: Head, loss: Loss) -> bool:
 
 
 class FusedClassify(Classify):
-    """The same objective; its random numbers stay as they are drawn until the kernel takes their absolute value."""
+    """The same objective; the kernel takes the absolute value of its random numbers."""
 
     def draw(self, batch: Batch, generator: torch.Generator) -> Noise:
         """The normal numbers of both terms."""
@@ -143,11 +143,11 @@ class FusedClassify(Classify):
         bias = None if isinstance(head, CosineHead) else head.bias
         with torch.autocast(batch.images.device.type, enabled=False):
             features = network.features(batch.images)
-            loss: Tensor = _Tail.apply(features, head.weight, bias, self, batch, noise)
+            loss: Tensor = _HeadLoss.apply(features, head.weight, bias, self, batch, noise)
         return loss
 
 
-class _Tail(torch.autograd.Function):
+class _HeadLoss(torch.autograd.Function):
     @staticmethod
     def forward(
         context: Any, features: Tensor, weight: Tensor, bias: Tensor | None, objective: FusedClassify, batch: Batch,

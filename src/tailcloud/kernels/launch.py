@@ -1,4 +1,4 @@
-"""How kernels are started, and what happens where one cannot be compiled."""
+"""Launch kernels, and turn compiler errors into ``CannotFuse``."""
 
 from subprocess import CalledProcessError
 from typing import Any
@@ -7,20 +7,20 @@ from triton.errors import TritonError
 
 from tailcloud.kernels import CannotFuse
 
-COMPILING = ("compiler", "passmanager")  # in a RuntimeError that says so: none is installed, or a pass failed
+COMPILER_WORDS = ("compiler", "passmanager")  # in a RuntimeError: no compiler is installed, or a pass failed
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **sizes: Any) -> None:
-    """Start a kernel on a grid of programs."""
+    """Launch a kernel on a grid of programs."""
     try:
         kernel[grid](*arguments, **sizes)
     except (TritonError, CalledProcessError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and not any(word in str(error).lower() for word in COMPILING):
+        if isinstance(error, RuntimeError) and not any(word in str(error).lower() for word in COMPILER_WORDS):
             raise
         raise CannotFuse(reason(error)) from error
 
 
 def reason(error: Exception) -> str:
-    """Why a kernel did not compile, in a line."""
+    """Why a kernel did not compile, in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__

@@ -17,11 +17,11 @@ from tailcloud.kernels import CannotFuse
 from tailcloud.kernels import convolution as kernels
 from tailcloud.kernels.launch import launch, reason
 
-TILE = 4096  # numbers of a map that one program works on
-PARTIALS = 4096  # numbers of a partial result that are added at once
+TILE = 4096  # numbers of a feature map per program
+PARTIALS = 4096  # numbers of a partial result that are added at a time
 TILES_PER_SPLIT = 8  # tiles over which one program adds weight gradients
-PIECE = 128  # pixels of a tile that it takes at a time
-TURNS = 3  # maps of one size that evaluation needs at a time: a block's input, and two on the way
+CHUNK = 128  # pixels of a tile that a program loads at a time
+BUFFERS = 3  # maps of one size that evaluation needs at a time: a block's input and two intermediate maps
 ADD_BLOCK, ADD_SPLITS = 128, 16
 LARGEST_BLOCK = 64  # channels
 FORWARD = {"num_warps": 4, "num_stages": 1}
@@ -32,13 +32,13 @@ Sizes = dict[str, int]
 
 
 def block_of(channels: int) -> int:
-    """The power of two that channels fill; tensor cores want 16."""
+    """The next power of two, at least 16 as tensor cores need it."""
     return max(16, int(triton.next_power_of_2(channels)))
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution, the batch norm behind it, and the size of the maps that come in."""
+    """A convolution, the batch norm after it, and the size of its input maps."""
 
     conv: nn.Conv2d
     norm: nn.BatchNorm2d
@@ -52,7 +52,7 @@ class Layer:
 
     @cached_property
     def out(self) -> tuple[int, int]:
-        """Height and width of the maps that go out."""
+        """Height and width of the output maps."""
         return -(-self.height // self.stride), -(-self.width // self.stride)
 
     @cached_property
@@ -92,7 +92,7 @@ class Layer:
 
     @cached_property
     def numbers(self) -> int:
-        """Numbers of the maps that go out, per image."""
+        """Numbers of the output maps, per image."""
         return self.out[0] * self.out[1] * self.conv.out_channels
 
 
@@ -108,7 +108,7 @@ def layers_of(backbone: CifarResNet, height: int, width: int) -> list[Layer]:
 
 
 def fits(backbone: nn.Module) -> bool:
-    """Whether these kernels can compute that backbone: as it is written, from float32 weights in channels-last."""
+    """Whether these kernels can compute a backbone: a CifarResNet with float32 weights in channels-last."""
     if type(backbone) is not CifarResNet or backbone.conv1.weight.dtype != torch.float32:
         return False
     convolutions = [module for module in backbone.modules() if isinstance(module, nn.Conv2d)]
@@ -116,14 +116,14 @@ def fits(backbone: nn.Module) -> bool:
     return small and all(conv.weight.permute(0, 2, 3, 1).is_contiguous() for conv in convolutions)
 
 
-def pieces(layer: Layer) -> int:
-    """Pieces of a tile whose weight gradients are added one after the other."""
+def chunks(layer: Layer) -> int:
+    """Chunks of a tile whose weight gradients are added one after the other."""
     pixels = layer.rows * layer.blocks["BWO"]
-    return max(1, min(layer.rows, pixels // PIECE))
+    return max(1, min(layer.rows, pixels // CHUNK))
 
 
-class Memory:
-    """Everything the kernels write for up to ``capacity`` images, always in the same place.
+class Workspace:
+    """The memory that the kernels write for up to ``capacity`` images, at fixed addresses.
 
     Borders are zero from the start and never written. Without ``training``, only what the next layers read is kept.
     """
@@ -154,7 +154,7 @@ class Memory:
             self._prepare_weights()
 
     def _pack_table(self) -> Tensor:
-        """Where each tap of each convolution lies, where it goes, and its sizes."""
+        """For each tap of each convolution: source, target and sizes."""
         rows, offset = [], 0
         for layer in self.layers:
             sizes = layer.blocks["BCI"] * layer.blocks["BCO"]
@@ -166,7 +166,7 @@ class Memory:
         return torch.tensor(rows, dtype=torch.int64).to(self.device)
 
     def _prepare_weights(self) -> None:
-        """Neighbours of the same shape compute their weight gradients in one launch, in several partial results."""
+        """Adjacent layers of one shape compute their weight gradients in one launch, as several partial results."""
         same = groupby(range(len(self.layers)), lambda number: tuple(self.layers[number].shape.values()))
         self.groups = [list(group) for _, group in same]
         sizes = [layer.conv.weight.numel() for layer in self.layers]
@@ -195,31 +195,31 @@ class Memory:
         return self._tables[images]
 
     def _maps(self, sizes: Sequence[int], *, training: bool) -> list[Tensor]:
-        """Maps of all layers; when nothing is trained, maps of one size take turns."""
+        """Maps of all layers; without training, maps of one size reuse a few buffers."""
         sizes = [self.capacity * size for size in sizes]
         if training:
             return self._zeros(sizes, self.dtype)
-        turns: dict[tuple[object, ...], Tensor] = {}
+        buffers: dict[tuple[object, ...], Tensor] = {}
         for number, (layer, size) in enumerate(zip(self.layers, sizes, strict=True)):
-            key = (*layer.shape.values(), number % TURNS)
-            turns.setdefault(key, self._zeros([size], self.dtype)[0])
-        return [turns[(*layer.shape.values(), number % TURNS)] for number, layer in enumerate(self.layers)]
+            key = (*layer.shape.values(), number % BUFFERS)
+            buffers.setdefault(key, self._zeros([size], self.dtype)[0])
+        return [buffers[(*layer.shape.values(), number % BUFFERS)] for number, layer in enumerate(self.layers)]
 
     def _zeros(self, sizes: Sequence[int], dtype: torch.dtype = torch.float32) -> list[Tensor]:
-        """One piece of memory cut up in order, with room behind it for what tiles read past their end."""
+        """One allocation, split in order, with space at the end for tiles that read past it."""
         room = max(LARGEST_BLOCK**2, *(2 * max(layer.bordered_in, layer.bordered_out) for layer in self.layers))
-        memory = torch.zeros(sum(sizes) + room, device=self.device, dtype=dtype)
-        return list(memory[: sum(sizes)].split(list(sizes)))
+        allocated = torch.zeros(sum(sizes) + room, device=self.device, dtype=dtype)
+        return list(allocated[: sum(sizes)].split(list(sizes)))
 
 
 class FusedResNet:
-    """Computes what a ``CifarResNet`` computes, from the same parameters; maps are kept in ``dtype``."""
+    """Computes the same as a ``CifarResNet``, from the same parameters; maps are stored in ``dtype``."""
 
     def __init__(self, backbone: CifarResNet, height: int, width: int, dtype: torch.dtype = torch.bfloat16) -> None:
         self.backbone, self.dtype = backbone, dtype
         self.layers = layers_of(backbone, height, width)
         self.parameters = [p for layer in self.layers for p in (layer.conv.weight, layer.norm.weight, layer.norm.bias)]
-        self._memory: dict[bool, list[Memory]] = {True: [], False: []}
+        self._workspaces: dict[bool, list[Workspace]] = {True: [], False: []}
         self.launch: Callable[..., None] = launch
 
     def __call__(self, images: Tensor) -> Tensor:
@@ -231,19 +231,19 @@ class FusedResNet:
         return self.forward(maps, training=False)
 
     def compile(self) -> None:
-        """Compile every kernel of both passes, some at a time; they would otherwise be compiled one after the other.
+        """Compile every kernel of both passes in parallel; at their first launch they would be compiled one by one.
 
-        The passes are gone through on a copy for two images, and what they would launch is noted down.
+        Both passes run on a copy for two images, where launches are only recorded.
         """
         launches: dict[tuple[object, ...], Callable[[], object]] = {}
 
-        def note(kernel: Any, grid: tuple[int, ...], *arguments: Any, **sizes: int) -> None:
+        def record(kernel: Any, grid: tuple[int, ...], *arguments: Any, **sizes: int) -> None:
             work = partial(kernel.warmup, *arguments, grid=grid, **sizes)
             launches.setdefault((kernel, *sorted(sizes.items())), work)
 
         height, width = self.layers[0].height, self.layers[0].width
         rehearsal = FusedResNet(deepcopy(self.backbone), height, width, self.dtype)
-        rehearsal.launch = note
+        rehearsal.launch = record
         inputs = self.layers[0].conv.in_channels
         images = torch.zeros(2, height, width, inputs, dtype=self.dtype, device=self.parameters[0].device)
         for training in (True, False):
@@ -255,50 +255,50 @@ class FusedResNet:
             for done in [pool.submit(work) for work in launches.values()]:
                 try:
                     done.result()
-                except Exception as error:  # no compiler, no driver, a kernel that is too large: nothing to repair here
+                except Exception as error:  # no compiler, no driver, or a kernel that is too large
                     raise CannotFuse(reason(error)) from error
 
-    def memory(self, images: int, *, training: bool) -> Memory:
-        """Enough for a batch; never let go, because a captured step goes on writing there."""
-        for memory in self._memory[training]:
-            if memory.capacity >= images:
-                return memory
-        self._memory[training].append(Memory(self.layers, images, self.dtype, training=training))
-        return self._memory[training][-1]
+    def workspace(self, images: int, *, training: bool) -> Workspace:
+        """A workspace that is large enough for a batch; never freed, since a captured step keeps writing there."""
+        for workspace in self._workspaces[training]:
+            if workspace.capacity >= images:
+                return workspace
+        self._workspaces[training].append(Workspace(self.layers, images, self.dtype, training=training))
+        return self._workspaces[training][-1]
 
     def forward(self, images: Tensor, *, training: bool) -> Tensor:
         """Features of images [batch, H, W, channels]."""
         moving, count = self.backbone.training, len(images)
-        memory = self.memory(count, training=training)
+        workspace = self.workspace(count, training=training)
         self.launch(
-            kernels.pack, (len(memory.pack_table),),
-            memory.pack_table, memory.onward[0], memory.mirrored[0], BLOCK=LARGEST_BLOCK
+            kernels.pack, (len(workspace.pack_table),),
+            workspace.pack_table, workspace.onward[0], workspace.mirrored[0], BLOCK=LARGEST_BLOCK
         )  # fmt: skip
         for number, layer in enumerate(self.layers):
             self.launch(
             kernels.convolve, (count * layer.tiles,),
-                *self._input(memory, number, images), memory.onward[number], memory.raw[number],
-                *self._norm(memory, max(number - 1, 0)), *self._norm(memory, number),
-                layer.norm.num_batches_tracked, memory.partial[number], memory.counter[number],
+                *self._input(workspace, number, images), workspace.onward[number], workspace.raw[number],
+                *self._norm(workspace, max(number - 1, 0)), *self._norm(workspace, number),
+                layer.norm.num_batches_tracked, workspace.partial[number], workspace.counter[number],
                 count, layer.norm.eps, layer.norm.momentum,
                 **layer.shape, BP=PARTIALS // layer.blocks["BCO"], NORM=number > 0, MOVING=moving,
                 **self._shortcut(number), **FORWARD,
             )  # fmt: skip
         last, number = self.layers[-1], len(self.layers)
-        features = torch.empty(count, last.conv.out_channels, device=memory.device)
+        features = torch.empty(count, last.conv.out_channels, device=workspace.device)
         self.launch(
             kernels.pool, (count,),
-            *self._input(memory, number, features), features, *self._norm(memory, number - 1), last.norm.eps,
+            *self._input(workspace, number, features), features, *self._norm(workspace, number - 1), last.norm.eps,
             H=last.out[0], W=last.out[1], C=last.conv.out_channels,
             BC=last.blocks["BCO"], BHW=triton.next_power_of_2(last.out[0] * last.out[1]),
             MOVING=moving, **self._shortcut(number),
         )  # fmt: skip
         return features
 
-    def _input(self, memory: Memory, number: int, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What activation ``number`` is made of and where it is kept: raw map, shortcut, place."""
-        raw = memory.raw[number - 1] if number else images
-        return raw, memory.kept[number - 2] if self._shortcut(number)["SHORTCUT"] else raw, memory.kept[number]
+    def _input(self, workspace: Workspace, number: int, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Raw map and shortcut that make activation ``number``, and where it is stored."""
+        raw = workspace.raw[number - 1] if number else images
+        return raw, workspace.kept[number - 2] if self._shortcut(number)["SHORTCUT"] else raw, workspace.kept[number]
 
     def _shortcut(self, number: int) -> Sizes:
         """The shortcut that is added to make activation ``number``: the input of the block that ends there."""
@@ -311,89 +311,90 @@ class FusedResNet:
             "SBC": start.blocks["BCI"], "SR": start.rows * start.stride,
         }  # fmt: skip
 
-    def _norm(self, memory: Memory, number: int) -> tuple[Tensor | None, ...]:
+    def _norm(self, workspace: Workspace, number: int) -> tuple[Tensor | None, ...]:
         norm = self.layers[number].norm
         own = norm.weight, norm.bias, norm.running_mean, norm.running_var
-        return memory.affine[number], *own, memory.saved[number]
+        return workspace.affine[number], *own, workspace.saved[number]
 
     def backward(self, images: Tensor, gradient: Tensor) -> list[Tensor]:
         """The gradients of all parameters, from the gradient of the features of the last forward pass."""
-        count, memory, last = len(images), self.memory(len(images), training=True), self.layers[-1]
+        count, workspace, last = len(images), self.workspace(len(images), training=True), self.layers[-1]
         area = last.out[0] * last.out[1]
         self.launch(
             kernels.unpool, (count,),
-            gradient.contiguous(), memory.kept[-1], memory.raw[-1], memory.gradient[-1],
-            *self._closing(memory, len(self.layers) - 1), count, HW=area, C=last.conv.out_channels,
+            gradient.contiguous(), workspace.kept[-1], workspace.raw[-1], workspace.gradient[-1],
+            *self._closing(workspace, len(self.layers) - 1), count, HW=area, C=last.conv.out_channels,
             BC=last.blocks["BCO"], BHW=triton.next_power_of_2(area), BP=PARTIALS // last.blocks["BCO"],
             MOVING=self.backbone.training,
         )  # fmt: skip
-        firsts = {group[0]: number for number, group in enumerate(memory.groups)}
-        with _Beside(memory.device) as beside:
+        firsts = {group[0]: number for number, group in enumerate(workspace.groups)}
+        with _SideStream(workspace.device) as beside:
             for number in reversed(range(len(self.layers))):
-                self._layer_backward(memory, number, count)
+                self._layer_backward(workspace, number, count)
                 if number in firsts:
-                    beside.run(partial(self._weights_backward, memory, firsts[number], count))
-        table = memory.table(count)
+                    beside.run(partial(self._weights_backward, workspace, firsts[number], count))
+        table = workspace.table(count)
         self.launch(
-            kernels.add_partials, (len(table),), memory.weight_partials[0], memory.weights[0], table,
+            kernels.add_partials, (len(table),), workspace.weight_partials[0], workspace.weights[0], table,
             SPLITS=ADD_SPLITS, BLOCK=ADD_BLOCK,
         )  # fmt: skip
-        return self._gradients(memory)
+        return self._gradients(workspace)
 
-    def _layer_backward(self, memory: Memory, number: int, images: int) -> None:
+    def _layer_backward(self, workspace: Workspace, number: int, images: int) -> None:
         layer, below = self.layers[number], max(number - 1, 0)
         skip = self._shortcut(number + 2)["SHORTCUT"] if number % 2 else 0
         self.launch(
             kernels.convolve_back, (images * layer.tiles,),
-            memory.gradient[number], memory.raw[number], memory.bordered[number], memory.mirrored[number],
-            memory.coefficients[number], memory.gradient[number + 1 if skip else number], memory.kept[number],
-            memory.raw[below], memory.gradient[below], *self._closing(memory, below), images,
+            workspace.gradient[number], workspace.raw[number], workspace.bordered[number], workspace.mirrored[number],
+            workspace.coefficients[number], workspace.gradient[number + 1 if skip else number], workspace.kept[number],
+            workspace.raw[below], workspace.gradient[below], *self._closing(workspace, below), images,
             **layer.shape, BP=PARTIALS // layer.blocks["BCI"], MOVING=self.backbone.training, SKIP=skip,
             LAST=number == 0, **BACKWARD,
         )  # fmt: skip
 
-    def _weights_backward(self, memory: Memory, which: int, images: int) -> None:
+    def _weights_backward(self, workspace: Workspace, which: int, images: int) -> None:
         """The weight gradients of a group of layers, in partial results."""
-        group = memory.groups[which]
+        group = workspace.groups[which]
         layer, first = self.layers[group[0]], group[0]
         shape = {key: value for key, value in layer.shape.items() if key not in {"H", "BWI"}}
         self.launch(
-            kernels.weigh, (memory.splits(group, images), 3, len(group)),
-            memory.kept[first], memory.bordered[first], memory.weight_partials[which], images * layer.tiles,
-            memory.capacity * layer.bordered_in, memory.capacity * layer.bordered_out, memory.group_sizes[which],
-            **shape, TILES=TILES_PER_SPLIT, PIECES=pieces(layer), **WEIGHTS,
+            kernels.weigh, (workspace.splits(group, images), 3, len(group)),
+            workspace.kept[first], workspace.bordered[first], workspace.weight_partials[which], images * layer.tiles,
+            workspace.capacity * layer.bordered_in, workspace.capacity * layer.bordered_out,
+            workspace.group_sizes[which],
+            **shape, TILES=TILES_PER_SPLIT, CHUNKS=chunks(layer), **WEIGHTS,
         )  # fmt: skip
 
-    def _closing(self, memory: Memory, number: int) -> tuple[Tensor, ...]:
-        """What closes the backward pass of a batch norm."""
-        kept = memory.saved[number], memory.sums[number], memory.coefficients[number]
-        return self.layers[number].norm.weight, *kept, memory.partial[number], memory.counter[number]
+    def _closing(self, workspace: Workspace, number: int) -> tuple[Tensor, ...]:
+        """The tensors that finish the backward pass of a batch norm."""
+        kept = workspace.saved[number], workspace.sums[number], workspace.coefficients[number]
+        return self.layers[number].norm.weight, *kept, workspace.partial[number], workspace.counter[number]
 
-    def _gradients(self, memory: Memory) -> list[Tensor]:
+    def _gradients(self, workspace: Workspace) -> list[Tensor]:
         """Views, in the order and the memory layout of the parameters."""
         found: list[Tensor] = []
-        for layer, weight, sums in zip(self.layers, memory.weights, memory.sums, strict=True):
+        for layer, weight, sums in zip(self.layers, workspace.weights, workspace.sums, strict=True):
             inputs, outputs = layer.conv.in_channels, layer.conv.out_channels
             found += [weight.view(outputs, 3, 3, inputs).permute(0, 3, 1, 2), sums[outputs:], sums[:outputs]]
         return found
 
 
-class _Beside:
-    """Runs work on a second stream that starts from the first one and is waited for at the end, in a captured step.
+class _SideStream:
+    """In a captured step, runs work on a second stream, which the first stream waits for at the end.
 
-    Streams of high priority come from a small pool and belong to the one capture that is under way: a step that is
-    launched from Python must not take one, which another run may just capture.
+    Streams of high priority come from a small pool and belong to the capture that is running: a step that is launched
+    from Python must not use one, since another run may be capturing it.
     """
 
     def __init__(self, device: torch.device) -> None:
         captured = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
         self.stream = torch.cuda.Stream(device, priority=-1) if captured else None
 
-    def __enter__(self) -> "_Beside":
+    def __enter__(self) -> "_SideStream":
         return self
 
     def run(self, work: Callable[[], None]) -> None:
-        """After all that was launched so far."""
+        """Run work after everything that was launched before."""
         if self.stream is None:
             return work()
         self.stream.wait_stream(torch.cuda.current_stream())
@@ -410,17 +411,17 @@ class _Differentiable(torch.autograd.Function):
 
     @staticmethod
     def forward(context: Any, network: FusedResNet, images: Tensor, *parameters: Tensor) -> Tensor:  # noqa: ARG004
-        context.network, context.memory = network, network.memory(len(images), training=True)
-        context.memory.passes += 1
-        context.number = context.memory.passes
+        context.network, context.workspace = network, network.workspace(len(images), training=True)
+        context.workspace.passes += 1
+        context.number = context.workspace.passes
         context.save_for_backward(images)
         return network.forward(images, training=True)
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         (images,) = context.saved_tensors
-        memory, before = context.memory, context.network.parameters[0].grad
-        added = before is not None and before.data_ptr() == memory.weights[0].data_ptr()
-        if added or memory.passes != context.number:
-            raise RuntimeError("fused kernels hold one batch: go backward, step and zero_grad() before the next one")
+        workspace, before = context.workspace, context.network.parameters[0].grad
+        added = before is not None and before.data_ptr() == workspace.weights[0].data_ptr()
+        if added or workspace.passes != context.number:
+            raise RuntimeError("fused kernels hold one batch: call backward(), step() and zero_grad() before the next")
         return None, None, *context.network.backward(images, gradient)

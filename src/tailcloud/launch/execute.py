@@ -97,7 +97,7 @@ def train_one(run: Run, device: str, observer: Observer) -> dict[str, Any]:
         else:
             for remark in [*frozen_remarks(run.recipe), *dataset.profile.remarks(), *dataset.remarks]:
                 observer.note(remark)
-            with signals.listening():
+            with signals.handle_sigterm():
                 result = loop.train(run.recipe, dataset, run.folder, chosen, observer)
         if dataset or not run.folder.report_file.is_file():
             write_report([run.folder.path])

@@ -72,13 +72,13 @@ def train_side_by_side(jobs: Sequence[Job], observers: Sequence[Observer]) -> li
     lets them save what they have. If the system kills a worker, the runs that it took down are tried again one by one,
     so that only the culprit fails.
     """
-    with signals.listening():
+    with signals.handle_sigterm():
         return _with_second_chance(jobs, observers)
 
 
 def _with_second_chance(jobs: Sequence[Job], observers: Sequence[Observer]) -> list[Outcome]:
     outcomes = _in_processes(jobs, observers, min(len(jobs), cores()))
-    if len(jobs) > 1 and not signals.asked():
+    if len(jobs) > 1 and not signals.stop_requested():
         for number in [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Killed)]:
             outcomes[number] = _in_processes([jobs[number]], [observers[number]], 1)[0]
     return outcomes
@@ -97,7 +97,7 @@ def _in_processes(jobs: Sequence[Job], observers: Sequence[Observer], workers: i
             while not all(future.done() for future in futures):
                 wait(futures, timeout=PATIENCE)
                 _pass_on(events, observers)
-                if signals.asked():
+                if signals.stop_requested():
                     stop.set()
         except KeyboardInterrupt:
             for worker in set(active_children()) - strangers:
@@ -113,7 +113,7 @@ def _prepare(events: "SimpleQueue[Message]", threads: int, files: Sequence[str],
     """Once in every worker: an equal share of the cores, the lines to the parent, and the parent's plugins."""
     global _events  # noqa: PLW0603
     _events = events
-    signals.follow(stop.is_set)
+    signals.follow_parent(stop.is_set)
     torch.set_num_threads(threads)
     plugins.load_entry_points()
     for file in files:
@@ -130,7 +130,7 @@ def _follow_parent() -> None:
 
 
 def _work(number: int, job: Job) -> dict[str, Any]:
-    signals.check()
+    signals.raise_if_stopped()
     try:
         return job(Reporter(number, _events))
     except Exception as error:  # its traceback, which tells a plugin's mistake, stays in this process
@@ -150,7 +150,7 @@ def train_on_streams(jobs: Sequence[Job], observers: Sequence[Observer], in_flig
     A captured step leaves most of a GPU idle; the steps of several runs fill it. Ctrl-C and SIGTERM stop every run at
     the end of its epoch.
     """
-    with signals.listening():
+    with signals.handle_sigterm():
         return _in_threads(jobs, observers, in_flight)
 
 
@@ -162,7 +162,7 @@ def _in_threads(jobs: Sequence[Job], observers: Sequence[Observer], in_flight: i
         try:
             if stop.is_set():
                 raise TailcloudError("stopped")
-            signals.check()
+            signals.raise_if_stopped()
             with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
                 return job(Member(run, observers[run], admission, stop))
         except Exception as error:

@@ -25,7 +25,7 @@ from tailcloud.reporting import write_report
 from tailcloud.runs.checkpoint import peek
 from tailcloud.training import loop, signals
 from tailcloud.training.devices import check_engine, pick_device, resumed_device
-from tailcloud.training.distributed.world import World, joined, own_device, quiet
+from tailcloud.training.distributed.world import World, process_group, rank_device, silent_exit
 from tailcloud.training.tensorboard_log import check_logging
 
 
@@ -44,18 +44,18 @@ class Silent:
 
 def train_shared(request: Request, world: World) -> None:
     """Train the one run that a command asks for in all processes of a world."""
-    if not world.chief:
+    if not world.rank0:
         hush()
-    with joined(world, pick_device(request.device)):
-        run = world.from_chief(partial(the_run, request))
+    with process_group(world, pick_device(request.device)):
+        run = world.from_rank0(partial(the_run, request))
         if request.dry_run:
-            world.from_chief(lambda: print_plan([run], pick_device(request.device)))
+            world.from_rank0(lambda: print_plan([run], pick_device(request.device)))
             return
-        if world.from_chief(lambda: run.folder.finished):
-            result = world.from_chief(partial(look_at, run, request.device))
+        if world.from_rank0(lambda: run.folder.finished):
+            result = world.from_rank0(partial(look_at, run, request.device))
         else:
             result = train_together(run, request.device, world)
-        if world.chief:
+        if world.rank0:
             print_result(run, result)
 
 
@@ -92,27 +92,27 @@ def train_together(run: Run, device: str, world: World) -> dict[str, Any]:
     """Train a run to its end; the chief holds its folder, writes its report and has its result."""
     console.speak_as(f"rank {world.rank}")
     with ExitStack() as held:
-        kind = world.from_chief(partial(fitting_device, run, device))
-        chosen = world.everywhere(partial(own_device, world, torch.device(kind)))
-        dataset = world.everywhere(partial(open_data, run.recipe))
-        world.everywhere(partial(check_same_data, dataset, world.gather(dataset.fingerprint)[0]))
-        world.from_chief(partial(claim, run, held))
-        screen = held.enter_context(Screen() if world.chief else nullcontext())
+        kind = world.from_rank0(partial(fitting_device, run, device))
+        chosen = world.on_all_ranks(partial(rank_device, world, torch.device(kind)))
+        dataset = world.on_all_ranks(partial(open_data, run.recipe))
+        world.on_all_ranks(partial(check_same_data, dataset, world.gather(dataset.fingerprint)[0]))
+        world.from_rank0(partial(claim, run, held))
+        screen = held.enter_context(Screen() if world.rank0 else nullcontext())
         observer = screen.watch(run.title) if screen else Silent()
         for remark in [*frozen_remarks(run.recipe), *dataset.profile.remarks(), *dataset.remarks]:
             observer.note(remark)
         try:
-            with signals.listening():
+            with signals.handle_sigterm():
                 result = loop.train(run.recipe, dataset, run.folder, chosen, observer, world)
         except signals.Terminated:
-            if not world.chief:
-                raise quiet(signals.Terminated.exit_code) from None
+            if not world.rank0:
+                raise silent_exit(signals.Terminated.exit_code) from None
             raise signals.Terminated(f'stopped by SIGTERM; go on with "{started_again(run)}"') from None
         except KeyboardInterrupt:
-            if not world.chief:
-                raise quiet(Stopped.exit_code) from None
+            if not world.rank0:
+                raise silent_exit(Stopped.exit_code) from None
             raise Stopped(f'stopped; go on with "{started_again(run)}"') from None
-        if world.chief:
+        if world.rank0:
             write_report([run.folder.path])
         return result
 

@@ -16,7 +16,7 @@ from tailcloud.errors import UsageError
 from tailcloud.heads import HEADS
 from tailcloud.losses import LOSSES, Loss
 from tailcloud.plugins.contracts import check_signature, try_backbone, try_head, try_loss, try_sampler
-from tailcloud.recipe.plugin_methods import WRITTEN, written
+from tailcloud.recipe.plugin_methods import PLUGIN_METHODS, plugin_method
 from tailcloud.sampling import WEIGHTS
 
 Weigh = Callable[..., NDArray[np.float64]]
@@ -78,7 +78,7 @@ def register_method(name: str, toml: str | Path) -> None:
 
     The comment at its top is what ``tailcloud recipes ls`` says about it.
     """
-    add("method", WRITTEN, name, written(name, toml))
+    add("method", PLUGIN_METHODS, name, plugin_method(name, toml))
 
 
 def add(kind: str, known: dict[str, Any], name: str, part: object) -> None:

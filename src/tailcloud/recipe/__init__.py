@@ -1,9 +1,15 @@
-"""Recipes: one TOML file decides a run, validated before anything is loaded."""
+"""Recipes: one TOML file decides a run, and is validated before anything is loaded.
 
+``schema`` has every table and field; ``library`` finds recipes, ``resolve`` merges them with their method and settings
+(``merge``, ``scale_transfer``), ``validate`` and ``parameter_names`` check them, ``old_words`` refuses those of older
+versions. ``plugin_methods`` are methods that plugins register.
+"""
+
+from tailcloud.data.augment import Augment
 from tailcloud.recipe.library import data_sets, find_recipe, read_toml, shipped
 from tailcloud.recipe.merge import differences, parse_setting
 from tailcloud.recipe.resolve import load_recipe, resolve
-from tailcloud.recipe.schema import Augment, Data, Engine, Model, Part, Recipe, Selection, Stage
+from tailcloud.recipe.schema import Data, Engine, Model, PartSpec, Recipe, Selection, Stage
 from tailcloud.recipe.validate import completed, head_kinds
 
 __all__ = [
@@ -11,7 +17,7 @@ __all__ = [
     "Data",
     "Engine",
     "Model",
-    "Part",
+    "PartSpec",
     "Recipe",
     "Selection",
     "Stage",

@@ -1,4 +1,4 @@
-"""Recipes as tables: settings of the command line, one table laid over another, and how two differ."""
+"""Recipe tables: parse a setting, merge two tables, compare two tables."""
 
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ Table = dict[str, Any]
 
 
 def parse_setting(setting: str) -> Table:
-    """``stage1.epochs=10`` as a nested table; the value is read as TOML, else taken as a string."""
+    """``stage1.epochs=10`` as a nested table; a value that is not TOML is a string."""
     key, equals, text = setting.partition("=")
     names = key.strip().split(".")
     if not equals or not all(names):
@@ -27,11 +27,11 @@ def parse_setting(setting: str) -> Table:
 
 
 def merge(below: Table, above: Mapping[str, Any]) -> Table:
-    """``above`` laid over ``below``, table by table. A part that changes its name keeps none of its old options."""
+    """``below`` overridden by ``above``, recursively. A part with a new name keeps none of its old options."""
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
-        value, old = alike(key, value, old)  # noqa: PLW2901
+        value, old = as_tables(key, value, old)  # noqa: PLW2901
         if isinstance(old, dict) and isinstance(value, Mapping):
             renamed = "name" in value and value["name"] != old.get("name")
             merged[key] = dict(value) if renamed else merge(old, value)
@@ -40,8 +40,8 @@ def merge(below: Table, above: Mapping[str, Any]) -> Table:
     return merged
 
 
-def alike(key: str, value: Any, old: Any) -> tuple[Any, Any]:
-    """A value and what it is laid over: if one is a table and the other its short form, both as tables."""
+def as_tables(key: str, value: Any, old: Any) -> tuple[Any, Any]:
+    """A value and the one that it overrides: if one is a table and the other its short form, both as tables."""
     full = specified if key == "data" else named
     if isinstance(old, Mapping) and ("name" in old or key == "data"):
         value = full(value)
@@ -49,7 +49,7 @@ def alike(key: str, value: Any, old: Any) -> tuple[Any, Any]:
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """The fields in which two recipes differ, each with its value then and now."""
+    """The fields in which two recipes differ, each with both values."""
     for key in [*then, *(key for key in now if key not in then)]:
         old, new = then.get(key), now.get(key)
         if isinstance(old, Mapping) and isinstance(new, Mapping):

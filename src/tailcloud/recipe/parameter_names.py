@@ -1,4 +1,4 @@
-"""Names of parts of a model in a recipe: what a stage trains, and how fast. Misspelt ones are found at once."""
+"""Checks the names of model parts in a recipe: what a stage trains, and its learning-rate factors."""
 
 from functools import cache
 
@@ -9,7 +9,7 @@ from tailcloud.recipe.validate import head_kinds
 
 
 def check_names(recipe: Recipe, name: str) -> None:
-    """Every stage trains something that its model has, and its factors of the learning rate are of something."""
+    """Every part that a stage trains or has a learning-rate factor for is in its model."""
     for stage_name, kind in head_kinds(recipe, name).items():
         stage = recipe.stages[stage_name]
         head = [f"head.{parameter}" for parameter, _ in hollow_head(kind).named_parameters()]
@@ -18,27 +18,27 @@ def check_names(recipe: Recipe, name: str) -> None:
             if part in stage.backbone_parts:
                 check_backbone_part(recipe, part, f"{name}: {stage_name}.train")
             elif part != "backbone" and not belongs(head, part):
-                raise UsageError(f'{name}: {stage_name}.train = "{part}" names no part of its model; {has}')
+                raise UsageError(f'{name}: {stage_name}.train = "{part}" is not a part of its model; {has}')
         check_factors(stage, head, f"{name}: {stage_name}.lr_factors", has)
 
 
 def frozen_remarks(recipe: Recipe) -> list[str]:
-    """A remark where the first stage leaves parts of a backbone as they are that nobody has trained."""
+    """A remark if the first stage freezes parts of a backbone that has no pretrained weights."""
     stage, model = recipe.stage1, recipe.model
     if model.weights or not stage.epochs or {"all", "backbone"} & set(stage.parts):
         return []
     return [
-        f'stage1.train = "{stage.train}", and model.weights names no file: all else of {model.backbone} keeps the '
-        "random weights that it starts with."
+        f'stage1.train = "{stage.train}", and model.weights is not set: the other parts of {model.backbone} '
+        "keep their random initial weights."
     ]
 
 
 def check_backbone_part(recipe: Recipe, part: str, where: str) -> None:
-    """A part of the backbone that is there."""
+    """Refuse a name that is not a part of the backbone."""
     parameters = backbone_parameters(recipe.model.backbone, recipe.model.width)
     if not belongs(parameters, part):
         children = dict.fromkeys(".".join(parameter.split(".")[:2]) for parameter in parameters)
-        raise UsageError(f'{where} = "{part}" names no part of its model; its backbone has {", ".join(children)}')
+        raise UsageError(f'{where} = "{part}" is not a part of its model; its backbone has {", ".join(children)}')
 
 
 @cache
@@ -48,12 +48,12 @@ def backbone_parameters(backbone: str, width: float) -> list[str]:
 
 
 def check_factors(stage: Stage, head: list[str], where: str, has: str) -> None:
-    """Factors of the learning rate are of parts that can be there."""
+    """Refuse learning-rate factors for unknown parts."""
     for part in stage.lr_factors:
         if not belongs([*head, "backbone"], part) and not part.startswith("backbone."):
-            raise UsageError(f'{where}: "{part}" is no part of its model; {has}')
+            raise UsageError(f'{where}: "{part}" is not a part of its model; {has}')
 
 
 def belongs(parameters: list[str], part: str) -> bool:
-    """Whether any of these parameters is that part or in it."""
+    """Whether any of these parameters is that part or inside it."""
     return any(f"{parameter}.".startswith(f"{part}.") for parameter in parameters)

@@ -1,4 +1,4 @@
-"""Methods that are not files of the package: plugins write them down."""
+"""Methods that plugins register as TOML text."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,31 +7,31 @@ from tailcloud.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Written:
-    """A method's TOML under a name."""
+class PluginMethod:
+    """The TOML text of a method."""
 
     name: str
     text: str
 
     def __str__(self) -> str:
-        """What errors call it."""
+        """Its name in errors."""
         return f"the method {self.name}"
 
     def read_text(self, encoding: str = "utf-8") -> str:  # noqa: ARG002
-        """What its file would hold."""
+        """The text."""
         return self.text
 
 
-WRITTEN: dict[str, Written] = {}
+PLUGIN_METHODS: dict[str, PluginMethod] = {}
 
 
-def written(name: str, toml: str | Path) -> Written:
+def plugin_method(name: str, toml: str | Path) -> PluginMethod:
     """A method from text, or from a file: a ``Path``, or a string of one line that ends in .toml."""
     if isinstance(toml, str) and not ("\n" not in toml and toml.endswith(".toml")):
-        return Written(name, toml)
+        return PluginMethod(name, toml)
     try:
-        return Written(name, Path(toml).read_text(encoding="utf-8"))
+        return PluginMethod(name, Path(toml).read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"the method {name}: {toml} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise UsageError(f"the method {name}: {toml} is not text") from None
+        raise UsageError(f"the method {name}: {toml} is not UTF-8 text") from None

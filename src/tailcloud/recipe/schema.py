@@ -1,4 +1,4 @@
-"""The schema of a recipe: every table, every field, and what is allowed in it."""
+"""The schema of a recipe: every table, every field and its allowed values."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -6,17 +6,18 @@ from typing import Annotated, Any, Literal
 import tomli_w
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from tailcloud.data.augment import Augment
 from tailcloud.data.read_options import Fit, LoaderKind, ReadOptions, Small
 
 
-class Record(BaseModel):
-    """A table of a recipe: every field known, nothing coerced, nothing changed later."""
+class RecipeTable(BaseModel):
+    """A table of a recipe: immutable, without unknown fields, without type conversions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class Part(BaseModel):
-    """A loss, a sampler or another part by name, with its own options beside the name."""
+class PartSpec(BaseModel):
+    """A loss, a sampler or another part by name, with its options."""
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True, allow_inf_nan=False)
     name: str
@@ -33,7 +34,7 @@ def named(value: object) -> object:
 
 
 def trainable(value: str) -> str:
-    """What a stage may train: everything, or parts of the model."""
+    """Check ``train``: everything, or parts of the model."""
     part = r"(head|backbone)(\.\w+)*"
     if not re.fullmatch(rf"all|{part}(\+{part})*", value):
         raise ValueError(
@@ -42,26 +43,13 @@ def trainable(value: str) -> str:
     return value
 
 
-def ascending(value: list[float]) -> list[float]:
-    """The bounds of a range."""
-    if value != sorted(value):
-        raise ValueError("should be the lower bound, then the upper one")
-    return value
-
-
-NamedPart = Annotated[Part, BeforeValidator(named)]
+NamedPart = Annotated[PartSpec, BeforeValidator(named)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
-Share = Annotated[float, Field(gt=0, le=1)]
-Positive = Annotated[float, Field(gt=0)]
-Strength = Annotated[float, Field(ge=0, le=4)]
-PAIR, TRIPLE = Field(min_length=2, max_length=2), Field(min_length=3, max_length=3)
+WITHOUT_EFFECT = {"loader", "cache"}  # fields of [data] that change no result
 
 
-HOW_DATA_ARE_READ = {"loader", "cache"}  # without a change to any result
-
-
-class Data(Record):
-    """What is trained on. Most but ``spec`` is for images of one's own; see ``tailcloud.data.ReadOptions``."""
+class Data(RecipeTable):
+    """The training data. All but ``spec`` is mostly for your own images; see ``tailcloud.data.ReadOptions``."""
 
     spec: str
     size: Annotated[int, Field(ge=4, le=1024)] | None = None
@@ -71,7 +59,7 @@ class Data(Record):
     min_count: Annotated[int, Field(ge=0)] = 0
     small: Small = "drop"
     loader: LoaderKind = "auto"
-    cache: Annotated[str, Field(min_length=1)] = "none"  # of images that stay in their files: "none", "ram" or a folder
+    cache: Annotated[str, Field(min_length=1)] = "none"  # for images in files: "none", "ram" or a folder
 
     @property
     def read_options(self) -> ReadOptions:
@@ -84,97 +72,83 @@ def specified(value: object) -> object:
     return {"spec": value} if isinstance(value, str) else value
 
 
-class Model(Record):
-    """What is trained."""
+class Model(RecipeTable):
+    """The model."""
 
     backbone: str = "resnet32"
-    branches: Literal[1, 2] = 1  # 2: the last block twice, for objectives that ask for it
+    branches: Literal[1, 2] = 1  # 2: the last block twice, for objectives that need it
     width: Annotated[float, Field(gt=0, le=64)] = 1.0
     head: str = "linear"
-    weights: str | None = None  # a file of tensors that the backbone starts from
-    weights_sha256: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{8,64}$")] | None = None  # or the first digits of it
+    weights: str | None = None  # a file with pretrained weights of the backbone
+    weights_sha256: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{8,64}$")] | None = None  # or its first digits
 
 
-class Augment(Record):
-    """How training images are varied."""
-
-    crop_padding: Annotated[int, Field(ge=0, le=64)] = 0
-    flip: bool = False
-    crop_area: Annotated[list[Share], PAIR, AfterValidator(ascending)] | None = None  # shares: random resized crops
-    crop_ratio: Annotated[list[Positive], PAIR, AfterValidator(ascending)] | None = (
-        None  # their width / height: 3/4 to 4/3
-    )
-    color_jitter: Annotated[list[Strength], TRIPLE] | None = None  # how much brightness, contrast and saturation change
-
-
-class Stage(Record):
-    """One stage of training: what is shown, what is minimised, what may move, and how fast."""
+class Stage(RecipeTable):
+    """One stage of training: batches, loss, trained parameters, learning rate and optimiser."""
 
     epochs: Annotated[int, Field(ge=0, le=1_000_000)]
     batch: Annotated[int, Field(ge=1, le=1_000_000)] = 64
-    sampler: NamedPart = Part(name="ib")
-    second_sampler: NamedPart | None = (
-        None  # the sampler of a second stream of batches, for objectives that ask for one
-    )
-    mixup: Annotated[float, Field(ge=0)] = 0.0
+    sampler: NamedPart = PartSpec(name="ib")
+    second_sampler: NamedPart | None = None  # of a second batch per step, for objectives that need one
+    mixup: Annotated[float, Field(ge=0)] = 0.0  # α of mixup; 0 disables
     loss: NamedPart
-    objective: NamedPart = Part(name="classify")
+    objective: NamedPart = PartSpec(name="classify")
     train: Annotated[str, AfterValidator(trainable)] = "all"
-    head_transform: NamedPart = Part(name="keep")  # what happens to the head before the first step
+    head_transform: NamedPart = PartSpec(name="keep")  # applied to the head before the first step
     batch_norm: Literal["moving", "frozen"] = "moving"
     lr: Annotated[float, Field(gt=0)] = 0.1
-    lr_factors: dict[str, Annotated[float, Field(gt=0)]] = {}  # of parts, by name: {"head.inner" = 0.2}
+    lr_factors: dict[str, Annotated[float, Field(gt=0)]] = {}  # per part of the model: {"head.inner" = 0.2}
     schedule: Literal["step", "cosine"] = "step"
     warmup: Annotated[int, Field(ge=0)] = 5
     milestones: list[Fraction] = [0.8, 0.9]
     decay: Annotated[float, Field(gt=0, le=1)] = 0.1
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     weight_decay: Annotated[float, Field(ge=0)] = 2e-4
-    optimizer: NamedPart = Part(name="sgd")  # "adamw" has no use for momentum
-    clip: Annotated[float, Field(ge=0)] = 0.0  # the largest norm of the whole gradient; 0: any
-    ema: Annotated[float, Field(ge=0, lt=1)] = 0.0  # decay of an average of weights, which is what counts; 0: none
+    optimizer: NamedPart = PartSpec(name="sgd")  # "adamw" does not use momentum
+    clip: Annotated[float, Field(ge=0)] = 0.0  # largest norm of the whole gradient; 0 disables
+    ema: Annotated[float, Field(ge=0, lt=1)] = 0.0  # EMA decay; the averaged weights are evaluated; 0 disables
 
     @property
     def parts(self) -> list[str]:
-        """The names of what is trained, one by one."""
+        """The names of the trained parts."""
         return self.train.split("+")
 
     @property
     def backbone_parts(self) -> list[str]:
-        """Of these, the parts of the backbone: all others of its parts then stay as they are."""
+        """The trained parts of the backbone; if there are any, its other parts are frozen."""
         return [part for part in self.parts if part.startswith("backbone.")]
 
 
-class Selection(Record):
-    """What is held out, how often the model is evaluated, and which epoch's weights a stage ends with."""
+class Selection(RecipeTable):
+    """The validation share, how often the model is evaluated, and which epoch's weights a stage keeps."""
 
     split: Annotated[float, Field(ge=0, le=0.5)] = 0.0
     pick: Literal["last", "best"] = "last"
     every: Annotated[int, Field(ge=1)] = 1
 
 
-class Engine(Record):
-    """How a run is computed. None of this changes what is computed, beyond rounding and what batch norm sees."""
+class Engine(RecipeTable):
+    """How a run computes. This changes no result, beyond rounding and the images that batch norm sees at a time."""
 
     executor: Literal["auto", "eager", "compiled", "graphed"] = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     kernels: Literal["auto", "plain", "fused"] = "auto"
-    threads: Annotated[int, Field(ge=0, le=4096)] = 0  # 0: one a core, or one if steps are small
-    workers: Annotated[int, Field(ge=0, le=1024)] = 0  # processes that read image files; 0: by the cores
-    accumulate: Annotated[int, Field(ge=1, le=1_000_000)] = 1  # pieces that a process computes of a batch, in turn
-    sync_batch_norm: bool = False  # over the processes that share a run
-    checkpoint_seconds: Annotated[float, Field(ge=0)] = 1.0  # between two at least, also within an epoch; 0: each epoch
+    threads: Annotated[int, Field(ge=0, le=4096)] = 0  # 0: one per core, or one if steps are small
+    workers: Annotated[int, Field(ge=0, le=1024)] = 0  # processes that decode image files; 0: one per core
+    accumulate: Annotated[int, Field(ge=1, le=1_000_000)] = 1  # micro-batches per process and step
+    sync_batch_norm: bool = False  # over all processes of a run
+    checkpoint_seconds: Annotated[float, Field(ge=0)] = 1.0  # between two, also within an epoch; 0: every epoch
 
 
-class Logging(Record):
-    """What is written down beside the result, for people; none of it changes the run."""
+class Logging(RecipeTable):
+    """What is recorded beside the result; it does not change the run."""
 
     gradients: bool = False  # mean |∂L/∂z_y| of each class after each evaluated epoch: softmax saturation
     tensorboard: bool = False  # events in RUN/tensorboard
-    examples: bool = True  # test images that went wrong in the worst tail classes
+    examples: bool = True  # misclassified test images of the worst tail classes
 
 
-class Recipe(Record):
+class Recipe(RecipeTable):
     """Everything that decides a run."""
 
     format: Literal[1] = 1
@@ -198,16 +172,16 @@ class Recipe(Record):
         return {name: stage for name, stage in stages.items() if stage}
 
     def substance(self) -> dict[str, Any]:
-        """What decides the result: everything but where the data are, how the run is computed and what is watched."""
-        return self._written(exclude={"root": True, "engine": True, "logging": True, "data": HOW_DATA_ARE_READ})
+        """What decides the result: everything but the data's place, how the run computes, and what is logged."""
+        return self._written(exclude={"root": True, "engine": True, "logging": True, "data": WITHOUT_EFFECT})
 
     def to_toml(self) -> str:
         """The resolved recipe as a file."""
         return tomli_w.dumps(self._written())
 
     def _written(self, exclude: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Everything, the data as their SPEC alone where nothing else was said about them."""
+        """All fields; the data as their SPEC alone if all other fields of [data] have their defaults."""
         table = self.model_dump(exclude=exclude, exclude_none=True)
-        said = {name: value for name, value in table["data"].items() if name != "spec"}
-        plain = all(value == Data.model_fields[name].default for name, value in said.items())
+        others = {name: value for name, value in table["data"].items() if name != "spec"}
+        plain = all(value == Data.model_fields[name].default for name, value in others.items())
         return table | ({"data": self.data.spec} if plain else {})

@@ -1,4 +1,4 @@
-"""Is a recipe right? Every part exists, takes its options and fits the others; every error is a sentence."""
+"""Validates a recipe: every part exists, accepts its options and fits the others."""
 
 import inspect
 import re
@@ -18,10 +18,10 @@ from tailcloud.heads import HEADS
 from tailcloud.losses import LOSSES, Loss
 from tailcloud.objectives import OBJECTIVES, Objective
 from tailcloud.optimizers import OPTIMIZERS
-from tailcloud.recipe.schema import Augment, Part, Recipe, Stage
+from tailcloud.recipe.schema import PartSpec, Recipe, Stage
 from tailcloud.sampling import WEIGHTS
 
-TRIAL_COUNTS = [10, 1]
+DUMMY_COUNTS = [10, 1]
 Built = TypeVar("Built")
 SMALLEST_SCALE = 2.0
 PARTS: dict[str, Mapping[str, Callable[..., object]]] = {
@@ -35,42 +35,29 @@ PARTS: dict[str, Mapping[str, Callable[..., object]]] = {
 
 
 def check_parts(recipe: Recipe, name: str) -> None:
-    """Every part that the recipe names exists, takes its options, and fits the others."""
+    """Every part that the recipe names exists, accepts its options, and fits the others."""
     parse_spec(recipe.data.spec)
     check_backbone_of(recipe, name)
-    check_augment(recipe.augment, name)
+    as_usage_error(name, recipe.augment.check)
     if recipe.model.head not in HEADS:
         raise UsageError(f"{name}: model.head: {unknown('head', recipe.model.head, HEADS)}")
-    for stage_name, kind in heads_in_turn(recipe, name):
+    for stage_name, kind in iter_head_kinds(recipe, name):
         stage, where = recipe.stages[stage_name], f"{name}: {stage_name}"
         try_part(f"{where}.sampler", stage.sampler, WEIGHTS)
         if stage.second_sampler:
-            try_part(f"{where}.second", stage.second_sampler, WEIGHTS)
+            try_part(f"{where}.second_sampler", stage.second_sampler, WEIGHTS)
         loss = try_part(f"{where}.loss", stage.loss, LOSSES)
         check_optimizer(where, stage)
         check_fit(f"{where}.loss", stage.loss.name, loss, cosine=HEADS[kind].cosine)
         objective = try_part(f"{where}.objective", stage.objective, objectives_with(loss))
-        check_streams(where, stage, objective)
+        check_batches(name, stage_name, stage, objective)
         check_model(where, stage, objective, kind, recipe.model.branches)
 
 
-def check_augment(augment: Augment, name: str) -> None:
-    """Crops are cut out in one of both ways."""
-    if augment.crop_area and augment.crop_padding:
-        raise UsageError(
-            f"{name}: augment.crop_area and augment.crop_padding = {augment.crop_padding} are two ways to crop; set "
-            "augment.crop_padding = 0, or leave out augment.crop_area"
-        )
-    if augment.crop_ratio and not augment.crop_area:
-        raise UsageError(
-            f"{name}: augment.crop_ratio is of random resized crops; set augment.crop_area, for example [0.08, 1.0]"
-        )
-
-
 def check_optimizer(where: str, stage: Stage) -> None:
-    """The optimiser takes its options."""
+    """The optimiser accepts its options."""
     make = partial(OPTIMIZERS[stage.optimizer.name], stage, {}, torch.device("cpu"))
-    heard(f"{where}.optimizer", partial(make, **stage.optimizer.options))
+    as_usage_error(f"{where}.optimizer", partial(make, **stage.optimizer.options))
 
 
 def check_backbone_of(recipe: Recipe, name: str) -> None:
@@ -82,60 +69,61 @@ def check_backbone_of(recipe: Recipe, name: str) -> None:
 
 
 def head_kinds(recipe: Recipe, name: str = "the recipe") -> dict[str, str]:
-    """The name of the head that each stage trains: the model's own, as the stages change it one after the other."""
-    return dict(heads_in_turn(recipe, name))
+    """By stage, the name of the head that it trains: the model's head after the head transforms so far."""
+    return dict(iter_head_kinds(recipe, name))
 
 
-def heads_in_turn(recipe: Recipe, name: str) -> Iterator[tuple[str, str]]:
-    """Stage and head one by one, so that what is wrong in a stage is told before what follows from it in the next."""
+def iter_head_kinds(recipe: Recipe, name: str) -> Iterator[tuple[str, str]]:
+    """Stage and head one by one, so that an error in a stage is reported before its consequences in the next one."""
     kind = recipe.model.head
     for stage_name, stage in recipe.stages.items():
-        change = try_part(f"{name}: {stage_name}.head_transform", stage.head_transform, HEAD_TRANSFORMS)
+        transform = try_part(f"{name}: {stage_name}.head_transform", stage.head_transform, HEAD_TRANSFORMS)
         try:
-            kind = change.kind(kind)
+            kind = transform.kind(kind)
         except ValueError as error:
             raise UsageError(f"{name}: {stage_name}.head_transform: {error}") from None
         yield stage_name, kind
 
 
 def objectives_with(loss: Loss) -> dict[str, Callable[..., Objective]]:
-    """Every objective, its loss given."""
+    """Every objective, with its loss given."""
     return {name: partial(factory, loss) for name, factory in OBJECTIVES.items()}
 
 
-def check_streams(where: str, stage: Stage, objective: Objective) -> None:
-    """An objective that wants a second stream of batches has one, and no other has."""
+def check_batches(name: str, stage_name: str, stage: Stage, objective: Objective) -> None:
+    """An objective that needs a second sampler has one, no other has, and mixup is supported where it is set."""
+    objective_is = f'{stage_name}.objective = "{stage.objective.name}"'
     if objective.second and not stage.second_sampler:
-        raise UsageError(f'{where}.objective = "{stage.objective.name}" needs a second sampler; set {where}.second')
+        raise UsageError(f"{name}: {objective_is} needs a second sampler; set {stage_name}.second_sampler")
     if stage.second_sampler and not objective.second:
-        raise UsageError(f'{where}.second is of no use to {where}.objective = "{stage.objective.name}"; take it out')
+        raise UsageError(f"{name}: {objective_is} does not use {stage_name}.second_sampler; remove it")
     if stage.mixup and not objective.mixes:
-        raise UsageError(f'{where}.objective = "{stage.objective.name}" cannot be mixed; set {where}.mixup = 0')
+        raise UsageError(f"{name}: {objective_is} does not support mixup; set {stage_name}.mixup = 0")
 
 
 def check_model(where: str, stage: Stage, objective: Objective, head: str, branches: int) -> None:
-    """An objective that wants a head or a backbone of a certain kind has it."""
+    """An objective that needs a certain kind of head or backbone has it."""
     objective_is = f'{where}.objective = "{stage.objective.name}"'
-    fitting = [name for name in HEADS if objective.needs is None or is_a(HEADS[name], objective.needs)]
-    if head not in fitting:
-        names = " or ".join(f'"{name}"' for name in fitting)
+    suitable = [name for name in HEADS if objective.needs is None or is_a(HEADS[name], objective.needs)]
+    if head not in suitable:
+        names = " or ".join(f'"{name}"' for name in suitable)
         raise UsageError(f'{objective_is} works with the head {names}, not with "{head}"')
     if objective.branches > branches:
         raise UsageError(f"{objective_is} needs a backbone of two branches; set model.branches = 2")
 
 
 def is_a(factory: object, kind: type) -> bool:
-    """Whether something that makes parts is a class of that kind; a plugin's may be a function."""
+    """Whether a factory is a class of that kind; a plugin's factory may be a function."""
     return isinstance(factory, type) and issubclass(factory, kind)
 
 
-def try_part(where: str, part: Part, known: Mapping[str, Callable[..., Built]]) -> Built:
-    """Build a part once on made-up counts, to hear its own complaints before anything is loaded."""
-    return heard(where, partial(known[part.name], np.array(TRIAL_COUNTS), **part.options))
+def try_part(where: str, part: PartSpec, known: Mapping[str, Callable[..., Built]]) -> Built:
+    """Build a part once with dummy class counts, so that its own errors come before anything is loaded."""
+    return as_usage_error(where, partial(known[part.name], np.array(DUMMY_COUNTS), **part.options))
 
 
-def heard(where: str, make: Callable[[], Built]) -> Built:
-    """What ``make`` makes, or its complaint as ours."""
+def as_usage_error(where: str, make: Callable[[], Built]) -> Built:
+    """Call ``make``; its ValueError becomes a UsageError that says where."""
     try:
         return make()
     except ValueError as error:
@@ -143,18 +131,18 @@ def heard(where: str, make: Callable[[], Built]) -> Built:
 
 
 def check_fit(where: str, name: str, loss: Loss, *, cosine: bool) -> None:
-    """A loss on cosines needs a cosine head, and a cosine head needs a loss that stretches its outputs."""
+    """A loss on cosines needs a cosine head, and a cosine head needs a loss with a large enough scale."""
     if loss.needs_cosine and not cosine:
         raise UsageError(f'{where} = "{name}" works on cosines; set model.head = "cosine"')
     if cosine and loss.scale < SMALLEST_SCALE:
         raise UsageError(
-            f"{where}.scale = {loss.scale:g} cannot learn with a cosine head, whose outputs lie in [-1, 1]; "
+            f"{where}.scale = {loss.scale:g} is too small for a cosine head, whose outputs are in [-1, 1]; "
             "set it to about 30"
         )
 
 
 def complete(recipe: Recipe, name: str) -> Recipe:
-    """The recipe with every option of its parts spelled out, and the backbone by its full name."""
+    """The recipe with all options of its parts filled in, and the full name of its backbone."""
     stages = {
         stage_name: stage.model_copy(
             update={
@@ -170,15 +158,15 @@ def complete(recipe: Recipe, name: str) -> Recipe:
 
 
 def completed(substance: dict[str, Any]) -> dict[str, Any]:
-    """What decides a result, as it is written today: fields that it was written without have their defaults."""
+    """The ``substance`` of a recipe as this version writes it: missing fields have their defaults."""
     try:
         return complete(Recipe.model_validate(substance), "the recipe").substance()
     except (ValidationError, UsageError):
         return substance
 
 
-def complete_part(where: str, part: Part, known: Mapping[str, Callable[..., object]]) -> Part:
-    """The part with its defaults; its options must be those that its constructor takes by keyword, of that type."""
+def complete_part(where: str, part: PartSpec, known: Mapping[str, Callable[..., object]]) -> PartSpec:
+    """The part with its default options filled in; options are the keyword-only parameters of its constructor."""
     if part.name not in known:
         raise UsageError(f"{where}: {unknown('part', part.name, known)}")
     schema = options_schema(known[part.name])
@@ -186,7 +174,7 @@ def complete_part(where: str, part: Part, known: Mapping[str, Callable[..., obje
         options = schema.model_validate(part.options)
     except ValidationError as error:
         raise UsageError(f"{where}: {explain(error, schema)}") from None
-    return Part(name=part.name, **options.model_dump())
+    return PartSpec(name=part.name, **options.model_dump())
 
 
 def options_schema(factory: Callable[..., object]) -> type[BaseModel]:
@@ -200,7 +188,7 @@ def options_schema(factory: Callable[..., object]) -> type[BaseModel]:
 
 
 def explain(error: ValidationError, schema: type[BaseModel]) -> str:
-    """The first thing that is wrong, as a sentence that names the field, the value and what is allowed."""
+    """The first error, as a sentence that names the field, the value and what is allowed."""
     details = error.errors()
     first = details[0]
     path = [str(step) for step in first["loc"]]
@@ -208,16 +196,18 @@ def explain(error: ValidationError, schema: type[BaseModel]) -> str:
     more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
     if first["type"] == "extra_forbidden":
         siblings = _siblings(schema, path)
-        return f"{unknown('field', field, siblings)}{more}" if siblings else f"it has no options, so no {field}{more}"
+        return (
+            f"{unknown('field', field, siblings)}{more}" if siblings else f"it has no options, and {field} is set{more}"
+        )
     if first["type"] == "missing":
         return f"{field} is missing{more}"
-    said = first["msg"].removeprefix("Input ").removeprefix("Value error, ")
-    wanted = re.sub("valid dictionary or instance of .*", "table", said)
-    return f"{field} = {_shown(value)} {wanted}{more}"
+    message = first["msg"].removeprefix("Input ").removeprefix("Value error, ")
+    expected = re.sub("valid dictionary or instance of .*", "table", message)
+    return f"{field} = {_shown(value)} {expected}{more}"
 
 
 def _siblings(schema: type[BaseModel], path: Sequence[str]) -> list[str]:
-    """The fields that could have stood where ``path`` points."""
+    """The allowed fields where ``path`` points."""
     prefix = ""
     for step in path[:-1]:
         annotation = schema.model_fields[step].annotation

@@ -7,7 +7,7 @@ import torch
 from tailcloud.data import Dataset
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.decoder_pool import Decoders
-from tailcloud.data.loaders.placement import as_tested, automatic_workers, bring
+from tailcloud.data.loaders.placement import automatic_workers, place_images, resized_like
 from tailcloud.evaluation.embeddings import Embedding, embed
 from tailcloud.serving.evaluate import check_fits
 from tailcloud.serving.load import load
@@ -18,6 +18,9 @@ def embed_run(run: Path, dataset: Dataset, device: torch.device) -> dict[str, Em
     model = load(run)
     check_fits(run, model, dataset)
     classifier, transform = model.classifier.to(device), Normalise(model.transform.mean, model.transform.std, device)
-    parts = {"train": as_tested(dataset.train, dataset.test), "test": dataset.test}
+    parts = {"train": resized_like(dataset.train, dataset.test), "test": dataset.test}
     decoders = Decoders(automatic_workers())
-    return {name: embed(classifier, bring(part, device, decoders).in_order(transform)) for name, part in parts.items()}
+    return {
+        name: embed(classifier, place_images(part, device, decoders).in_order(transform))
+        for name, part in parts.items()
+    }

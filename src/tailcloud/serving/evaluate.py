@@ -10,7 +10,7 @@ from tailcloud.calibration.deployment_metrics import Calibrated, measure_deploye
 from tailcloud.calibration.prior_file import wanted_prior
 from tailcloud.data import Dataset
 from tailcloud.data.augment.normalize import Normalise
-from tailcloud.data.loaders.placement import bring
+from tailcloud.data.loaders.placement import place_images
 from tailcloud.errors import UsageError
 from tailcloud.evaluation import gathered, judge_in_ways, summarise
 from tailcloud.serving.load import TrainedClassifier, load
@@ -25,7 +25,7 @@ def evaluate_run(run: Path, dataset: Dataset, device: torch.device, prior: str |
     model = load(run)
     check_fits(run, model, dataset)
     wanted = wanted_prior(prior, model)
-    classifier, images = model.classifier.to(device), bring(dataset.test, device)
+    classifier, images = model.classifier.to(device), place_images(dataset.test, device)
     transform = Normalise(model.transform.mean, model.transform.std, device)
     way = (model.scale, None) if wanted is None else (model.scale / model.temperature, model.shift(wanted))
     judged = judge_in_ways(classifier, images.in_order(transform), [way])[0]

@@ -14,7 +14,7 @@ from torch import Tensor
 from tailcloud.calibration.priors import Prior
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.image_io import Picture, Unreadable, picture_at
-from tailcloud.data.loaders.resident import images_at_once
+from tailcloud.data.loaders.resident import evaluation_batch
 from tailcloud.serving.load import TrainedClassifier
 from tailcloud.training.devices import cores
 
@@ -47,7 +47,7 @@ def predict_files(
 ) -> Iterator[Answer]:
     """One answer per path, in their order. What cannot be read gets an answer with an error, and stops nothing."""
     speak = Speaker(model, torch.device(device), top, prior)
-    batch = min(BATCH, images_at_once(speak.device, model.size[0] * model.size[1]))
+    batch = min(BATCH, evaluation_batch(speak.device, model.size[0] * model.size[1]))
     decode = partial(_decoded, channels=len(model.transform.mean), model=model)
     waiting: list[tuple[Path, Decoded]] = []
     for pair in in_threads(decode, paths, BATCHES_AHEAD * batch):

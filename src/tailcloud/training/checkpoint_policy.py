@@ -1,4 +1,4 @@
-"""When a run is saved, and when it ends because somebody asks it to."""
+"""When a run is saved, and when it stops after SIGTERM."""
 
 import time
 from collections.abc import Iterator
@@ -9,99 +9,102 @@ from tailcloud.runs.checkpoint import Checkpoint, save_checkpoint
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.progress import Progress
 from tailcloud.training import signals
-from tailcloud.training.executors.cuda_graph import Standing
+from tailcloud.training.executors.base import EpochState
 from tailcloud.training.session import Session
 from tailcloud.training.stages.parts import StageParts
 
-WORK_PER_SAVING = 20  # within an epoch, so many times what saving takes is spent on training
-ASK_EVERY = 8  # steps, where processes must agree
-SOON = 2.0  # seconds: where so many steps take longer, they agree after each of them
+LEAST_TRAINING_PER_SAVE = 20  # within an epoch, train at least so many times as long as saving takes
+STEPS_BETWEEN_CHECKS = 8  # with several ranks, which have to exchange a message for each check
+SLOW_SECONDS = 2.0  # if so many steps take longer, check after every step
+UNFINISHED_EPOCH = "standing"  # prefix of an EpochState in a checkpoint file
 
 
 @dataclass
-class Keeper:
-    """Saves one stage of a run as it goes on. All processes that share a run ask at the same steps."""
+class Checkpointer:
+    """Saves one stage of a run while it trains. All ranks call its methods at the same steps."""
 
     session: Session
     folder: RunFolder
     progress: Progress
     parts: StageParts
-    saved: float = field(default_factory=time.perf_counter)
-    began: float = 0.0
-    took: float = 0.0  # seconds, to save
+    saved_at: float = field(default_factory=time.perf_counter)
+    epoch_started_at: float = 0.0
+    save_seconds: float = 0.0  # what the last save took
     steps: int = 0
-    every: int = 1  # steps between two questions
-    asked: float = field(default_factory=time.perf_counter)
+    check_every: int = 1  # steps
+    checked_at: float = field(default_factory=time.perf_counter)
 
-    def epoch_begins(self) -> None:
-        """What is due within an epoch counts from here: one that is shorter is saved when it is done."""
-        self.began = self.asked = time.perf_counter()
+    def epoch_started(self) -> None:
+        """Saves within an epoch are due from here on: an epoch that is shorter is saved when it is done."""
+        self.epoch_started_at = self.checked_at = time.perf_counter()
 
     def between_steps(self) -> None:
-        """Save in the middle of an epoch if it is time; save and stop if somebody asks for it."""
+        """Save in the middle of an epoch if that is due; save and stop after SIGTERM."""
         self.steps += 1
         world = self.session.world
-        if world.size > 1 and self.steps % self.every:
+        if world.size > 1 and self.steps % self.check_every:
             return
-        stop, save, slow = world.any(signals.asked(), world.chief and self.due, self.slow)
-        self.every, self.asked = 1 if slow else ASK_EVERY, time.perf_counter()
+        stop, save, slow = world.any(signals.stop_requested(), world.rank0 and self.due, self.slow)
+        self.check_every, self.checked_at = 1 if slow else STEPS_BETWEEN_CHECKS, time.perf_counter()
         if stop or save:
-            self.save(self.parts.executor.standing())
+            self.save(self.parts.executor.state())
         if stop:
             raise terminated(self.folder)
 
     @contextmanager
-    def measuring(self) -> Iterator[None]:
-        """Around what measures an epoch whose steps are done: where it is broken off, these are saved."""
+    def evaluating(self) -> Iterator[None]:
+        """Around the evaluation after an epoch: if SIGTERM stops it, the steps of the epoch are saved."""
         try:
             yield
-        except signals.BrokenOff:
-            self.save(self.parts.executor.standing())
+        except signals.EvaluationStopped:
+            self.save(self.parts.executor.state())
             raise terminated(self.folder) from None
 
     @property
     def due(self) -> bool:
-        """Whether an epoch that is under way should be saved; never where every epoch is saved when it is done."""
+        """Whether an unfinished epoch should be saved; never if ``checkpoint_seconds`` is 0 (after every epoch)."""
         seconds = self.session.recipe.engine.checkpoint_seconds
-        since = time.perf_counter() - max(self.saved, self.began)
-        return seconds > 0 and since >= max(seconds, WORK_PER_SAVING * self.took)
+        since = time.perf_counter() - max(self.saved_at, self.epoch_started_at)
+        return seconds > 0 and since >= max(seconds, LEAST_TRAINING_PER_SAVE * self.save_seconds)
 
     @property
     def slow(self) -> bool:
-        """Whether the steps since the last question took so long that nobody should wait for several of them."""
-        return time.perf_counter() - self.asked > SOON * self.every / ASK_EVERY
+        """Whether the steps since the last check were so slow that every step should be checked."""
+        return time.perf_counter() - self.checked_at > SLOW_SECONDS * self.check_every / STEPS_BETWEEN_CHECKS
 
-    def epoch_ends(self, *, last: bool) -> bool:
-        """Save after an epoch, unless the last time is not long ago. Whether somebody asks the run to stop here."""
-        (stop,) = self.session.world.any(signals.asked())
-        if last or stop or time.perf_counter() - self.saved >= self.session.recipe.engine.checkpoint_seconds:
+    def epoch_done(self, *, last: bool) -> bool:
+        """Save after an epoch, unless the last save was recent. Returns whether the run should stop here."""
+        (stop,) = self.session.world.any(signals.stop_requested())
+        if last or stop or time.perf_counter() - self.saved_at >= self.session.recipe.engine.checkpoint_seconds:
             self.save()
         return stop
 
-    def save(self, standing: Standing | None = None) -> None:
-        """Write a checkpoint, if this process is the one that writes; ``standing`` is that of an epoch under way."""
+    def save(self, state: EpochState | None = None) -> None:
+        """Write a checkpoint, on rank 0; ``state`` is that of an unfinished epoch."""
         started = time.perf_counter()
-        if self.session.world.chief:
+        if self.session.world.rank0:
             progress = replace(self.progress)
-            if standing:
-                progress.step, progress.spent = len(standing.losses), progress.spent + started - self.began
-            kept = snapshot(self.session, self.parts, progress, standing)
-            save_checkpoint(self.folder.checkpoints, progress.stage, progress.epoch, kept, progress.step)
-        self.saved = time.perf_counter()
-        self.took = self.saved - started
+            if state:
+                progress.step, progress.spent = len(state.losses), progress.spent + started - self.epoch_started_at
+            checkpoint = make_checkpoint(self.session, self.parts, progress, state)
+            save_checkpoint(self.folder.checkpoints, progress.stage, progress.epoch, checkpoint, progress.step)
+        self.saved_at = time.perf_counter()
+        self.save_seconds = self.saved_at - started
 
 
 def terminated(folder: RunFolder) -> signals.Terminated:
-    """The end of a run that was asked to end."""
+    """The error that ends a saved run after SIGTERM."""
     return signals.Terminated(f'stopped by SIGTERM; go on with "tailcloud train --resume --out {folder.path}"')
 
 
-def snapshot(session: Session, parts: StageParts, progress: Progress, standing: Standing | None = None) -> Checkpoint:
+def make_checkpoint(
+    session: Session, parts: StageParts, progress: Progress, state: EpochState | None = None
+) -> Checkpoint:
     """Everything that the rest of the run depends on."""
     groups = {
         "model": session.model.state_dict(),
         "best": progress.best_weights,
-        "standing": vars(standing) if standing else {},
+        UNFINISHED_EPOCH: vars(state) if state else {},
     }
     tensors = {f"{group}.{name}": value for group, values in groups.items() for name, value in values.items()}
     tensors |= parts.optimizer.state
@@ -111,3 +114,10 @@ def snapshot(session: Session, parts: StageParts, progress: Progress, standing: 
         "recipe": session.recipe.substance(),
     }
     return Checkpoint(tensors, {**progress.state(), **about})
+
+
+def unfinished_epoch(checkpoint: Checkpoint | None, progress: Progress) -> EpochState | None:
+    """The state of the epoch in which a checkpoint was saved; None if it was saved after an epoch."""
+    if checkpoint is None or not progress.step:
+        return None
+    return EpochState(**checkpoint.group(UNFINISHED_EPOCH))

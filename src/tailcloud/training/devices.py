@@ -1,4 +1,4 @@
-"""Where a run computes, and what a record of that place says."""
+"""The device of a run, its threads, and the record of the machine."""
 
 import os
 import platform
@@ -15,14 +15,14 @@ from tailcloud import plugins
 from tailcloud.errors import TailcloudError, UsageError, unknown
 from tailcloud.recipe import Engine, Recipe
 
-SMALL_STEP = 2e9  # FLOPs
+SMALL_STEP = 2e9  # FLOPs; below, several threads are slower than one
 QUOTA = Path("/sys/fs/cgroup/cpu.max")  # of a Linux container: "200000 100000" is two cores, "max 100000" all
 
 DeviceName = Literal["auto", "cpu", "cuda", "mps"]
 
 
 def pick_device(name: str) -> torch.device:
-    """``auto`` is CUDA where there is a GPU, else the CPU."""
+    """The device of that name; ``auto`` is CUDA if there is a GPU, else the CPU."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name not in get_args(DeviceName):
@@ -33,25 +33,25 @@ def pick_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def make_repeatable(device: torch.device) -> None:
-    """Ask cuDNN for algorithms that add in the same order every time: a resumed run then ends bit for bit the same."""
+def set_deterministic(device: torch.device) -> None:
+    """Use deterministic cuDNN algorithms, so that a resumed run is bit-identical."""
     if device.type == "cuda":
         torch.backends.cudnn.deterministic = True
         torch.backends.cudnn.benchmark = False
 
 
-def use_threads(recipe: Recipe, flops: int) -> None:
-    """As many threads as the recipe says, or one a core; by itself one where a step is so small that several wait."""
+def set_threads(recipe: Recipe, flops: int) -> None:
+    """Set the number of threads: that of the recipe, or else one per core, or one if a step is small."""
     torch.set_num_threads(recipe.engine.threads or (1 if flops < SMALL_STEP else cores()))
 
 
 def cores() -> int:
-    """The cores that this process may keep busy: PyTorch's choice, within its affinity and its container's share."""
+    """The cores that this process may use: PyTorch's choice, limited by its affinity and its container's quota."""
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(torch.get_num_threads(), affinity, _share()))
+    return max(1, min(torch.get_num_threads(), affinity, _quota()))
 
 
-def _share() -> int:
+def _quota() -> int:
     try:
         quota, period = QUOTA.read_text().split()
         return sys.maxsize if quota == "max" else round(int(quota) / int(period))
@@ -60,20 +60,20 @@ def _share() -> int:
 
 
 def resumed_device(name: str, recorded: str | None) -> torch.device:
-    """A run goes on where it was started, unless another device is asked for by name."""
+    """The device on which a run was started, unless another one is named."""
     if name != "auto" or recorded is None:
         return pick_device(name)
     try:
         return pick_device(recorded)
     except TailcloudError:
         raise TailcloudError(
-            f"this run was started on {recorded}, which this machine does not have; go on with --device cpu "
-            "(the result will not be bit for bit the same)"
+            f"this run was started on {recorded}, which this machine does not have; continue with --device cpu "
+            "(the result will not be bit-identical)"
         ) from None
 
 
 def check_engine(engine: Engine, device: torch.device) -> None:
-    """Graphs, half precision and fused kernels need CUDA; compiled steps are tested on the CPU and CUDA only."""
+    """Refuse an engine that the device does not support: graphs, bfloat16 and fused kernels need CUDA."""
     if engine.executor == "compiled" and device.type not in {"cpu", "cuda"}:
         raise UsageError(f'engine.executor = "compiled" needs --device cpu or cuda, not {device.type}')
     for field, value in {"executor": "graphed", "precision": "bfloat16", "kernels": "fused"}.items():
@@ -82,7 +82,7 @@ def check_engine(engine: Engine, device: torch.device) -> None:
 
 
 def environment(device: torch.device) -> dict[str, Any]:
-    """What a bit-for-bit repetition depends on."""
+    """What bit-identical results depend on."""
     return {
         "device": device.type,
         "gpu": torch.cuda.get_device_name(device) if device.type == "cuda" else None,
@@ -95,7 +95,7 @@ def environment(device: torch.device) -> dict[str, Any]:
 
 
 def machine(device: torch.device) -> dict[str, Any]:
-    """The computer, for people who compare seconds."""
+    """The machine, for comparing running times."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -106,7 +106,7 @@ def machine(device: torch.device) -> dict[str, Any]:
 
 
 def commit() -> str | None:
-    """The git commit of a source checkout ("+" when files differ from it); what TAILCLOUD_COMMIT says goes first."""
+    """The git commit of a source checkout, with "+" if files differ from it; TAILCLOUD_COMMIT overrides it."""
     source = Path(tailcloud.__file__).parents[2]
     if "TAILCLOUD_COMMIT" in os.environ or not (source / ".git").exists():
         return os.environ.get("TAILCLOUD_COMMIT")

@@ -1,7 +1,6 @@
-"""What a recipe's ``[logging]`` table asks for after an epoch, for the log.
+"""What the recipe's ``[logging]`` table adds to the log of an epoch.
 
-Watching is an evaluation: it draws from generators of its own and changes nothing, so that a run which is watched ends
-bit for bit where it would have ended.
+It is an evaluation with its own random generators and changes nothing, so the run ends with the same bits without it.
 """
 
 from collections.abc import Iterator
@@ -18,21 +17,21 @@ from tailcloud.training.stages.parts import StageParts
 BATCH = 1024
 
 
-def watch(session: Session, parts: StageParts, epoch: int) -> dict[str, Any]:
-    """``gradients``: for each class the mean |∂L/∂z_y| over its training images, as they are stored.
+def log_gradients(session: Session, parts: StageParts, epoch: int) -> dict[str, Any]:
+    """``gradients``: for each class the mean |∂L/∂z_y| over its training images, without augmentation.
 
-    L is the loss of the stage as it stands, clouds included, on the outputs of the model in evaluation mode.
+    L is the loss of the stage, with its noise, on the outputs of the model in evaluation mode.
     """
     recipe = session.recipe
     if not recipe.logging.gradients:
         return {}
     session.model.eval()
-    clouds = device_generator(session.device, recipe.seed, parts.name, "watched clouds", epoch)
+    noise = device_generator(session.device, recipe.seed, parts.name, "watched clouds", epoch)
     loss, classes = parts.objective.loss, session.dataset.classes
-    return {"gradients": class_gradients(session.model, _mixed(session), loss, classes, clouds)}
+    return {"gradients": class_gradients(session.model, _shuffled(session), loss, classes, noise)}
 
 
-def _mixed(session: Session) -> Iterator[Batch]:
-    """Every training image once, classes mixed as in training: class weights compare the images of a batch."""
+def _shuffled(session: Session) -> Iterator[Batch]:
+    """Every training image once, in random order as in training: class weights compare the images of a batch."""
     order = host_generator(session.recipe.seed, "watched order").permutation(len(session.images.train.labels))
-    return session.images.seen.some(session.transform, torch.from_numpy(order), BATCH)
+    return session.images.train_as_test.some(session.transform, torch.from_numpy(order), BATCH)

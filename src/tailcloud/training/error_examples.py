@@ -30,7 +30,7 @@ def write_examples(session: Session, folder: RunFolder, per_class: Sequence[floa
         return
     last = list(session.recipe.stages.values())[-1]
     predictions = session.predict(session.images.test, session.loss(last).scale)
-    if not session.world.chief:
+    if not session.world.rank0:
         return
     wrong = np.concatenate([surest_errors(predictions, label) for label in worst])
     images, chosen = session.dataset.test.some(wrong)

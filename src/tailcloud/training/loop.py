@@ -1,10 +1,10 @@
-"""The loop: one for all stages, readable from top to bottom.
+"""The training loop: one for all stages. Read this first.
 
-    for each stage:    what may move, which images, which loss
-        for each epoch:    steps, evaluation, a line in the log, a checkpoint (and within a long epoch)
+    for each stage:    head, trainable parameters, loss, batches
+        for each epoch:    steps, evaluation, a line in the log, a checkpoint (long epochs: several)
 
-Between two checkpoints nothing is remembered outside of them, and all randomness follows from (seed, part, epoch):
-a run that is killed and resumed ends bit for bit where it would have ended.
+A checkpoint has everything that the rest of a run depends on, and all randomness follows from (seed, part, epoch): a
+run that is killed and resumed ends with the same bits as one that was not interrupted.
 """
 
 import time
@@ -25,22 +25,22 @@ from tailcloud.runs.observer import Observer
 from tailcloud.runs.progress import Progress
 from tailcloud.runs.result_writer import finish
 from tailcloud.training import signals
-from tailcloud.training.checkpoint_policy import Keeper, terminated
-from tailcloud.training.devices import make_repeatable, use_threads
-from tailcloud.training.distributed.world import ALONE, World
+from tailcloud.training.checkpoint_policy import Checkpointer, terminated, unfinished_epoch
+from tailcloud.training.devices import set_deterministic, set_threads
+from tailcloud.training.distributed.world import SINGLE_PROCESS, World
 from tailcloud.training.engine import unfused
-from tailcloud.training.epoch_logging import watch
+from tailcloud.training.epoch_logging import log_gradients
 from tailcloud.training.error_examples import write_examples
+from tailcloud.training.executors.base import EpochState
 from tailcloud.training.executors.compiled import CannotCompile
-from tailcloud.training.executors.cuda_graph import Standing
 from tailcloud.training.resume import resume
 from tailcloud.training.schedule import learning_rate
 from tailcloud.training.session import Session
-from tailcloud.training.stage_metrics import conclude, evaluate_epoch
+from tailcloud.training.stage_metrics import evaluate_epoch, finish_stage
 from tailcloud.training.stages.parts import StageParts, make_parts
-from tailcloud.training.stages.start import open_stage
+from tailcloud.training.stages.start import start_stage
 from tailcloud.training.stages.trainable import set_modes
-from tailcloud.training.tensorboard_log import observed
+from tailcloud.training.tensorboard_log import with_tensorboard
 
 
 def train(
@@ -49,21 +49,21 @@ def train(
     folder: RunFolder,
     device: torch.device,
     observer: Observer,
-    world: World = ALONE,
+    world: World = SINGLE_PROCESS,
 ) -> dict[str, Any]:
-    """Train a run from where its folder stands to its end; the result is also in the folder.
+    """Train a run to its end, from its newest checkpoint if there is one; the result is also written to the folder.
 
-    Of the processes in a ``world`` the chief alone reads and writes the folder, and has the result.
+    Of several ranks only rank 0 reads and writes the folder and returns the result; the others return {}.
     """
-    observer = observed(recipe, folder.path, observer) if world.chief else observer
-    make_repeatable(device)
-    with signals.at_once():  # there is nothing to save yet
-        session = world.everywhere(partial(Session, recipe, dataset, device, world))
-    use_threads(recipe, session.work)
+    observer = with_tensorboard(recipe, folder.path, observer) if world.rank0 else observer
+    set_deterministic(device)
+    with signals.stop_immediately():  # there is nothing to save yet
+        session = world.on_all_ranks(partial(Session, recipe, dataset, device, world))
+    set_threads(recipe, session.step_flops)
     for remark in session.remarks:
         observer.note(remark)
     progress, checkpoint = resume(session, folder, observer)
-    if any(world.any(signals.asked())):
+    if any(world.any(signals.stop_requested())):
         raise terminated(folder)
     for name, stage in recipe.stages.items():
         if name in {done["name"] for done in progress.finished}:
@@ -71,62 +71,62 @@ def train(
         if name != progress.stage:
             progress.next_stage(name)
         train_stage(session, folder, progress, checkpoint, observer)
-        progress.finished.append(conclude(session, progress, stage, observer))
+        progress.finished.append(finish_stage(session, progress, stage, observer))
         checkpoint = None
     session.images.share_faults(world)
-    with signals.at_once():  # all that is trained is saved
+    with signals.stop_immediately():  # all that is trained is saved
         write_examples(session, folder, progress.finished[-1]["per_class"])
-        return finish(session, folder, progress) if world.chief else {}
+        return finish(session, folder, progress) if world.rank0 else {}
 
 
 def train_stage(
     session: Session, folder: RunFolder, progress: Progress, checkpoint: Checkpoint | None, observer: Observer
 ) -> None:
-    """Train the epochs of the current stage that are still to do."""
+    """Train the remaining epochs of the current stage."""
     name, stage = progress.stage, session.recipe.stages[progress.stage]
     if progress.epoch == progress.step == 0:
-        with signals.at_once():  # the stage before it is saved
-            remarks = open_stage(session, name)
+        with signals.stop_immediately():  # the stage before it is saved
+            remarks = start_stage(session, name)
         for remark in remarks:
             progress.changes.append(remark)
             observer.note(remark)
-        session.world.spread(session.model.state_dict().values())
+        session.world.broadcast(session.model.state_dict().values())
     observer.stage_started(name, stage, progress.epoch)
-    if progress.epoch == stage.epochs:  # a change of the head alone, or the first stage of another run
+    if progress.epoch == stage.epochs:  # a stage that only transforms the head, or stage 1 taken from another run
         return
     started = time.perf_counter()
-    parts = ready(session, name, observer)
+    parts = prepare_stage(session, name, observer)
     if checkpoint:
         parts.optimizer.restore(checkpoint.tensors)
-    left = Standing(**checkpoint.group("standing")) if checkpoint and progress.step else None
+    resume_from = unfinished_epoch(checkpoint, progress)
     progress.seconds += time.perf_counter() - started
-    keeper = Keeper(session, folder, progress, parts)
+    checkpointer = Checkpointer(session, folder, progress, parts)
     for epoch in range(progress.epoch, stage.epochs):
-        keeper.epoch_begins()
+        checkpointer.epoch_started()
         lr = learning_rate(stage, epoch)
-        loss = train_epoch(session, parts, epoch, lr, left, keeper.between_steps)
-        left = None
+        loss = train_epoch(session, parts, epoch, lr, resume_from, checkpointer.between_steps)
+        resume_from = None
         line: dict[str, Any] = {"stage": name, "epoch": epoch + 1, "lr": lr, "loss": loss}
         if (epoch + 1) % session.recipe.selection.every == 0 or epoch + 1 == stage.epochs:
-            with keeper.measuring(), parts.optimizer.averaged():
+            with checkpointer.evaluating(), parts.optimizer.averaged():
                 line |= evaluate_epoch(session, parts, progress, epoch + 1)
-                line |= watch(session, parts, epoch + 1) if session.world.chief else {}
+                line |= log_gradients(session, parts, epoch + 1) if session.world.rank0 else {}
         session.images.share_faults(session.world)
-        line["seconds"] = progress.spent + time.perf_counter() - keeper.began
+        line["seconds"] = progress.spent + time.perf_counter() - checkpointer.epoch_started_at
         progress.seconds += line["seconds"]
         progress.begin_epoch(epoch + 1)
-        if session.world.chief:
+        if session.world.rank0:
             folder.append_log(line)
         if progress.epoch == stage.epochs:
             parts.optimizer.settle()
-        stop = keeper.epoch_ends(last=progress.epoch == stage.epochs)
+        stop = checkpointer.epoch_done(last=progress.epoch == stage.epochs)
         observer.epoch_done(line)
         if stop:
             raise terminated(folder)
 
 
-def ready(session: Session, name: str, observer: Observer) -> StageParts:
-    """The parts of a stage, made ready to run. What cannot be compiled runs as PyTorch has it, and the run says so."""
+def prepare_stage(session: Session, name: str, observer: Observer) -> StageParts:
+    """The parts of a stage, compiled or captured. What does not compile runs as plain PyTorch, with a note."""
     stage = session.recipe.stages[name]
     parts = make_parts(session, name)
     set_modes(session.model, stage)
@@ -136,9 +136,9 @@ def ready(session: Session, name: str, observer: Observer) -> StageParts:
         session.engine.executor = "eager"
         observer.note(str(failure))
     except CannotFuse as failure:
-        session.unfuse()
+        session.use_plain_kernels()
         observer.note(unfused(failure))
-        return ready(session, name, observer)
+        return prepare_stage(session, name, observer)
     return parts
 
 
@@ -147,24 +147,24 @@ def train_epoch(
     parts: StageParts,
     epoch: int,
     lr: float,
-    left: Standing | None = None,
-    between: Callable[[], None] | None = None,
+    resume_from: EpochState | None = None,
+    between_steps: Callable[[], None] | None = None,
 ) -> float:
-    """One pass over the sampled images, or the rest of one; the mean loss.
+    """Train one epoch, or the rest of an unfinished one; the mean loss.
 
-    Nothing is read from the device before the end. Batch-norm statistics are then those of the chief.
+    Nothing is copied from the device before the end. Then all ranks take the batch-norm statistics of rank 0.
     """
     set_modes(session.model, parts.stage)
-    parts.objective.advance(parts.loader.share(epoch))
-    losses = parts.executor.epoch(epoch, lr, left=left, between=between)
-    with session.world.one_voice():
+    parts.objective.advance(parts.loader.progress(epoch))
+    losses = parts.executor.epoch(epoch, lr, resume_from=resume_from, between_steps=between_steps)
+    with session.world.rank0_errors():
         check_finite(losses, parts, epoch, lr)
-    session.world.spread(session.model.buffers())
+    session.world.broadcast(session.model.buffers())
     return float(losses.mean())
 
 
 def check_finite(losses: Tensor, parts: StageParts, epoch: int, lr: float) -> None:
-    """Stop a run whose loss or weights are not numbers any more; the last good checkpoint stays."""
+    """Stop a run whose loss or weights are NaN or infinite; the last good checkpoint stays."""
     weights = torch.stack([parameter.detach().sum() for parameter in parts.parameters.values()])
     bad = torch.cat([~torch.isfinite(losses), ~torch.isfinite(weights).all()[None]]).nonzero()
     if len(bad):

@@ -1,4 +1,4 @@
-"""The model of a run: as its recipe describes it, with the weights that it starts from."""
+"""The model of a run, with its initial weights."""
 
 from tailcloud.backbones.pretrained import Pretrained, find_weights, load_pretrained
 from tailcloud.classifier import Architecture, Classifier, Cost, build_classifier, cost_of
@@ -7,21 +7,21 @@ from tailcloud.recipe import Recipe, head_kinds
 
 
 def architecture(recipe: Recipe, dataset: Dataset, head: str | None = None) -> Architecture:
-    """The model that a recipe trains on a data set, with the head that its last stage leaves, or another one."""
+    """The model that a recipe trains on a data set, with the head of its last stage, or another head."""
     model, last = recipe.model, list(head_kinds(recipe).values())[-1]
     return Architecture(model.backbone, head or last, model.width, dataset.shape[2], dataset.classes)
 
 
 def first_model(recipe: Recipe, dataset: Dataset) -> tuple[Classifier, Pretrained | None]:
-    """The model before its first stage, and where its weights are from if the recipe names some."""
-    asked, model = recipe.model, build_classifier(architecture(recipe, dataset, recipe.model.head), recipe.seed)
-    if not asked.weights:
+    """The model before its first stage, and its pretrained weights if the recipe names some."""
+    spec, model = recipe.model, build_classifier(architecture(recipe, dataset, recipe.model.head), recipe.seed)
+    if not spec.weights:
         return model, None
-    file = find_weights(asked.weights, recipe.root)
-    return model, load_pretrained(model.backbone, file, dataset.shape[2], asked.weights_sha256)
+    file = find_weights(spec.weights, recipe.root)
+    return model, load_pretrained(model.backbone, file, dataset.shape[2], spec.weights_sha256)
 
 
 def cost_on(model: Classifier, dataset: Dataset) -> Cost:
-    """What a model costs on the images of a data set, as it is now."""
+    """Parameters and FLOPs of a model on the images of a data set."""
     height, width, channels = dataset.shape
     return cost_of(model, channels, height, width)

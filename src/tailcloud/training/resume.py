@@ -1,4 +1,4 @@
-"""Where a run goes on: at its newest whole checkpoint, if recipe and data are those that it was started with."""
+"""Resume a run from its newest complete checkpoint, if its recipe and data are unchanged."""
 
 from functools import partial
 from typing import Any
@@ -12,61 +12,61 @@ from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.observer import Observer
 from tailcloud.runs.progress import Progress
 from tailcloud.training.session import Session
-from tailcloud.training.stages.start import shape_head
+from tailcloud.training.stages.start import use_new_head
 
 
 def resume(session: Session, folder: RunFolder, observer: Observer) -> tuple[Progress, Checkpoint | None]:
-    """Put model and progress where the newest whole checkpoint left them; a new run starts at the beginning."""
-    checkpoint, remarks = session.world.from_chief(partial(load_newest, folder.checkpoints))
+    """Load model and progress from the newest complete checkpoint; a new run starts from the beginning."""
+    checkpoint, remarks = session.world.from_rank0(partial(load_newest, folder.checkpoints))
     for remark in remarks:
         observer.note(remark)
     if checkpoint is None:
-        if session.world.chief:
+        if session.world.rank0:
             folder.cut_log(lambda _: False)
         return Progress(), None
     state = dict(checkpoint.state)
     try:
-        with session.world.one_voice():
+        with session.world.rank0_errors():
             check_same_recipe(folder, state.pop("recipe"), session.recipe)
-        check_same_world(state.pop("environment"), state.pop("fingerprint"), session, observer)
-        shape_head(session, state["stage"])
+        check_same_environment(state.pop("environment"), state.pop("fingerprint"), session, observer)
+        use_new_head(session, state["stage"])
         session.model.load_state_dict(checkpoint.group("model"))
         progress = Progress(**state, best_weights=checkpoint.group("best"))
     except (RuntimeError, TypeError, KeyError):
         raise TailcloudError(
             f"the checkpoint in {folder.checkpoints} belongs to another model than {folder.recipe_file}"
         ) from None
-    if session.world.chief:
+    if session.world.rank0:
         cut_log(session, folder, progress, observer)
     return progress, checkpoint
 
 
 def cut_log(session: Session, folder: RunFolder, progress: Progress, observer: Observer) -> None:
-    """Drop what the log says of epochs that will be trained again."""
+    """Remove from the log the epochs that will be trained again."""
     order = list(session.recipe.stages)
     reached = (order.index(progress.stage), progress.epoch)
     folder.cut_log(lambda line: (order.index(line["stage"]), line["epoch"]) <= reached)
     done = progress.epoch + sum(stage["epochs"] for stage in progress.finished)
     if len(folder.log()) < done:
-        observer.note(f"{folder.log_file} lacks some of the {done} epochs that are done; its curves will have a gap.")
+        observer.note(f"{folder.log_file} lacks some of the {done} finished epochs; its curves will have a gap.")
 
 
 def check_same_recipe(folder: RunFolder, then: dict[str, Any], recipe: Recipe) -> None:
-    """A run goes on with the recipe that it was started with."""
+    """Refuse a recipe other than the one that the run was started with."""
     for field, old, new in differences(completed(then), recipe.substance()):
         raise TailcloudError(
-            f"{folder.recipe_file} was changed since the last checkpoint: {field} was {old} and is now {new}; "
+            f"{folder.recipe_file} changed since the last checkpoint: {field} was {old} and is now {new}; "
             "change it back, or start a new run in another folder"
         )
 
 
-def check_same_world(then: dict[str, Any], fingerprint: str, session: Session, observer: Observer) -> None:
-    """Other data or another plane is refused; another device or version is allowed and said: the bits will differ."""
+def check_same_environment(then: dict[str, Any], fingerprint: str, session: Session, observer: Observer) -> None:
+    """Refuse other data or another loader. Another device or version is allowed, with a note: the bits will differ."""
     dataset, loader = session.dataset, session.environment["loader"]
     if then.get("loader", loader) != loader:
         raise TailcloudError(
-            f'the images of {dataset.spec} were on the plane "{then["loader"]}" when this run was started, and are on '
-            f'"{loader}" now; to go on, set data.loader = "{then["loader"]}" in its recipe.toml'
+            f'this run was started with the loader "{then["loader"]}" for {dataset.spec}, which is now "{loader}"; '
+            f'to continue, set data.loader = "{then["loader"]}" in its recipe.toml'
         )
     if fingerprint != dataset.fingerprint:
         raise TailcloudError(
@@ -77,13 +77,13 @@ def check_same_world(then: dict[str, Any], fingerprint: str, session: Session, o
         torch.set_num_threads(then["threads"])  # sums depend on it in their last bits
     if (then.get("executor"), session.engine.executor) == ("eager", "compiled"):
         session.engine.executor = "eager"
-        observer.note("This run goes on eagerly, as it was started, though its recipe would have it compiled.")
+        observer.note("This run continues with eager steps, as it was started; a new run would be compiled.")
     now = session.environment
-    first = {"loader": loader, "kernels": "plain", "ranks": 1, "accumulate": 1, "sync_batch_norm": False}
-    then = {**first, **then}  # as it was before there were others
+    defaults = {"loader": loader, "kernels": "plain", "ranks": 1, "accumulate": 1, "sync_batch_norm": False}
+    then = {**defaults, **then}  # of checkpoints from before these keys
     for key in sorted(now):
         if now[key] != then.get(key):
             observer.note(
-                f"This run was started with {key} {then.get(key)} and goes on with {now[key]}: "
-                "the result will be as good, but not bit for bit the same."
+                f"This run was started with {key} {then.get(key)} and continues with {now[key]}: "
+                "the result will be as good, but not bit-identical."
             )

@@ -1,21 +1,20 @@
-"""What a run will take, before it is started."""
+"""What a run costs, estimated before it is started."""
 
 from dataclasses import dataclass
 
 from tailcloud.classifier import cost
 from tailcloud.data import Dataset
 from tailcloud.data.loaders.epoch_plan import batch_ends
-from tailcloud.data.loaders.placement import is_streamed
 from tailcloud.recipe import Recipe
 from tailcloud.training.model import architecture
-from tailcloud.training.stages.cost import copies, images_a_step
+from tailcloud.training.stages.cost import copies, images_per_step
 
-FLOAT = 4
+FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Steps of each stage, and the size of the model and of everything on the device."""
+    """Steps of each stage, parameters and FLOPs of the model, and memory on the device in bytes."""
 
     steps: dict[str, int]
     parameters: int
@@ -24,13 +23,13 @@ class Estimate:
 
 
 def estimate(recipe: Recipe, dataset: Dataset) -> Estimate:
-    """Counted from shapes: nothing is allocated. Memory is weights, images and kept activations, in bytes."""
-    price = cost(architecture(recipe, dataset), *dataset.shape[:2])
-    parts = [part for part in (dataset.train, dataset.test, dataset.val) if part and not is_streamed(part)]
+    """Counted from shapes, without allocating anything. Memory is that of weights, images and activations."""
+    model = cost(architecture(recipe, dataset), *dataset.shape[:2])
+    parts = [part for part in (dataset.train, dataset.test, dataset.val) if part and not part.streamed]
     images = sum(part.pixels.nbytes for part in parts)
-    batch, kept = (max(map(count, recipe.stages.values())) for count in (images_a_step, copies))
-    piece = -(-batch // recipe.engine.accumulate)
-    memory = images + FLOAT * (kept * price.parameters + 2 * piece * price.activations)
+    batch, kept = (max(map(count, recipe.stages.values())) for count in (images_per_step, copies))
+    micro_batch = -(-batch // recipe.engine.accumulate)
+    memory = images + FLOAT_BYTES * (kept * model.parameters + 2 * micro_batch * model.activations)
     size = len(dataset.train)
     steps = {name: stage.epochs * len(batch_ends(size, stage.batch)) for name, stage in recipe.stages.items()}
-    return Estimate(steps, price.parameters, price.flops, memory)
+    return Estimate(steps, model.parameters, model.flops, memory)

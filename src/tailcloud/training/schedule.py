@@ -4,16 +4,16 @@ import math
 
 from tailcloud.recipe import Stage
 
-SHORTEST_WARMUP_SHARE = 5  # a warm-up takes at most a fifth of a stage
+LONGEST_WARMUP = 5  # a warm-up takes at most 1/5 of a stage
 
 
 def learning_rate(stage: Stage, epoch: int) -> float:
     """The learning rate of an epoch, counted from 0; constant within the epoch.
 
     Linear warm-up over the first epochs (lr·1/5, lr·2/5 … for five), then either steps, × ``decay`` at each
-    milestone (a fraction of the epochs), or half a cosine from the top to almost nothing.
+    milestone (a fraction of the epochs), or half a cosine from ``lr`` to almost 0.
     """
-    warmup = min(stage.warmup, stage.epochs // SHORTEST_WARMUP_SHARE)
+    warmup = min(stage.warmup, stage.epochs // LONGEST_WARMUP)
     if epoch < warmup:
         return stage.lr * (epoch + 1) / warmup
     if stage.schedule == "cosine":

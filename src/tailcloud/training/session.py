@@ -1,4 +1,4 @@
-"""A run in memory: its recipe, its images on their plane, its model, and how it computes."""
+"""A run in memory: its recipe, images and model, and how it computes."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -9,99 +9,98 @@ import torch
 from tailcloud.classifier import Cost
 from tailcloud.data import Dataset
 from tailcloud.data.augment.normalize import Normalise
-from tailcloud.data.loaders.placement import AnyImages
-from tailcloud.data.loaders.resident import ResidentImages
+from tailcloud.data.loaders.images import Images
 from tailcloud.evaluation import Judged, Predictions, gathered, judge
 from tailcloud.heads import Head
 from tailcloud.losses import Loss
 from tailcloud.recipe import Recipe, Stage
 from tailcloud.training import signals
-from tailcloud.training.distributed.world import ALONE, World
+from tailcloud.training.distributed.world import SINGLE_PROCESS, World
 from tailcloud.training.engine import RunEngine
-from tailcloud.training.executors.graph_capture import GraphedJudge
+from tailcloud.training.executors.cuda_graph import GraphedEvaluation
 from tailcloud.training.images import RunImages
 from tailcloud.training.model import architecture, cost_on, first_model
-from tailcloud.training.stages.cost import flops_a_step
+from tailcloud.training.stages.cost import flops_per_step
 from tailcloud.training.stages.factory import make_loss
 
 
 class Session:
-    """Everything a run has on the device."""
+    """Everything that a run has on the device."""
 
-    def __init__(self, recipe: Recipe, dataset: Dataset, device: torch.device, world: World = ALONE) -> None:
+    def __init__(self, recipe: Recipe, dataset: Dataset, device: torch.device, world: World = SINGLE_PROCESS) -> None:
         self.recipe, self.dataset, self.device, self.world = recipe, dataset, device, world
         self.architecture = architecture(recipe, dataset)
         self.model, self.pretrained = first_model(recipe, dataset)
-        if self.pretrained:  # images are normalised as these weights expect it
+        if self.pretrained:  # normalise images as for pretraining
             self.dataset = replace(dataset, mean=self.pretrained.mean, std=self.pretrained.std)
         self.model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.transform = Normalise(self.dataset.mean, self.dataset.std, device)
         self.images = RunImages(recipe, self.dataset, device)
-        self.engine = RunEngine(recipe, self.dataset, self.model, device, world)
-        self.overflows: list[str] = []  # what is to be known of outputs that are no numbers
-        self.judges: dict[tuple[int, float], GraphedJudge] = {}
+        self.engine = RunEngine(recipe, self.dataset, self.images.train, self.model, world)
+        self.overflows: list[str] = []  # remarks on outputs that are NaN or infinite
+        self.evaluations: dict[tuple[int, float], GraphedEvaluation] = {}
 
     @property
     def remarks(self) -> list[str]:
-        """What the person at the keyboard should know before the run."""
+        """What a user should know before the run."""
         return [*self.images.remarks, *self.engine.remarks]
 
     def loss(self, stage: Stage) -> Loss:
-        """The loss of a stage, knowing the class counts."""
+        """The loss of a stage, for these class counts."""
         return make_loss(stage, self.dataset.profile.counts.tolist()).to(self.device)
 
     def use_head(self, head: Head) -> None:
-        """Go on with another head; what was captured with the old one is forgotten."""
+        """Replace the model's head; graphs that were captured with the old one are dropped."""
         self.model.head = head
-        self.judges.clear()
+        self.evaluations.clear()
 
-    def unfuse(self) -> None:
-        """Go on with PyTorch's own kernels."""
+    def use_plain_kernels(self) -> None:
+        """Use PyTorch's kernels instead of the fused ones from now on."""
         self.engine.fused = None
-        self.judges.clear()
+        self.evaluations.clear()
 
-    def predict(self, images: AnyImages, scale: float) -> Predictions:
-        """What the model says about a part of the data, now.
+    def predict(self, images: Images, scale: float) -> Predictions:
+        """The model's predictions for a split, on all ranks.
 
         Raises:
-            BrokenOff: in all processes, if one of them was asked to end meanwhile.
+            EvaluationStopped: on all ranks, if any of them received SIGTERM meanwhile.
         """
         self.model.eval()
         own = None
-        with suppress(signals.BrokenOff):
-            own = gathered(self.judged(images, scale), self.dataset.classes)
-        (broken,) = self.world.any(own is None)
-        if broken or own is None:
-            raise signals.BrokenOff("stopped by SIGTERM")
+        with suppress(signals.EvaluationStopped):
+            own = gathered(self.predict_share(images, scale), self.dataset.classes)
+        (stopped,) = self.world.any(own is None)
+        if stopped or own is None:
+            raise signals.EvaluationStopped("stopped by SIGTERM")
         return Predictions.joined(self.world.gather(own))
 
-    def judged(self, images: AnyImages, scale: float) -> Judged:
-        """The same, still on the device: from a graph where steps are graphs too; by several processes in turn."""
+    def predict_share(self, images: Images, scale: float) -> Judged:
+        """The predictions for this rank's share of a split, on the device; by a CUDA graph if steps are graphs."""
         network = self.engine.network
-        if self.engine.executor != "graphed" or not isinstance(images, ResidentImages):
+        if self.engine.executor != "graphed" or not images.capturable:
             batches = images.in_order(self.transform, self.world.share())
-            return judge(network, signals.while_wanted(batches), scale)
+            return judge(network, signals.until_stopped(batches), scale)
         key = id(images), scale
-        if key not in self.judges:
-            self.judges[key] = GraphedJudge(network, images, self.transform, scale)
-        return self.judges[key]()
+        if key not in self.evaluations:
+            self.evaluations[key] = GraphedEvaluation(network, images, self.transform, scale)
+        return self.evaluations[key]()
 
     @property
-    def work(self) -> int:
-        """FLOPs of one training step of everything."""
-        return flops_a_step(self.recipe, self.cost.flops)
+    def step_flops(self) -> int:
+        """FLOPs of the largest training step."""
+        return flops_per_step(self.recipe, self.cost.flops)
 
     @property
     def cost(self) -> Cost:
-        """What the model costs, as it is now."""
+        """Parameters and FLOPs of the model as it is now."""
         return cost_on(self.model, self.dataset)
 
     @property
     def environment(self) -> dict[str, Any]:
-        """What a bit-for-bit repetition depends on."""
+        """What bit-identical results depend on."""
         return self.engine.environment | ({"weights": self.pretrained.sha256} if self.pretrained else {})
 
     @property
     def best_on(self) -> str:
-        """The part on which the best epoch is found: validation if there is one, else test, and labelled so."""
+        """The split on which the best epoch is chosen: validation if there is one, else test, and labelled so."""
         return "val" if self.images.val else "test"

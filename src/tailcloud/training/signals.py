@@ -1,8 +1,7 @@
-"""SIGTERM: whoever needs the machine back asks a run to save what it has, and to end.
+"""SIGTERM: save a checkpoint, then exit.
 
-While somebody listens, the first SIGTERM is only remembered; runs look at it between two steps, or two epochs where an
-epoch is one piece of work, and between two batches that are only measured. A later one ends the process at once, as it
-would without a listener.
+Inside ``handle_sigterm`` the first SIGTERM only sets a flag. A run checks it between two steps (between two epochs with
+CUDA graphs) and between two evaluation batches. A later SIGTERM ends the process immediately.
 """
 
 import os
@@ -18,90 +17,90 @@ from tailcloud.errors import TailcloudError
 
 Item = TypeVar("Item")
 
-AT_ONCE = 2.0  # seconds in which a cluster may say the same twice: to a process, and to the one that started it
+REPEAT_SECONDS = 2.0  # a cluster may send the same SIGTERM twice: to a process and through the one that started it
 
 
 class Terminated(TailcloudError):
-    """A run was asked to end and is saved: not a failure, and nothing is lost."""
+    """A run was stopped by SIGTERM after it was saved."""
 
-    exit_code = 143  # what a shell says of a process that SIGTERM ended
-
-
-class BrokenOff(Terminated):
-    """What was being measured is given up; what was trained until then can still be saved."""
+    exit_code = 143  # what a shell reports for a process that SIGTERM ended
 
 
-class _Ear:
-    """What this process was told; a process has one."""
+class EvaluationStopped(Terminated):
+    """SIGTERM stopped an evaluation; what was trained before can still be saved."""
 
-    told: float | None = None
-    patient: bool = True
+
+class _Signals:
+    """The SIGTERM state of this process."""
+
+    received: float | None = None  # when the first one came
+    deferred: bool = True  # only set the flag; False: raise in the handler
     parent: Callable[[], bool] | None = None
 
 
-def asked() -> bool:
-    """Whether runs of this process should save what they have, and end."""
-    return _Ear.told is not None or (_Ear.parent is not None and _Ear.parent())
+def stop_requested() -> bool:
+    """Whether runs of this process should save a checkpoint and end."""
+    return _Signals.received is not None or (_Signals.parent is not None and _Signals.parent())
 
 
-def follow(parent: Callable[[], bool]) -> None:
-    """In a process that works for another one: that one listens, and ``parent`` says whether it was asked."""
+def follow_parent(parent: Callable[[], bool]) -> None:
+    """For a worker process: ignore SIGTERM, and stop when ``parent()`` says that the parent process received it."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    _Ear.parent = parent
+    _Signals.parent = parent
 
 
-def check() -> None:
-    """End here, where there is nothing to save, if somebody asks for it."""
-    if asked():
+def raise_if_stopped() -> None:
+    """Raise ``Terminated`` if a stop was requested; for places where there is nothing to save."""
+    if stop_requested():
         raise Terminated("stopped by SIGTERM")
 
 
-def while_wanted(items: Iterable[Item]) -> Iterator[Item]:
-    """The same items, until somebody asks this process to end: for work that is done anew later.
+def until_stopped(items: Iterable[Item]) -> Iterator[Item]:
+    """The same items, until a stop is requested; for work that is repeated after a resume.
 
     Raises:
-        BrokenOff: instead of the next item.
+        EvaluationStopped: instead of the next item.
     """
     for item in items:
-        if asked():
-            raise BrokenOff("stopped by SIGTERM")
+        if stop_requested():
+            raise EvaluationStopped("stopped by SIGTERM")
         yield item
 
 
 @contextmanager
-def listening() -> Iterator[None]:
-    """Hear SIGTERM for a while. Only the main thread of a process can, so in others nothing changes."""
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is _hear:
+def handle_sigterm() -> Iterator[None]:
+    """Install the SIGTERM handler. Only the main thread of a process can; in other threads nothing changes."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is _on_sigterm:
         yield
         return
-    before = signal.signal(signal.SIGTERM, _hear)
+    before = signal.signal(signal.SIGTERM, _on_sigterm)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-        _Ear.told = None
+        _Signals.received = None
 
 
 @contextmanager
-def at_once() -> Iterator[None]:
-    """Around what can be broken off anywhere and leaves nothing to save: whoever listens there ends where it is."""
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not _hear:
+def stop_immediately() -> Iterator[None]:
+    """Around work that has nothing to save: SIGTERM raises ``Terminated`` wherever the main thread is."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not _on_sigterm:
         yield
         return
-    _Ear.patient = False
+    _Signals.deferred = False
     try:
-        check()
+        raise_if_stopped()
         yield
     finally:
-        _Ear.patient = True
+        _Signals.deferred = True
 
 
-def _hear(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+def _on_sigterm(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     now = time.monotonic()
-    if _Ear.told is None:
-        _Ear.told = now
-        if not _Ear.patient:
-            check()
-    elif now - _Ear.told > AT_ONCE:
+    if _Signals.received is None:
+        _Signals.received = now
+        if not _Signals.deferred:
+            raise_if_stopped()
+    elif now - _Signals.received > REPEAT_SECONDS:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""What a stage has learned: in a few figures after an epoch, in full when it is done."""
+"""The metrics of a stage: a few after each evaluated epoch, all of them at its end."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ LOGGED = ("top1", "many", "medium", "few")
 
 
 def evaluate_epoch(session: Session, parts: StageParts, progress: Progress, epoch: int) -> dict[str, Any]:
-    """Accuracy after an epoch, for the log; remembers the best one, on validation if there is any."""
+    """Accuracy after an epoch, for the log; remembers the best epoch, chosen on validation if there is any."""
     counts = session.dataset.profile.counts
     test = summarise(session.predict(session.images.test, parts.scale), counts)
     measured = {key: test[key] for key in LOGGED}
@@ -25,8 +25,8 @@ def evaluate_epoch(session: Session, parts: StageParts, progress: Progress, epoc
     return measured
 
 
-def conclude(session: Session, progress: Progress, stage: Stage, observer: Observer) -> dict[str, Any]:
-    """Close a stage: measure its last epoch in full, and if another one was picked, take and measure that apart."""
+def finish_stage(session: Session, progress: Progress, stage: Stage, observer: Observer) -> dict[str, Any]:
+    """All metrics of the last epoch. If another epoch was picked, load its weights and add its metrics as well."""
     scale, counts = session.loss(stage).scale, session.dataset.profile.counts
     predictions = session.predict(session.images.test, scale)
     last = summarise(predictions, counts)
@@ -52,8 +52,8 @@ def conclude(session: Session, progress: Progress, stage: Stage, observer: Obser
 
 
 def overflow(stage: str, predictions: Predictions) -> str:
-    """What to know about a model that answers with NaN though its loss and weights are numbers."""
+    """The remark on a model whose outputs are NaN or infinite though its loss and weights are finite."""
     return (
         f"After {stage} the model's outputs are NaN or infinite for {predictions.unanswered:,} of "
-        f"{len(predictions.target):,} test images, which count as wrong; a lower {stage}.lr is the usual way out."
+        f"{len(predictions.target):,} test images, which count as wrong; a lower {stage}.lr usually helps."
     )

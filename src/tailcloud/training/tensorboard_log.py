@@ -1,4 +1,4 @@
-"""Events for TensorBoard, in ``RUN/tensorboard``: the log, where a recipe says ``logging.tensorboard = true``."""
+"""The log as TensorBoard events, in ``RUN/tensorboard``, if the recipe has ``logging.tensorboard = true``."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -27,24 +27,24 @@ Values = dict[str, float]
 
 
 def check_logging(logging: Logging) -> None:
-    """Refuse a recipe that asks for TensorBoard where that is not installed."""
+    """Refuse a recipe that needs TensorBoard if it is not installed."""
     if logging.tensorboard and find_spec("tensorboard") is None:
         raise UsageError(
             "logging.tensorboard = true needs the package tensorboard, which is not installed; "
-            "get it with: pip install 'tailcloud[tensorboard]'"
+            "install it with: pip install 'tailcloud[tensorboard]'"
         )
 
 
-def observed(recipe: Recipe, folder: Path, observer: Observer) -> Observer:
-    """The observer itself, or one that also writes events where the recipe asks for them."""
+def with_tensorboard(recipe: Recipe, folder: Path, observer: Observer) -> Observer:
+    """The observer, or one that also writes TensorBoard events if the recipe says so."""
     check_logging(recipe.logging)
-    return Events(recipe, folder / EVENTS, observer) if recipe.logging.tensorboard else observer
+    return TensorboardLog(recipe, folder / EVENTS, observer) if recipe.logging.tensorboard else observer
 
 
-class Events:
-    """Writes every epoch as events, and tells another observer everything. A step is an epoch of all stages together.
+class TensorboardLog:
+    """An observer that writes every epoch as events and forwards all calls. Epochs of all stages are counted together.
 
-    A resumed run begins a file of its own, which takes back the epochs that are trained again.
+    A resumed run starts a new file, which replaces the epochs that are trained again.
     """
 
     def __init__(self, recipe: Recipe, folder: Path, observer: Observer) -> None:
@@ -53,30 +53,30 @@ class Events:
         self.file: Path | None = None
 
     def stage_started(self, name: str, stage: Stage, done: int) -> None:
-        """A stage begins; the first that this process trains begins the file."""
+        """A stage starts; the first one of this process starts the file."""
         if self.file is None:
             self.file = self.folder / f"events.out.tfevents.{time.time_ns()}.tailcloud"
             self.folder.mkdir(parents=True, exist_ok=True)
-            self.append(_opening(self.step(name, done) + 1))
+            self.append(_header(self.step(name, done) + 1))
         self.observer.stage_started(name, stage, done)
 
     def epoch_done(self, line: dict[str, Any]) -> None:
-        """An epoch is over."""
+        """An epoch is done."""
         values = {tag: float(line[key]) for key, tag in TAGS.items() if line.get(key) is not None}
         self.append([_event(self.step(line["stage"], line["epoch"]), values)])
         self.observer.epoch_done(line)
 
     def note(self, text: str) -> None:
-        """A sentence to read."""
+        """Forward a note."""
         self.observer.note(text)
 
     def step(self, stage: str, epoch: int) -> int:
-        """The epochs of the stages before, and of this one."""
+        """The epochs of all earlier stages and of this one."""
         names = list(self.epochs)
         return sum(self.epochs[name] for name in names[: names.index(stage)]) + epoch
 
     def append(self, events: Iterable[bytes]) -> None:
-        """Add records to the file, which is closed in between: runs side by side may be many."""
+        """Append records to the file. It is closed in between, since many runs may train at the same time."""
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         if self.file:
@@ -86,8 +86,8 @@ class Events:
                     writer.write(event)
 
 
-def _opening(step: int) -> Iterator[bytes]:
-    """What a file begins with: its version, and from which step on it replaces what earlier files say."""
+def _header(step: int) -> Iterator[bytes]:
+    """The start of a file: its version, and from which step on it replaces earlier files."""
     from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
     yield Event(wall_time=time.time(), file_version="brain.Event:2").SerializeToString()

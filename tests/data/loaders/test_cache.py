@@ -13,10 +13,11 @@ import pytest
 import torch
 
 from helpers.streamed_parts import CLASSES, CPU, DECODERS, files, same
+from tailcloud.data.augment import Augment
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.cache import key_of, locked
 from tailcloud.data.loaders.cache_fill import cached
-from tailcloud.data.loaders.placement import bring
+from tailcloud.data.loaders.placement import place_images
 from tailcloud.data.loaders.resident import ResidentImages, ResidentLoader
 from tailcloud.data.loaders.stream import StreamLoader
 from tailcloud.errors import TailcloudError
@@ -36,8 +37,8 @@ def caches(folder):
 @pytest.mark.parametrize("where", ["ram", "folder"])
 def test_batches_from_a_cache_are_those_of_images_in_memory(tmp_path, where):
     streamed, resident = files(tmp_path / "images", 40)
-    part = bring(streamed, CPU, DECODERS, "ram" if where == "ram" else str(tmp_path / "cache"))
-    settings = {"batch": 8, "crop_padding": 1, "flip": True, "mixup": 1.0}
+    part = place_images(streamed, CPU, DECODERS, "ram" if where == "ram" else str(tmp_path / "cache"))
+    settings = {"batch": 8, "augment": Augment(crop_padding=1, flip=True), "mixup": 1.0}
     sampler = make_sampler("cb", resident.labels, CLASSES)
     ours = StreamLoader(part, sampler, LEVELS, **settings)
     theirs = ResidentLoader(ResidentImages(resident, CPU), sampler, LEVELS, **settings)
@@ -51,14 +52,14 @@ def test_aspects_are_kept(tmp_path):
 
     Image.new("RGB", (40, 10)).save(tmp_path / "images" / "2.png")
     reader = cached(streamed.images, streamed.labels, DECODERS, str(tmp_path / "cache"))
-    assert reader.stored.aspects.tolist() == [1, 1, 4, 1, 1]
+    assert reader.cache.aspects.tolist() == [1, 1, 4, 1, 1]
 
 
 def test_a_cache_is_read_again_without_the_files_being_opened(tmp_path, monkeypatch):
     streamed, resident = files(tmp_path / "images", 20)
-    bring(streamed, CPU, DECODERS, str(tmp_path / "cache"))
+    place_images(streamed, CPU, DECODERS, str(tmp_path / "cache"))
     monkeypatch.setattr("tailcloud.data.loaders.cache_fill._build", None)
-    again = bring(streamed, CPU, DECODERS, str(tmp_path / "cache"))
+    again = place_images(streamed, CPU, DECODERS, str(tmp_path / "cache"))
     assert torch.equal(shown(again), torch.from_numpy(resident.images))
     (place,) = caches(tmp_path / "cache")
     assert sorted(file.name for file in place.iterdir()) == ["about.json", "aspects.f32", "images.u8"]
@@ -82,7 +83,7 @@ def test_unreadable_images_are_told_by_every_run_that_uses_the_cache(tmp_path, c
     for _ in range(2):
         caplog.clear()
         with caplog.at_level(logging.WARNING):
-            part = bring(streamed, CPU, DECODERS, str(tmp_path / "cache"))
+            part = place_images(streamed, CPU, DECODERS, str(tmp_path / "cache"))
         assert torch.equal(shown(part), expected)
         assert len([record for record in caplog.records if "7.png cannot be read" in record.getMessage()]) == 1
         assert "1 of 120 images could not be read" in part.remarks[0]
@@ -93,7 +94,7 @@ def test_too_many_unreadable_images_leave_no_cache(tmp_path):
     for number in (1, 2, 3):
         (tmp_path / "images" / f"{number}.png").unlink()
     with pytest.raises(TailcloudError, match="more than 5 %"):
-        bring(streamed, CPU, DECODERS, str(tmp_path / "cache"))
+        place_images(streamed, CPU, DECODERS, str(tmp_path / "cache"))
     assert caches(tmp_path / "cache") == []
 
 
@@ -102,12 +103,12 @@ def test_a_full_disk_is_a_sentence_and_leaves_nothing(tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
     try:
-        with pytest.raises(TailcloudError, match=r"could not be written \(File too large\); nothing of it is left"):
-            bring(streamed, CPU, DECODERS, str(tmp_path / "cache"))
+        with pytest.raises(TailcloudError, match=r"could not be written \(File too large\); nothing was left behind"):
+            place_images(streamed, CPU, DECODERS, str(tmp_path / "cache"))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert caches(tmp_path / "cache") == []
-    bring(streamed, CPU, DECODERS, str(tmp_path / "cache"))
+    place_images(streamed, CPU, DECODERS, str(tmp_path / "cache"))
     assert len(caches(tmp_path / "cache")) == 1
 
 
@@ -116,36 +117,36 @@ def test_too_little_room_is_found_before_anything_is_read(tmp_path, monkeypatch,
     streamed, _ = files(tmp_path / "images", 20)
     monkeypatch.setattr("tailcloud.data.loaders.cache_fill.free_bytes", lambda _: 1000)
     monkeypatch.setattr("tailcloud.data.loaders.cache_fill._build", None)
-    monkeypatch.setattr("tailcloud.data.loaders.cache_fill.MEMORY", tmp_path)
-    with pytest.raises(TailcloudError, match=r"a cache of 20 images takes 2.16.kB, and only 1.kB are free in"):
-        bring(streamed, CPU, DECODERS, "ram" if where == "ram" else str(tmp_path / "cache"))
+    monkeypatch.setattr("tailcloud.data.loaders.cache_fill.SHARED_MEMORY", tmp_path)
+    with pytest.raises(TailcloudError, match=r"a cache of 20 images needs 2.16.kB, but only 1.kB are free in"):
+        place_images(streamed, CPU, DECODERS, "ram" if where == "ram" else str(tmp_path / "cache"))
 
 
 def test_a_place_that_can_be_no_folder_is_refused(tmp_path):
     streamed, _ = files(tmp_path / "images", 5)
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(TailcloudError, match="cannot be a folder"):
-        bring(streamed, CPU, DECODERS, str(tmp_path / "file"))
+    with pytest.raises(TailcloudError, match="cannot be created"):
+        place_images(streamed, CPU, DECODERS, str(tmp_path / "file"))
 
 
 def test_a_damaged_cache_is_refused_and_left_alone(tmp_path):
     streamed, _ = files(tmp_path / "images", 20)
-    bring(streamed, CPU, DECODERS, str(tmp_path / "cache"))
+    place_images(streamed, CPU, DECODERS, str(tmp_path / "cache"))
     (place,) = caches(tmp_path / "cache")
     (place / "images.u8").write_bytes(b"short")
-    with pytest.raises(TailcloudError, match="is damaged; remove that folder, and it is built again"):
-        bring(streamed, CPU, DECODERS, str(tmp_path / "cache"))
+    with pytest.raises(TailcloudError, match="is damaged; remove that folder to build it again"):
+        place_images(streamed, CPU, DECODERS, str(tmp_path / "cache"))
     assert (place / "images.u8").read_bytes() == b"short"
 
 
 def test_memory_is_given_back(tmp_path, monkeypatch):
-    monkeypatch.setattr("tailcloud.data.loaders.cache_fill.MEMORY", tmp_path)
+    monkeypatch.setattr("tailcloud.data.loaders.cache_fill.SHARED_MEMORY", tmp_path)
     streamed, resident = files(tmp_path / "images", 20)
-    part = bring(streamed, CPU, DECODERS, "ram")
+    part = place_images(streamed, CPU, DECODERS, "ram")
     (place,) = caches(tmp_path / f"tailcloud-{os.getuid()}")
     other = json.loads((place / "about.json").read_text()) | {"process": os.getppid()}
     (place / "about.json").write_text(json.dumps(other))
-    second = bring(streamed, CPU, DECODERS, "ram")  # of a process that lives on
+    second = place_images(streamed, CPU, DECODERS, "ram")  # of a process that lives on
     del part
     assert list((tmp_path / f"tailcloud-{os.getuid()}").iterdir()) == []
     assert torch.equal(shown(second), torch.from_numpy(resident.images))
@@ -155,23 +156,23 @@ SCRIPT = """
 import sys, time
 sys.path[:0] = {paths!r}
 from pathlib import Path
-from tailcloud.data.planes import caching
+from tailcloud.data.loaders import cache_fill
 from tailcloud.data.dataset import Split
-from tailcloud.data.planes.decoders import Decoders
+from tailcloud.data.loaders.decoder_pool import Decoders
 from tailcloud.data.file_images import FileImages
-from tailcloud.data.names import Names
+from tailcloud.data.packed_names import Names
 import numpy as np
 root, cache, slow = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
-plain = caching._fetched
+plain = cache_fill._fetched
 def slowly(reader):
     for found in plain(reader):
         print("filling", flush=True)
         time.sleep(slow)
         yield found
-caching._fetched = slowly
+cache_fill._fetched = slowly
 images = FileImages(root, Names.of([f"{{number}}.png" for number in range(100)]), 6)
-reader = caching.cached(images, np.sort(np.arange(100) % 3), Decoders(1), cache)
-print(reader.stored.pixels.sum(dtype=np.int64), flush=True)
+reader = cache_fill.cached(images, np.sort(np.arange(100) % 3), Decoders(1), cache)
+print(reader.cache.pixels.sum(dtype=np.int64), flush=True)
 """
 
 
@@ -200,19 +201,19 @@ def test_a_killed_builder_leaves_nothing_that_is_taken_for_whole(tmp_path):
     (tmp_path / "cache" / "mine.txt").write_text("mine")
     (tmp_path / "cache" / ".tmp-other").mkdir()
     assert torch.equal(
-        shown(bring(streamed, CPU, DECODERS, str(tmp_path / "cache"))), torch.from_numpy(resident.images)
+        shown(place_images(streamed, CPU, DECODERS, str(tmp_path / "cache"))), torch.from_numpy(resident.images)
     )
     kept = sorted(place.name for place in (tmp_path / "cache").iterdir())
     key = key_of(streamed.images)
     assert kept == sorted([".tmp-other", "mine.txt", key, f"{key}.lock"])
 
 
-def test_filling_is_told(tmp_path, monkeypatch, caplog):
+def test_filling_is_reported(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr("tailcloud.data.loaders.cache_fill.SECONDS_BETWEEN_NOTES", 0.0)
     streamed, _ = files(tmp_path / "images", 100)
     with caplog.at_level(logging.INFO):
-        bring(streamed, CPU, DECODERS, str(tmp_path / "cache"))
-    assert "64 of 100 images in the cache" in caplog.records[0].getMessage()
+        place_images(streamed, CPU, DECODERS, str(tmp_path / "cache"))
+    assert "64 of 100 images are in the cache" in caplog.records[0].getMessage()
 
 
 def test_a_lock_that_vanishes_while_it_is_looked_at_is_taken_again(tmp_path, monkeypatch):

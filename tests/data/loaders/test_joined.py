@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tailcloud.data.augment import Augment
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Split
 from tailcloud.data.loaders.joined import JoinedLoader
@@ -19,7 +20,7 @@ def stream(sampler="ib", size=SIZE, **options):
     colours = np.arange(1, size + 1, dtype=np.uint8)[:, None, None, None]
     labels = np.arange(size) % CLASSES
     data = ResidentImages(Split(np.broadcast_to(colours, (size, 4, 4, 1)).copy(), labels), CPU)
-    settings = {"batch": BATCH, "seed": 3, "crop_padding": 2, "epochs": 10} | options
+    settings = {"batch": BATCH, "seed": 3, "augment": Augment(crop_padding=2), "epochs": 10} | options
     return ResidentLoader(data, make_sampler(sampler, labels, CLASSES), Normalise([0.0], [1 / 255]), **settings)
 
 
@@ -89,8 +90,8 @@ def test_a_batch_can_be_assembled_from_its_rows_alone():
     by_step = loader.at(plan, 1)
     by_rows = loader.assemble(plan, torch.arange(16, 32), plan.lambdas[1])
     assert all(torch.equal(a, b) for a, b in zip(tensors(by_step), tensors(by_rows), strict=True))
-    assert len(plan.tensors()) == 24  # eight of each stream
+    assert len(plan.tensors()) == 15  # of each loader: order, corners, flips, partners, lambdas
 
 
-def test_it_tells_how_far_the_stage_is():
-    assert joined().share(5) == 0.5
+def test_it_has_the_progress_of_the_stage():
+    assert joined().progress(5) == 0.5

@@ -6,12 +6,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tailcloud.data.augment import Augment
 from tailcloud.data.augment.crop_flip import crop_and_flip
 from tailcloud.data.augment.mixup import draw_lambdas, draw_partners, mix
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Split
 from tailcloud.data.loaders.epoch_plan import batch_ends
-from tailcloud.data.loaders.resident import ResidentImages, ResidentLoader, images_at_once
+from tailcloud.data.loaders.resident import ResidentImages, ResidentLoader, evaluation_batch
 from tailcloud.sampling import ShuffledSampler
 
 RNG = np.random.default_rng(0)
@@ -99,7 +100,7 @@ def test_an_epoch_shows_every_image_once_with_its_label():
 
 
 def test_epochs_repeat_exactly_and_differ_from_each_other():
-    _, source = loader(crop_padding=2, flip=True, mixup=1.0)
+    _, source = loader(augment=Augment(crop_padding=2, flip=True), mixup=1.0)
     first, again, other = (list(source.epoch(number)) for number in (4, 4, 5))
     for a, b in zip(first, again, strict=True):
         assert torch.equal(a.images, b.images)
@@ -126,12 +127,12 @@ def test_mixing_off_draws_nothing():
 
 def test_parts_draw_from_generators_of_their_own():
     """Switching mixup on changes neither the order nor the crops of an epoch."""
-    plain, mixed = loader(crop_padding=2)[1], loader(crop_padding=2, mixup=1.0)[1]
+    plain, mixed = (loader(augment=Augment(crop_padding=2), mixup=mixup)[1] for mixup in (0.0, 1.0))
     for a, b in zip(plain.epoch(1), mixed.epoch(1), strict=True):
         assert torch.equal(a.target, b.target)
 
 
 def test_fewer_images_are_shown_at_once_the_larger_they_are():
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
-    assert [images_at_once(gpu, side**2) for side in (8, 224, 448, 4096, 100_000)] == [1024, 1024, 256, 3, 1]
-    assert [images_at_once(cpu, side**2) for side in (32, 64, 1000)] == [128, 32, 16]
+    assert [evaluation_batch(gpu, side**2) for side in (8, 224, 448, 4096, 100_000)] == [1024, 1024, 256, 3, 1]
+    assert [evaluation_batch(cpu, side**2) for side in (32, 64, 1000)] == [128, 32, 16]

@@ -1,4 +1,4 @@
-"""The streamed plane gives the batches of the resident one, bit for bit, and sees to images that cannot be read."""
+"""Streamed images give the batches of resident ones, bit for bit, and sees to images that cannot be read."""
 
 from pathlib import Path
 
@@ -7,18 +7,22 @@ import pytest
 import torch
 
 from helpers.streamed_parts import CPU, DECODERS, files, loaders, same
+from tailcloud.data.augment import Augment
 from tailcloud.data.augment.normalize import Normalise
-from tailcloud.data.loaders.batch_share import Share
+from tailcloud.data.loaders.batch_share import BatchShare
 from tailcloud.data.loaders.joined import JoinedLoader
-from tailcloud.data.loaders.placement import bring
+from tailcloud.data.loaders.placement import place_images
 from tailcloud.data.loaders.resident import ResidentImages
 from tailcloud.data.loaders.stream import StreamImages, StreamLoader
 from tailcloud.sampling import make_sampler
 
 VARIED = {
     "plain": {},
-    "crops, flips and mixing": {"crop_padding": 2, "flip": True, "mixup": 1.0},
-    "resized crops and colours": {"area": [0.1, 1.0], "flip": True, "jitter": [0.4, 0.4, 0.4], "mixup": 0.5},
+    "crops, flips and mixing": {"augment": Augment(crop_padding=2, flip=True), "mixup": 1.0},
+    "resized crops and colours": {
+        "augment": Augment(crop_area=[0.1, 1.0], flip=True, color_jitter=[0.4, 0.4, 0.4]),
+        "mixup": 0.5,
+    },
 }
 
 
@@ -33,11 +37,11 @@ def test_batches_are_those_of_images_in_memory(tmp_path, sampler, options):
 
 
 @pytest.mark.parametrize("mixup", [0.0, 1.0])
-@pytest.mark.parametrize("share", [Share(), Share(0, 1, 2), Share(2, 2, 4), Share(3, 2, 16)])
+@pytest.mark.parametrize("share", [BatchShare(), BatchShare(0, 1, 2), BatchShare(2, 2, 4), BatchShare(3, 2, 16)])
 def test_pieces_are_those_of_images_in_memory(tmp_path, share, mixup):
-    streamed, resident = loaders(tmp_path, share=share, mixup=mixup, flip=True)
+    streamed, resident = loaders(tmp_path, share=share, mixup=mixup, augment=Augment(flip=True))
     for first in (0, 2):
-        for ours, theirs in zip(streamed.rounds(1, first), resident.rounds(1, first), strict=True):
+        for ours, theirs in zip(streamed.micro_batches(1, first), resident.micro_batches(1, first), strict=True):
             assert len(ours) == len(theirs) == share.count
             assert all(same(one, other) for one, other in zip(ours, theirs, strict=True))
 
@@ -50,9 +54,9 @@ def test_joined_streams_are_those_of_images_in_memory(tmp_path):
     assert same(ours.at(plans[0], 2), theirs.at(plans[1], 2))
 
 
-@pytest.mark.parametrize("shares", [[Share()], [Share(0, 1, 3), Share(1, 1, 3), Share(2, 1, 3)]])
+@pytest.mark.parametrize("shares", [[BatchShare()], [BatchShare(0, 1, 3), BatchShare(1, 1, 3), BatchShare(2, 1, 3)]])
 def test_a_part_in_order_is_the_same_as_in_memory(tmp_path, monkeypatch, shares):
-    monkeypatch.setattr("tailcloud.data.loaders.resident.CACHED_PIXELS", 0)  # sixteen images at a time
+    monkeypatch.setattr("tailcloud.data.loaders.resident.CPU_PIXELS", 0)  # sixteen images at a time
     streamed, resident = files(tmp_path, count=40)
     transform = Normalise([0.5] * 3, [0.3] * 3)
     ours, theirs = (
@@ -82,9 +86,16 @@ def test_one_image_can_be_of_many_sizes(tmp_path):
 @pytest.mark.parametrize("cache", ["none", "folder"])
 def test_memory_and_open_files_stay_the_same_over_many_epochs(tmp_path, cache):
     streamed, _ = files(tmp_path / "images", count=32)
-    part = bring(streamed, CPU, DECODERS, str(tmp_path / "cache") if cache == "folder" else "none")
+    part = place_images(streamed, CPU, DECODERS, str(tmp_path / "cache") if cache == "folder" else "none")
     transform = Normalise([0.4] * 3, [0.2] * 3)
-    loader = StreamLoader(part, make_sampler("ib", streamed.labels, 3), transform, batch=8, mixup=1.0, area=[0.1, 1.0])
+    loader = StreamLoader(
+        part,
+        make_sampler("ib", streamed.labels, 3),
+        transform,
+        batch=8,
+        mixup=1.0,
+        augment=Augment(crop_area=[0.1, 1.0]),
+    )
 
     def after(epochs):
         for number in range(epochs):

@@ -52,7 +52,7 @@ def shown(part):
 
 
 @pytest.mark.parametrize(("spoil", "why"), SPOILS.values(), ids=SPOILS)
-def test_the_next_image_of_the_class_stands_for_one_that_cannot_be_read(tmp_path, caplog, spoil, why):
+def test_the_next_image_of_the_class_replaces_one_that_cannot_be_read(tmp_path, caplog, spoil, why):
     streamed, resident = files(tmp_path, COUNT)
     spoil(tmp_path / "7.png")
     part = StreamImages(streamed, CPU, DECODERS)
@@ -62,7 +62,7 @@ def test_the_next_image_of_the_class_stands_for_one_that_cannot_be_read(tmp_path
         assert torch.equal(shown(part), expected)
         assert torch.equal(shown(part), expected)
     (record,) = caplog.records  # said once, though it was shown twice
-    assert f"7.png cannot be read ({why}); the next image of its class stands for it." in record.getMessage()
+    assert f"7.png cannot be read ({why}); the next image of its class replaces it." in record.getMessage()
     assert "1 of 120 images could not be read" in part.remarks[0]
     assert StreamImages(files(tmp_path / "sound", 6)[0], CPU, DECODERS).remarks == []
 
@@ -102,11 +102,11 @@ def test_a_class_without_a_readable_image_stops_the_run(tmp_path):
     streamed.labels[streamed.labels == 2] = 1
     streamed.labels[5] = 2
     spoil_missing(tmp_path / "5.png")
-    with pytest.raises(TailcloudError, match="no other image of its class can; mend them, or take the class out"):
+    with pytest.raises(TailcloudError, match="no other image of its class can; repair them, or remove the class"):
         shown(StreamImages(streamed, CPU, DECODERS))
 
 
-def test_a_process_that_is_killed_is_told_and_replaced(tmp_path):
+def test_a_process_that_is_killed_is_reported_and_replaced(tmp_path):
     streamed, resident = files(tmp_path, 40)
     decoders = Decoders(1)
     part = StreamImages(streamed, CPU, decoders)
@@ -115,7 +115,7 @@ def test_a_process_that_is_killed_is_told_and_replaced(tmp_path):
     decoder.process.kill()
     decoder.process.wait()
     decoders.idle.put(decoder)
-    with pytest.raises(TailcloudError, match=r"a process that reads images ended \(SIGKILL\)"):
+    with pytest.raises(TailcloudError, match=r"a decoder process ended \(SIGKILL\)"):
         shown(part)
     assert torch.equal(shown(part), torch.from_numpy(resident.images))
 
@@ -126,9 +126,9 @@ sys.path[:0] = {paths!r}
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores it
 from pathlib import Path
 from helpers.streamed_parts import CPU, files
-from tailcloud.data.planes.decoders import Decoders
-from tailcloud.data.planes.stream import StreamImages
-from tailcloud.data.batches.transform import Normalise
+from tailcloud.data.loaders.decoder_pool import Decoders
+from tailcloud.data.loaders.stream import StreamImages
+from tailcloud.data.augment.normalize import Normalise
 decoders = Decoders(2)
 part = StreamImages(files(Path({root!r}), 40)[0], CPU, decoders)
 list(part.in_order(Normalise([0.0] * 3, [1.0] * 3)))

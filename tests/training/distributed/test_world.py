@@ -15,8 +15,16 @@ from tailcloud.errors import Elsewhere, TailcloudError, UsageError
 from tailcloud.head_transforms import tuned_logit_adjust
 from tailcloud.runs.folder import RunFolder
 from tailcloud.training import checkpoint_policy, signals
-from tailcloud.training.distributed.world import ALONE, World, first_line, lost, own_device, together, world_of
-from tailcloud.training.executors.micro_batch import PieceExecutor
+from tailcloud.training.distributed.world import (
+    SINGLE_PROCESS,
+    World,
+    first_line,
+    is_connection_error,
+    lost_rank_errors,
+    rank_device,
+    world_from_environment,
+)
+from tailcloud.training.executors.micro_batch import MicroBatchExecutor
 from tailcloud.training.loop import train
 from tailcloud.training.session import Session
 from tailcloud.training.stages.parts import make_parts
@@ -55,7 +63,7 @@ def losses_in(world):
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_processes_train_and_predict_as_one_does(ranks):
-    losses, confidence, target, weights = losses_in(ALONE)
+    losses, confidence, target, weights = losses_in(SINGLE_PROCESS)
     for found in in_ranks(ranks, losses_in):
         torch.testing.assert_close(found[0], losses, rtol=1e-9, atol=1e-11)
         np.testing.assert_allclose(found[1], confidence, rtol=1e-4)  # confidences are judged in float32
@@ -70,7 +78,7 @@ def figures_in(world):
 
 
 def test_shared_evaluation_has_the_very_same_figures():
-    alone = figures_in(ALONE)
+    alone = figures_in(SINGLE_PROCESS)
     for found in in_ranks(3, figures_in):
         assert all(np.array_equal(found[key], alone[key]) for key in alone)
 
@@ -78,13 +86,13 @@ def test_shared_evaluation_has_the_very_same_figures():
 def run_in(world, folder, settings, stop_at=None):
     """A run to its end, or to a step where one process is asked to end; other processes see no folder."""
     recipe, dataset = small_recipe(SYNCHRONISED, settings), open_dataset("digits-lt", "data")
-    place = RunFolder(folder if world.chief else folder / "not" / "here")
-    if world.chief and not place.exists:
+    place = RunFolder(folder if world.rank0 else folder / "not" / "here")
+    if world.rank0 and not place.exists:
         place.create(recipe, "tailcloud train")
     watcher = Watcher()
-    with signals.listening():
+    with signals.handle_sigterm():
         if stop_at:
-            checkpoint_policy.ASK_EVERY = 2
+            checkpoint_policy.STEPS_BETWEEN_CHECKS = 2
             ask_to_end_at(stop_at, world)
         try:
             result = train(recipe, dataset, place, CPU, watcher, world)
@@ -95,20 +103,20 @@ def run_in(world, folder, settings, stop_at=None):
 
 def ask_to_end_at(step, world):
     """The last process is asked to end before its n-th step."""
-    take, left = PieceExecutor.take, [step]
+    train_step, left = MicroBatchExecutor.train_step, [step]
 
-    def counted(executor, pieces):
+    def counted(executor, micro_batches):
         left[0] -= 1
         if left[0] == 0 and world.rank == world.size - 1:
             os.kill(os.getpid(), signal.SIGTERM)
-        return take(executor, pieces)
+        return train_step(executor, micro_batches)
 
-    PieceExecutor.take = counted
+    MicroBatchExecutor.train_step = counted
 
 
 def test_a_shared_run_is_the_run_of_one_process_and_goes_on_when_one_is_asked_to_end(tmp_path):
     settings = {"stage1": {"epochs": 2}, "stage2": {"epochs": 1}, "selection": {"pick": "best"}}
-    alone, _, _ = run_in(ALONE, tmp_path / "alone", settings)
+    alone, _, _ = run_in(SINGLE_PROCESS, tmp_path / "alone", settings)
     (whole, notes, _), (other, _, seen) = in_ranks(2, run_in, tmp_path / "whole", settings)
     assert whole["machine"]["ranks"] == 2
     assert whole["machine"]["sync_batch_norm"] is True
@@ -132,8 +140,8 @@ def levelled_in(world, folder):
     recipe = small_recipe(
         {"stage1": {"epochs": 1}, "stage2": {"epochs": 1}, "stage3": {"head_transform": "tuned-logit-adjust"}}
     )
-    place, watcher, heads = RunFolder(folder if world.chief else folder / "not" / "here"), Watcher(), []
-    if world.chief:
+    place, watcher, heads = RunFolder(folder if world.rank0 else folder / "not" / "here"), Watcher(), []
+    if world.rank0:
         place.create(recipe, "tailcloud train")
     measure = Session.predict
 
@@ -156,14 +164,14 @@ def test_processes_level_a_head_alike(tmp_path):
 
 
 def fail_in(world):
-    """What each process hears when the chief fails, when all do, and what everybody has otherwise."""
+    """What each process hears when rank 0 fails, when all do, and what everybody has otherwise."""
     heard = []
     for work in (refuse, agree):
         try:
             work(world)
         except TailcloudError as error:
             heard.append((type(error).__name__, error.exit_code))
-    return heard, world.from_chief(lambda: "news"), world.any(world.rank == 1, False), world.gather(world.rank)
+    return heard, world.from_rank0(lambda: "news"), world.any(world.rank == 1, False), world.gather(world.rank)
 
 
 def together_in(world):
@@ -171,24 +179,24 @@ def together_in(world):
     heard = []
     for failing in ({0, 1}, {1}, set()):
         try:
-            heard.append(world.everywhere(raise_usage if world.rank in failing else lambda: world.rank))
+            heard.append(world.on_all_ranks(raise_usage if world.rank in failing else lambda: world.rank))
         except TailcloudError as error:
             heard.append((type(error).__name__, error.exit_code))
     return heard
 
 
 def test_a_sentence_is_said_once_and_by_the_one_that_it_is_about():
-    chief, other = in_ranks(2, together_in)
-    assert chief == [("UsageError", 2), ("Elsewhere", 2), 0]
+    rank0, other = in_ranks(2, together_in)
+    assert rank0 == [("UsageError", 2), ("Elsewhere", 2), 0]
     assert other == [("Elsewhere", 2), ("UsageError", 2), 1]
 
 
 def refuse(world):
-    world.from_chief(raise_usage)
+    world.from_rank0(raise_usage)
 
 
 def agree(world):
-    with world.one_voice():
+    with world.rank0_errors():
         raise_usage()
 
 
@@ -197,57 +205,57 @@ def raise_usage():
 
 
 def test_only_one_process_says_what_all_of_them_know():
-    chief, other = in_ranks(2, fail_in)
-    assert chief[0] == [("UsageError", 2)] * 2
+    rank0, other = in_ranks(2, fail_in)
+    assert rank0[0] == [("UsageError", 2)] * 2
     assert other[0] == [(Elsewhere.__name__, 2)] * 2
-    assert chief[1:] == other[1:] == ("news", (True, False), [0, 1])
+    assert rank0[1:] == other[1:] == ("news", (True, False), [0, 1])
 
 
 def test_a_run_goes_on_with_another_number_of_processes_and_says_so(tmp_path):
     settings = {"stage1": {"epochs": 1}, "stage2": {"epochs": 1}}
     in_ranks(2, run_in, tmp_path / "run", settings, 3)
-    result, notes, _ = run_in(ALONE, tmp_path / "run", settings)
+    result, notes, _ = run_in(SINGLE_PROCESS, tmp_path / "run", settings)
     assert result["machine"]["ranks"] == 1
-    assert any("started with ranks 2 and goes on with 1" in note for note in notes)
+    assert any("started with ranks 2 and continues with 1" in note for note in notes)
 
 
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK=2 and WORLD_SIZE=2 in the environment are no place"),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK=2 and WORLD_SIZE=2 in the environment are not a rank"),
         ({"RANK": "x", "WORLD_SIZE": "2"}, "RANK=x and WORLD_SIZE=2"),
         ({"RANK": "0", "WORLD_SIZE": "2"}, "MASTER_ADDR does not say where they meet"),
     ],
 )
 def test_an_environment_that_makes_no_sense_is_refused(environment, message):
     with pytest.raises(UsageError, match=message):
-        world_of(environment)
+        world_from_environment(environment)
 
 
 def test_the_environment_says_who_we_are(monkeypatch):
-    assert world_of({}) == ALONE == world_of({"RANK": "0", "WORLD_SIZE": "1"})
-    world = world_of({"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "MASTER_ADDR": "somewhere"})
-    assert (world.rank, world.size, world.local_rank, world.chief) == (5, 8, 1, False)
-    assert own_device(world, CPU) == CPU
+    assert world_from_environment({}) == SINGLE_PROCESS == world_from_environment({"RANK": "0", "WORLD_SIZE": "1"})
+    world = world_from_environment({"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "MASTER_ADDR": "somewhere"})
+    assert (world.rank, world.size, world.local_rank, world.rank0) == (5, 8, 1, False)
+    assert rank_device(world, CPU) == CPU
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(UsageError, match=r"has 1 GPUs, and process 2 would need one of its own.*--nproc-per-node 1"):
-        own_device(world, torch.device("cuda"))
+        rank_device(world, torch.device("cuda"))
 
 
 def test_words_about_lost_connections_are_known_from_others():
     gone = RuntimeError("[../third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:1")
-    assert lost(gone)
+    assert is_connection_error(gone)
     assert first_line(gone).startswith("Connection closed by peer")
-    assert not lost(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    assert not is_connection_error(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
 
 
-def test_a_process_that_went_away_is_a_sentence_of_the_chief():
+def test_a_process_that_went_away_is_a_sentence_of_rank_0():
     gone = RuntimeError("[enforce fail at pair.cc:553] Connection reset by peer. This is typically caused by others.")
-    sentence = r"another process of this run went away.*again with --resume"
+    sentence = r"another process of this run ended.*again with --resume"
     assert first_line(gone) == "Connection reset by peer"
-    with pytest.raises(TailcloudError, match=sentence), together(World(0, 2)):
+    with pytest.raises(TailcloudError, match=sentence), lost_rank_errors(World(0, 2)):
         raise gone
-    with pytest.raises(Elsewhere), together(World(1, 2)):
+    with pytest.raises(Elsewhere), lost_rank_errors(World(1, 2)):
         raise gone
-    with pytest.raises(RuntimeError, match="shapes"), together(World(1, 2)):
+    with pytest.raises(RuntimeError, match="shapes"), lost_rank_errors(World(1, 2)):
         raise RuntimeError("shapes cannot be multiplied")

@@ -211,7 +211,7 @@ def refuse_backward(graph, inputs):
 
 SENTENCE = (
     "torch.compile failed here (there is no such thing), so the steps run eagerly: "
-    "the result will be as good, but not bit for bit that of a compiled run."
+    "the result is as good, but not bit-identical to that of a compiled run."
 )
 
 
@@ -249,7 +249,7 @@ def test_a_run_that_began_eagerly_goes_on_eagerly(tmp_path, finished_run, monkey
     monkeypatch.setattr(compiled, "BACKEND", "aot_eager")
     watcher = Watcher()
     run(tmp_path / "run", recipe, watcher)
-    assert watcher.notes == ["This run goes on eagerly, as it was started, though its recipe would have it compiled."]
+    assert watcher.notes == ["This run continues with eager steps, as it was started; a new run would be compiled."]
     assert same_weights(finished_run, tmp_path / "run")
 
 

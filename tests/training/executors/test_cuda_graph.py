@@ -19,8 +19,9 @@ from tailcloud.objectives import Classify
 from tailcloud.optimizers import SGD
 from tailcloud.recipe import Stage
 from tailcloud.sampling import ShuffledSampler
-from tailcloud.training.executors.cuda_graph import EagerExecutor, GraphedExecutor
-from tailcloud.training.executors.step import Step
+from tailcloud.training.executors.cuda_graph import GraphedExecutor
+from tailcloud.training.executors.eager import EagerExecutor
+from tailcloud.training.executors.step import TrainingStep
 
 CPU = torch.device("cpu")
 STAGE = Stage.model_validate({"epochs": 1, "loss": "gcl", "lr": 0.3, "momentum": 0.8, "weight_decay": 0.05})
@@ -75,7 +76,7 @@ def test_an_epoch_trains_with_its_own_learning_rate():
 
 
 def test_a_rehearsal_leaves_no_gradient_for_the_next_size_of_batch():
-    class Careful(Step):
+    class Careful(TrainingStep):
         def loss(self, batch, generator):
             assert all(parameter.grad is None for parameter in self.model.parameters())
             sizes.append(len(batch.target))
@@ -110,7 +111,7 @@ def test_a_step_is_the_gradient_of_the_objective_and_one_update():
     twin = copy.deepcopy(model)
     objective = Classify(GCLLoss([9, 3, 1]))
     batch = Batch(torch.randn(6, 1, 8, 8, dtype=torch.float64), torch.tensor([0, 1, 2, 0, 1, 2]))
-    step = Step(model, objective, SGD(STAGE, dict(model.named_parameters()), CPU))
+    step = TrainingStep(model, objective, SGD(STAGE, dict(model.named_parameters()), CPU))
     losses = [step(batch, torch.Generator().manual_seed(seed)) for seed in (1, 2)]
     velocity = {name: torch.zeros_like(p) for name, p in twin.named_parameters()}
     for seed, loss in zip((1, 2), losses, strict=True):

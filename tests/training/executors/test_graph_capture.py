@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from tailcloud.training.executors import graph_capture
+from tailcloud.training.executors.cuda_graph import capture
 
 
 class Stream:
@@ -46,5 +46,5 @@ def test_after_a_rehearsal_that_failed_the_run_waits_for_it_and_others_can_captu
 
     for _ in range(2):
         with pytest.raises(MemoryError):
-            graph_capture.captured(fail, fail)
+            capture(fail, fail)
     assert said == ["capture waits for run", "rehearsal", "run waits for capture"] * 2

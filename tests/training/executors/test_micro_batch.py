@@ -9,17 +9,17 @@ from torch import nn
 from helpers.ranks import in_ranks
 from helpers.runs import run, small_recipe
 from tailcloud.data.loaders.batch import Batch
-from tailcloud.data.loaders.batch_share import WHOLE
+from tailcloud.data.loaders.batch_share import WHOLE_BATCH
 from tailcloud.errors import UsageError
 from tailcloud.losses import CrossEntropyLoss, FocalLoss, GCLLoss, LDAMLoss
 from tailcloud.objectives import Classify
 from tailcloud.optimizers import OPTIMIZERS
 from tailcloud.recipe import Stage, load_recipe
-from tailcloud.training.distributed.sync_batch_norm import Synchronised, synchronise
-from tailcloud.training.distributed.world import ALONE
+from tailcloud.training.distributed.sync_batch_norm import SyncBatchNorm, synchronise
+from tailcloud.training.distributed.world import SINGLE_PROCESS
 from tailcloud.training.engine import RunEngine
-from tailcloud.training.executors.micro_batch import pieced
-from tailcloud.training.executors.step import Step
+from tailcloud.training.executors.micro_batch import micro_batch_step
+from tailcloud.training.executors.step import TrainingStep
 
 COUNTS, ROWS = [40, 9, 4, 1], 11
 LOSSES = {
@@ -67,14 +67,14 @@ def step_in(world, norm, accumulate, rows, loss="gcl"):
     model, batch = tiny(norm), whole_batch(rows)
     if norm:
         synchronise(model, world)
-    if not world.chief:  # all start from the chief's weights
+    if not world.rank0:  # all start from the weights of rank 0
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(1.0)
     optimizer = OPTIMIZERS["sgd"](STAGE, dict(model.named_parameters()), CPU)
-    step = pieced(Step(model, Classify(LOSSES[loss]), optimizer), world)
-    pieces = tuple(piece_of(batch, *bounds) for bounds in world.share(accumulate).pieces(0, rows))
-    value = world.total(step(pieces, torch.Generator().manual_seed(2)).reshape(1))
+    step = micro_batch_step(TrainingStep(model, Classify(LOSSES[loss]), optimizer), world)
+    pieces = tuple(piece_of(batch, *bounds) for bounds in world.share(accumulate).bounds(0, rows))
+    value = world.sum(step(pieces, torch.Generator().manual_seed(2)).reshape(1))
     found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     return {**found, **model.state_dict(prefix="after."), "loss": value.squeeze(0)}
 
@@ -82,7 +82,7 @@ def step_in(world, norm, accumulate, rows, loss="gcl"):
 def whole_step(norm, rows, loss="gcl"):
     model, objective = tiny(norm), Classify(LOSSES[loss])
     optimizer = OPTIMIZERS["sgd"](STAGE, dict(model.named_parameters()), CPU)
-    value = Step(model, objective, optimizer)(whole_batch(rows), torch.Generator().manual_seed(2))
+    value = TrainingStep(model, objective, optimizer)(whole_batch(rows), torch.Generator().manual_seed(2))
     found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     return {**found, **model.state_dict(prefix="after."), "loss": value}
 
@@ -96,7 +96,7 @@ def check_same(made, expected):
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("accumulate", [2, 3, 20])
 def test_a_batch_in_pieces_has_its_own_gradient(accumulate, loss):
-    check_same(step_in(ALONE, False, accumulate, ROWS, loss), whole_step(False, ROWS, loss))
+    check_same(step_in(SINGLE_PROCESS, False, accumulate, ROWS, loss), whole_step(False, ROWS, loss))
 
 
 @pytest.mark.parametrize("loss", [LOSSES["weighted ldam"], LOSSES["weighted ce"]])
@@ -132,18 +132,18 @@ def test_processes_add_up_to_the_whole_batch_and_so_does_their_batch_norm(ranks)
 
 def test_batch_norm_alone_is_left_as_it_is_and_an_unknown_one_is_refused():
     model = tiny(norm=True)
-    synchronise(model, ALONE)
+    synchronise(model, SINGLE_PROCESS)
     assert type(model.body[1]) is nn.BatchNorm2d
     names = list(model.state_dict())
-    synchronise(model, replace(ALONE, size=2))
-    assert isinstance(model.body[1], Synchronised)
+    synchronise(model, replace(SINGLE_PROCESS, size=2))
+    assert isinstance(model.body[1], SyncBatchNorm)
     assert list(model.state_dict()) == names
 
     class Special(nn.BatchNorm2d):
         pass
 
     with pytest.raises(UsageError, match="this model has Special"):
-        synchronise(nn.Sequential(Special(3)), replace(ALONE, size=2))
+        synchronise(nn.Sequential(Special(3)), replace(SINGLE_PROCESS, size=2))
 
 
 def test_accumulating_gives_the_same_run_up_to_rounding(tmp_path):
@@ -164,7 +164,7 @@ WEIGHED = {"stage1": {"loss": {"weights": "inverse"}}}
 )
 def test_what_is_no_mean_over_images_is_refused_in_pieces(method, settings, tmp_path):
     recipe = load_recipe(f"digits-lt/{method}", [settings, {"engine": {"accumulate": 2}}])
-    with pytest.raises(UsageError, match=r"is no mean over images.*engine.accumulate = 1"):
+    with pytest.raises(UsageError, match=r"is not a mean over images.*engine.accumulate = 1"):
         run(tmp_path / "run", recipe)
 
 
@@ -179,6 +179,6 @@ def test_methods_that_are_means_over_images_train_in_pieces(method, tmp_path):
 
 
 def test_whole_batches_stay_whole():
-    assert ALONE.share() == WHOLE
-    assert ALONE.share(2) != WHOLE
-    assert RunEngine.in_pieces.fget(type("Whole", (), {"share": WHOLE})()) is False
+    assert SINGLE_PROCESS.share() == WHOLE_BATCH
+    assert SINGLE_PROCESS.share(2) != WHOLE_BATCH
+    assert RunEngine.in_pieces.fget(type("Whole", (), {"share": WHOLE_BATCH})()) is False

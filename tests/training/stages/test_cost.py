@@ -5,7 +5,7 @@ import pytest
 from tailcloud.data import open_dataset
 from tailcloud.recipe import load_recipe, parse_setting
 from tailcloud.training.run_cost import estimate
-from tailcloud.training.stages.cost import copies, images_a_step, passes
+from tailcloud.training.stages.cost import copies, images_per_step, passes
 
 
 def stage_of(method, *settings, name="stage1"):
@@ -15,7 +15,7 @@ def stage_of(method, *settings, name="stage1"):
 @pytest.mark.parametrize(("method", "streams"), [("ce", 1), ("bbn", 2), ("hybrid-sc", 3), ("hybrid-psc", 3)])
 def test_every_stream_and_view_is_counted(method, streams):
     stage = stage_of(method)
-    assert images_a_step(stage) == streams * stage.batch
+    assert images_per_step(stage) == streams * stage.batch
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_a_part_of_the_head_can_be_trained_alone(model):
 
 
 def test_a_part_that_is_not_there_is_a_sentence(model):
-    with pytest.raises(UsageError, match=r'train = "head.scale" names no part of this model; its head has head.weight'):
+    with pytest.raises(UsageError, match=r'train = "head.scale" is not a part of this model; its head has head.weight'):
         set_trainable(model, stage(train="head.scale"))
     assert not set_trainable(model, stage(train="head.scale", epochs=0))
 

@@ -1,6 +1,62 @@
-"""What an epoch draws, and what happens to whole batches: nothing here knows where images are kept.
+"""Data augmentation on whole batches, on the device. Nothing here knows where images are stored.
 
-``plan`` is what an epoch shows, ``planned`` what every loader has, ``joined`` several loaders as one, and ``pieces``
-the part of a ``batch`` that one process computes. ``views`` (with ``augment``, ``resized_crop`` and ``colours``),
-``mixing`` and ``transform`` are device code on whole batches.
+``base`` says what an augmentation is. ``crop_flip``, ``resized_crop`` and ``color_jitter`` are one each; ``pipeline``
+applies them in the order of ``AUGMENTATIONS`` and then normalises (``normalize``). ``mixup`` blends images afterwards.
+
+To add an augmentation, write a subclass of ``Augmentation`` in a file here and add its name to ``AUGMENTATIONS``: its
+fields become keys of the recipe's ``[augment]`` table.
 """
+
+from collections.abc import Collection
+from functools import cached_property
+from typing import Any, TypeVar
+
+from pydantic import create_model
+
+from tailcloud.data.augment.base import Augmentation
+from tailcloud.data.augment.color_jitter import ColorJitter
+from tailcloud.data.augment.crop_flip import CropFlip
+from tailcloud.data.augment.resized_crop import ResizedCrop
+
+__all__ = ["AUGMENTATIONS", "Augment", "Augmentation"]
+
+# In the order in which they are applied: geometry of uint8 images first, then colours, then what erases pixels.
+AUGMENTATIONS: tuple[type[Augmentation], ...] = (CropFlip, ResizedCrop, ColorJitter)
+
+Kind = TypeVar("Kind", bound=Augmentation)
+
+_FIELDS: dict[str, Any] = {
+    name: (field.annotation, field) for kind in AUGMENTATIONS for name, field in kind.model_fields.items()
+}
+_Options = create_model("_Options", __config__=Augmentation.model_config, **_FIELDS)
+
+
+class Augment(_Options):  # type: ignore[misc, valid-type]
+    """The ``[augment]`` table of a recipe: how training images are varied. Immutable, from the recipe to the loader.
+
+    It has the fields of all ``AUGMENTATIONS``; the defaults change nothing.
+    """
+
+    @cached_property
+    def augmentations(self) -> tuple[Augmentation, ...]:
+        """Each augmentation with its options, in the order of ``AUGMENTATIONS``."""
+        return tuple(self.options_of(kind) for kind in AUGMENTATIONS)
+
+    @property
+    def active(self) -> list[Augmentation]:
+        """The augmentations that change images, in the order in which they are applied."""
+        return [each for each in self.augmentations if each.is_active(self)]
+
+    def options_of(self, kind: type[Kind]) -> Kind:
+        """The options of one augmentation."""
+        return kind(**{name: getattr(self, name) for name in kind.model_fields})
+
+    def active_beyond(self, kinds: Collection[type[Augmentation]]) -> list[str]:
+        """The keys that are set of active augmentations other than these, such as ``augment.color_jitter``."""
+        others = [each for each in self.active if type(each) not in kinds]
+        return [f"augment.{name}" for each in others for name in each.model_dump(exclude_defaults=True)]
+
+    def check(self) -> None:
+        """Raise ValueError for options that do not go together."""
+        for each in self.augmentations:
+            each.check(self)

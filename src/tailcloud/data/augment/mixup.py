@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-BLOCK = 1 << 18  # positions that are sorted at a time, about
+BLOCK = 1 << 18  # about as many positions are sorted at a time
 
 
 def draw_lambdas(generator: np.random.Generator, alpha: float, steps: int) -> NDArray[np.float32]:
@@ -18,7 +18,7 @@ def draw_partners(generator: np.random.Generator, batch_of: NDArray[np.int64]) -
     """For every position of an epoch, a partner in the same batch: a random permutation within each batch.
 
     ``batch_of`` is the batch number of each position, ascending. Sorting number + [0, 1) shuffles inside batches only,
-    so some batches can be sorted at a time: an epoch takes time linear in its images.
+    so a few batches are sorted at a time, and the time is linear in the images of an epoch.
     """
     partners = np.empty(len(batch_of), np.int64)
     cuts = np.searchsorted(batch_of, batch_of[BLOCK::BLOCK]).tolist()
@@ -29,5 +29,5 @@ def draw_partners(generator: np.random.Generator, batch_of: NDArray[np.int64]) -
 
 
 def mix(images: Tensor, partners: Tensor, lam: Tensor) -> Tensor:
-    """Images mixed with those of their partners."""
+    """Images blended with those of their partners."""
     return lam * images + (1 - lam) * partners

@@ -1,4 +1,4 @@
-"""From stored pixels to what a network sees."""
+"""Normalisation: from stored pixels to the input of a network."""
 
 from collections.abc import Sequence
 
@@ -16,5 +16,5 @@ class Normalise:
         self.offset = (-torch.tensor(self.mean, dtype=torch.float64) / std64).to(device, torch.float32)
 
     def __call__(self, images: Tensor) -> Tensor:
-        """The permuted view is channels-last in memory, which convolutions like best."""
+        """The permuted view is channels-last in memory, the fastest layout for convolutions."""
         return torch.addcmul(self.offset, images.float(), self.factor).permute(0, 3, 1, 2)

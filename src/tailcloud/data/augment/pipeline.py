@@ -1,80 +1,41 @@
-"""From stored pixels to the images that a training step sees: how they are varied, and the draws for that."""
+"""From stored pixels to the images of a training step: all active augmentations, then normalisation."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import log
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from tailcloud.data.augment.color_jitter import jittered
-from tailcloud.data.augment.crop_flip import crop_and_flip
+from tailcloud.data.augment import Augment
+from tailcloud.data.augment.base import ALL_ROWS, BatchDraws, Draws, Generators, ImageInfo
 from tailcloud.data.augment.normalize import Normalise
-from tailcloud.data.augment.resized_crop import TRIES, boxes, cut_out
-from tailcloud.data.loaders.epoch_plan import Draws
-
-RATIO = 3 / 4, 4 / 3
-EVERY = slice(None)
 
 
 @dataclass(frozen=True)
-class Views:
-    """How training images are varied before they are normalised: device code on whole batches.
+class AugmentPipeline:
+    """Applies the augmentations of a record to whole batches, on the device.
 
-    Either crops of the old size out of an image with a black border (``crop_padding``) or random resized crops
-    (``area``: least and largest share; ``ratio`` of width to height), mirroring (``flip``), then colours (``jitter``:
-    how much brightness, contrast and saturation change at most). ``shape`` (height, width) is that of random resized
-    crops; by default that of the stored images.
+    ``shape`` is the height and width that the model expects; by default that of the stored images.
     """
 
     transform: Normalise
-    crop_padding: int = 0
-    flip: bool = False
-    area: Sequence[float] | None = None
-    ratio: Sequence[float] = RATIO
-    jitter: Sequence[float] | None = None
+    augment: Augment
     shape: tuple[int, int] | None = None
 
-    def draw(self, generator: Callable[[str], np.random.Generator], count: int) -> Draws:
-        """The draws for so many images, on the host; ``generator(part)`` gives each part a generator of its own."""
-        first = generator("")
-        corners = first.integers(0, 2 * self.crop_padding, (count, 2), endpoint=True)
-        flips = first.random(count) < (0.5 if self.flip else 0.0)
-        some = {"corners": corners, "flips": flips, **self._boxes(generator, count), **self._factors(generator, count)}
-        return Draws(**{name: torch.from_numpy(array) for name, array in some.items()})
-
-    def _boxes(self, generator: Callable[[str], np.random.Generator], count: int) -> dict[str, NDArray[np.float32]]:
-        if self.area is None:
-            return {}
-        boxing = generator(" boxes")
-        low = np.array([self.area[0], log(self.ratio[0])], np.float32)
-        high = np.array([self.area[1], log(self.ratio[1])], np.float32)
-        tries = boxing.random((count, TRIES, 2), np.float32)
-        tries *= high - low
-        tries += low
-        return {"tries": tries, "places": boxing.random((count, 2), np.float32)}
-
-    def _factors(self, generator: Callable[[str], np.random.Generator], count: int) -> dict[str, NDArray[np.float32]]:
-        if self.jitter is None:
-            return {}
-        strengths = np.array(self.jitter, np.float32)
-        low = np.maximum(1 - strengths, 0)
-        return {"factors": low + (1 + strengths - low) * generator(" colours").random((count, 3), np.float32)}
+    def draw(self, generators: Generators, count: int) -> Draws:
+        """The draws for so many images, on the host; ``generators(part)`` gives each part its own generator."""
+        arrays = {
+            name: array for each in self.augment.augmentations for name, array in each.draw(generators, count).items()
+        }
+        return Draws({name: torch.from_numpy(array) for name, array in arrays.items()})
 
     def __call__(
-        self, images: Tensor, draws: Draws, rows: Tensor | slice = EVERY, aspects: Tensor | None = None
+        self, images: Tensor, draws: Draws, rows: Tensor | slice = ALL_ROWS, aspects: Tensor | None = None
     ) -> Tensor:
-        """Normalised floats [batch, C, H, W] of uint8 images [batch, H, W, C], varied as drawn for these ``rows``.
+        """Normalised floats [batch, C, H, W] of uint8 images [batch, H, W, C], with the draws of these ``rows``.
 
-        ``aspects`` [batch] are width / height of the pictures that were squashed into these images; 1 by default.
+        ``aspects`` [batch] are width / height of the original images; 1 by default.
         """
-        if self.area is not None:
-            found = boxes(draws.tries[rows], draws.places[rows], aspects, self.ratio)
-            images = cut_out(images, found, draws.flips[rows], self.shape or (images.shape[1], images.shape[2]))
-        elif self.crop_padding or self.flip:
-            images = crop_and_flip(images, draws.corners[rows], draws.flips[rows], self.crop_padding)
-        if self.jitter is not None:
-            images = jittered(images.float(), draws.factors[rows])
+        info = ImageInfo(self.shape or (images.shape[1], images.shape[2]), aspects)
+        for each in self.augment.active:
+            images = each.apply(images, BatchDraws(draws, rows), info)
         return self.transform(images)

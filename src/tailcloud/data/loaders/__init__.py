@@ -1,7 +1,13 @@
-"""Where images are while a model trains: on the device (``resident``), or in their files (``stream``).
+"""Where images are while a model trains, and how batches are made of them.
 
-``face`` picks one of the two, which give the same batches. Files are read by processes (``decoders``, each of them a
-``decoder``), asked for by row (``fetching``), ahead of time (``feeding``), with another image in the place of a broken
-one (``faults``), or out of a ``cache`` that ``caching`` fills. A decoder imports this package, and must not import
-PyTorch with it: nothing is imported here.
+``images`` says what a run needs of a split, ``base`` what a loader is; ``placement`` chooses where images go.
+
+* All images on the device: ``resident``.
+* Images in their files: ``stream``, with ``prefetch`` (reads ahead), ``file_reader`` (images by row),
+  ``decoder_pool`` and ``decoder_process`` (processes that decode files), ``substitutes`` (for unreadable files),
+  ``cache`` and ``cache_fill`` (decoded images in one file).
+* For all: ``batch``, ``epoch_plan`` (the draws of an epoch), ``planned_loader`` (sampled, augmented, mixed batches),
+  ``joined`` (several loaders as one), ``batch_share`` (the micro-batches of one rank).
+
+A decoder process imports this package and must not import PyTorch with it, so nothing is imported here.
 """

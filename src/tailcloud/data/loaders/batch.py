@@ -1,4 +1,4 @@
-"""What a training step receives, from whichever plane of data."""
+"""What a training step receives, wherever the images were."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,8 @@ from torch import Tensor
 class Batch:
     """Normalised images [batch, C, H, W] and their classes; when mixed, also the partners' classes and λ.
 
-    ``view`` has the same images varied in another way, ``second`` is a batch of another sampler: for objectives that
-    ask for them. A batch that is a piece of a larger one knows the classes of that ``whole`` one, where its own images
-    begin at ``place``.
+    ``view`` has the same images with other augmentations, ``second`` is a batch of another sampler, for objectives that
+    need them. A micro-batch also has the classes of its ``whole`` batch, in which its own images start at ``place``.
     """
 
     images: Tensor
@@ -25,5 +24,5 @@ class Batch:
 
     @property
     def rows(self) -> int:
-        """Images of the batch that this is, or is a piece of."""
+        """The number of images of the whole batch."""
         return len(self.target if self.whole is None else self.whole)

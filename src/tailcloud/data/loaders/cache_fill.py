@@ -1,4 +1,4 @@
-"""Filling a cache: every file is decoded once, by all processes, before the first epoch."""
+"""Fill a cache: every file is decoded once, by all decoder processes, before the first epoch."""
 
 import errno
 import json
@@ -24,25 +24,25 @@ from tailcloud.errors import TailcloudError
 from tailcloud.files import FORMAT, TEMPORARY
 from tailcloud.formatting import magnitude
 
-MEMORY = Path("/dev/shm")
+SHARED_MEMORY = Path("/dev/shm")
 SECONDS_BETWEEN_NOTES = 5.0
-AT_ONCE = 4 * CHUNK  # images that are written at a time
+IMAGES_PER_WRITE = 4 * CHUNK
 
 log = logging.getLogger(__name__)
 Labels = NDArray[np.int64]
 
 
 def cached(images: FileImages, labels: Labels, decoders: Decoders, where: str) -> CachedReader:
-    """Images out of a cache in the folder ``where``, or in memory ("ram"); it is filled first where it is not there."""
+    """A reader of the cache in the folder ``where``, or in memory ("ram"); a missing cache is filled first."""
     in_memory, key = where == "ram", key_of(images)
     place = (_memory_folder() if in_memory else _folder(Path(where).expanduser())) / key
     with locked(place):
-        if fresh := not place.is_dir():
+        if new := not place.is_dir():
             _check_room(images, place.parent, in_memory=in_memory)
             _build(images, labels, decoders, place)
-        reader = CachedReader(images, labels, open_cache(place, images), told=fresh)
-    if in_memory and _is_ours(reader.stored.about.get("process")):
-        weakref.finalize(reader, _give_back, place)
+        reader = CachedReader(images, labels, open_cache(place, images), reported=new)
+    if in_memory and _is_ours(reader.cache.about.get("process")):
+        weakref.finalize(reader, _free, place)
     return reader
 
 
@@ -51,79 +51,79 @@ def _folder(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise TailcloudError(
-            f"data.cache = {folder} cannot be a folder ({error.strerror}); choose another one"
+            f"data.cache = {folder} cannot be created ({error.strerror}); choose another folder"
         ) from None
     return folder
 
 
 def _memory_folder() -> Path:
-    """Where memory looks like files, for all processes of a person on this machine."""
-    if not MEMORY.is_dir():
-        raise TailcloudError(f'data.cache = "ram" needs {MEMORY}, which is not on this system; give a folder instead')
-    return _folder(MEMORY / f"tailcloud-{os.getuid()}")
+    """A folder in shared memory, for all processes of this user."""
+    if not SHARED_MEMORY.is_dir():
+        raise TailcloudError(f'data.cache = "ram" needs {SHARED_MEMORY}, which is not on this system; name a folder')
+    return _folder(SHARED_MEMORY / f"tailcloud-{os.getuid()}")
 
 
 def _check_room(images: FileImages, folder: Path, *, in_memory: bool) -> None:
     """Refuse a cache that would not fit, before anything is read."""
-    free, asked = free_bytes(folder), str(folder)
+    free, where = free_bytes(folder), str(folder)
     if in_memory:
-        free, asked = min(free, available_memory() or free), f"{MEMORY} and memory"
+        free, where = min(free, available_memory() or free), f"{SHARED_MEMORY} and memory"
     if images.nbytes >= free:
         raise TailcloudError(
-            f"a cache of {len(images):,} images takes {magnitude(images.nbytes)}B, and only {magnitude(free)}B are "
-            f"free in {asked}; choose another folder for data.cache, or a smaller data.size"
+            f"a cache of {len(images):,} images needs {magnitude(images.nbytes)}B, but only {magnitude(free)}B are "
+            f"free in {where}; choose another folder for data.cache, or a smaller data.size"
         )
 
 
 def _build(images: FileImages, labels: Labels, decoders: Decoders, place: Path) -> None:
-    """Fill a cache beside its place and move it there; whatever goes wrong, nothing of it is left."""
-    for left in place.parent.glob(f"{TEMPORARY}{place.name}-*"):  # of one that was killed; we have its lock
-        _remove(left)
-    growing = place.with_name(f"{TEMPORARY}{place.name}-{uuid4().hex}")
-    growing.mkdir()
+    """Fill a cache in a temporary folder, then rename it; after a failure nothing is left behind."""
+    for old in place.parent.glob(f"{TEMPORARY}{place.name}-*"):  # of a process that was killed; we have its lock
+        _remove(old)
+    temporary = place.with_name(f"{TEMPORARY}{place.name}-{uuid4().hex}")
+    temporary.mkdir()
     try:
-        _fill(images, labels, decoders, growing)
-        growing.rename(place)
+        _fill(images, labels, decoders, temporary)
+        temporary.rename(place)
     except OSError as error:
-        _remove(growing)
+        _remove(temporary)
         if error.errno in {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}:
             raise TailcloudError(
                 f"the cache of {magnitude(images.nbytes)}B in {place.parent} could not be written ({error.strerror}); "
-                "nothing of it is left. Free some space, or choose another folder for data.cache"
+                "nothing was left behind. Free some space, or choose another folder for data.cache"
             ) from None
         raise
     except BaseException:
-        _remove(growing)
+        _remove(temporary)
         raise
 
 
 def _fill(images: FileImages, labels: Labels, decoders: Decoders, folder: Path) -> None:
-    """Write all three files of a cache."""
+    """Write the three files of a cache."""
     reader = FileReader(images, labels, decoders)
     aspects = np.ones(len(images), np.float32)
     with (folder / PIXELS).open("xb") as file:
-        if hasattr(os, "posix_fallocate"):  # a full disk is found now, and not after hours
+        if hasattr(os, "posix_fallocate"):  # a full disk fails now instead of after hours
             os.posix_fallocate(file.fileno(), 0, images.nbytes)
-        for start, fetched in _noted(_fetched(reader), len(images)):
+        for start, fetched in _with_notes(_fetched(reader), len(images)):
             for number, part in enumerate(fetched.parts):
-                for position, why in part.result().items():
-                    reader.substitutes.report(start + number * CHUNK + position, why)
+                for position, reason in part.result().items():
+                    reader.substitutes.report(start + number * CHUNK + position, reason)
             file.write(fetched.pixels.numpy().data)
             aspects[start : start + len(fetched.rows)] = fetched.aspects.numpy()
         file.flush()
         os.fsync(file.fileno())
     aspects.tofile(folder / ASPECTS)
     about = {"format": FORMAT, "process": os.getpid(), "shape": images.shape, "fit": images.fit, "keep": images.keep}
-    broken = {str(row): why for row, why in reader.substitutes.reasons.items()}
+    broken = {str(row): reason for row, reason in reader.substitutes.reasons.items()}
     (folder / ABOUT).write_text(json.dumps(about | {"broken": broken}))
 
 
 def _fetched(reader: FileReader) -> Iterator[tuple[int, Fetched]]:
-    """All images in order, a few at a time, with every process kept busy."""
+    """All images in order, some at a time; enough are requested to keep every process busy."""
     waiting: deque[tuple[int, Fetched]] = deque()
     try:
-        for start in range(0, len(reader.images), AT_ONCE):
-            rows = np.arange(start, min(start + AT_ONCE, len(reader.images)))
+        for start in range(0, len(reader.images), IMAGES_PER_WRITE):
+            rows = np.arange(start, min(start + IMAGES_PER_WRITE, len(reader.images)))
             waiting.append((start, reader.fetch(rows)))
             if len(waiting) > 1 + reader.decoders.workers:
                 yield waiting.popleft()
@@ -134,17 +134,20 @@ def _fetched(reader: FileReader) -> Iterator[tuple[int, Fetched]]:
             fetched.cancel()
 
 
-def _noted(pieces: Iterator[tuple[int, Fetched]], images: int) -> Iterator[tuple[int, Fetched]]:
-    """The same, with a note every few seconds."""
+def _with_notes(fetched_parts: Iterator[tuple[int, Fetched]], images: int) -> Iterator[tuple[int, Fetched]]:
+    """The same images, with a note on the progress every few seconds."""
     began = last = monotonic()
-    for start, fetched in pieces:
+    for start, fetched in fetched_parts:
         yield start, fetched
         done, now = start + len(fetched.rows), monotonic()
         if now - last > SECONDS_BETWEEN_NOTES:
             last, rate = now, done / (now - began)
             left = (images - done) / rate
             log.info(
-                "%s of %s images in the cache, %s a second, %s s left", f"{done:,}", f"{images:,}", *_whole(rate, left)
+                "%s of %s images are in the cache, %s per second, %s s left",
+                f"{done:,}",
+                f"{images:,}",
+                *_whole(rate, left),
             )
 
 
@@ -153,22 +156,22 @@ def _whole(*numbers: float) -> list[str]:
 
 
 def _remove(folder: Path) -> None:
-    """Take a cache away: its own files, and the folder if nothing else is in it."""
+    """Delete a cache: its own files, and the folder if nothing else is in it."""
     for name in (ABOUT, ASPECTS, PIXELS):
         (folder / name).unlink(missing_ok=True)
     with suppress(OSError):
         folder.rmdir()
 
 
-def _give_back(place: Path) -> None:
-    """Free the memory of a cache; whoever still reads it keeps it until then."""
+def _free(place: Path) -> None:
+    """Free the memory of a cache; a process that still reads it keeps it until it is done."""
     with suppress(OSError), locked(place):
         _remove(place)
         place.with_suffix(".lock").unlink(missing_ok=True)
 
 
 def _is_ours(process: object) -> bool:
-    """Whether this process filled a cache in memory, or the one that did is gone."""
+    """Whether this process filled a cache in memory, or the process that did has ended."""
     if not isinstance(process, int) or process == os.getpid():
         return True
     try:

@@ -1,4 +1,4 @@
-"""Processes that read image files side by side, and the threads that wait for them."""
+"""A pool of processes that decode image files in parallel, and the threads that wait for them."""
 
 import json
 import os
@@ -25,25 +25,25 @@ from tailcloud.data.file_images import FileImages
 from tailcloud.data.loaders.decoder_process import Answer
 from tailcloud.errors import TailcloudError
 
-CHUNK = 16  # images that a process reads at a time
+CHUNK = 16  # images per request to a process
 START = """
 import json, sys
 sys.path[:] = json.loads(sys.argv[1])
-from tailcloud.data.planes.decoder import main
+from tailcloud.data.loaders.decoder_process import main
 main(*map(int, sys.argv[2:]))
 """
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 Pixels = NDArray[np.uint8]
 Aspects = NDArray[np.float32]
-Failures = dict[int, str]  # by position: why an image cannot be read
+Failures = dict[int, str]  # by position, why an image cannot be read
 
 
 class Decoder:
-    """One process: a line to it, and memory that it shares with us."""
+    """One decoder process, a connection to it, and memory shared with it."""
 
     def __init__(self, size: int) -> None:
-        """Start it; ``size`` is the number of bytes that its largest answer takes."""
+        """Start the process; ``size`` is the number of bytes of its largest answer."""
         ours, theirs = socket.socketpair()
         with theirs, _memory(size) as file:
             fds = theirs.fileno(), file.fileno()
@@ -52,22 +52,22 @@ class Decoder:
                 pass_fds=fds,
                 stdin=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C in a terminal is for its foreground group
+                start_new_session=True,  # so that Ctrl-C in a terminal does not reach it
                 env=os.environ | ONE_THREAD,
             )
             self.pixels = np.frombuffer(mmap(file.fileno(), size), np.uint8)
-        self.line = Connection(ours.detach())
-        weakref.finalize(self, _end, self.line, self.process)
+        self.connection = Connection(ours.detach())
+        weakref.finalize(self, _end, self.connection, self.process)
 
     def read(self, images: FileImages, pixels: Pixels, aspects: Aspects) -> Failures:
-        """Read some images into ``pixels`` [n, side, side, channels] and ``aspects`` [n]; which of them failed, why."""
+        """Read images into ``pixels`` [n, side, side, channels] and ``aspects`` [n]; returns which failed, and why."""
         try:
-            self.line.send(images)
-            answer: Answer = self.line.recv()
+            self.connection.send(images)
+            answer: Answer = self.connection.recv()
         except (EOFError, OSError):
             raise TailcloudError(
-                f"a process that reads images ended ({_how(self.process)}); memory may be short: try --set "
-                "engine.workers=1, or a cache (data.cache), and go on with --resume"
+                f"a decoder process ended ({_exit_reason(self.process)}); memory may be short: try --set "
+                "engine.workers=1, or a cache (data.cache), and continue with --resume"
             ) from None
         if answer is None:
             raise MemoryError
@@ -77,7 +77,7 @@ class Decoder:
 
 
 def _memory(size: int) -> IO[bytes]:
-    """A file without a name that several processes can map; in memory, where the system has room for it there."""
+    """An unnamed file that several processes can map; in shared memory if there is enough of it."""
     place = Path("/dev/shm")
     roomy = place.is_dir() and os.statvfs(place).f_bavail * os.statvfs(place).f_frsize > 2 * size
     file = tempfile.TemporaryFile(dir=place if roomy else None)  # noqa: SIM115
@@ -85,12 +85,12 @@ def _memory(size: int) -> IO[bytes]:
     return file
 
 
-def _end(line: Connection, process: "subprocess.Popen[bytes]") -> None:
-    line.close()
+def _end(connection: Connection, process: "subprocess.Popen[bytes]") -> None:
+    connection.close()
     process.wait()
 
 
-def _how(process: "subprocess.Popen[bytes]") -> str:
+def _exit_reason(process: "subprocess.Popen[bytes]") -> str:
     code = process.wait()
     with suppress(ValueError):
         return signal.Signals(-code).name
@@ -98,7 +98,7 @@ def _how(process: "subprocess.Popen[bytes]") -> str:
 
 
 class Decoders:
-    """As many such processes as are asked for, started when the first image is wanted."""
+    """So many decoder processes, started when the first image is requested."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
@@ -108,15 +108,15 @@ class Decoders:
         self.starting = Lock()
 
     def start(self, images: FileImages, pixels: Pixels, aspects: Aspects) -> "Future[Failures]":
-        """Have up to ``CHUNK`` images read into arrays; what is to come says which of them failed, and why."""
+        """Read up to ``CHUNK`` images into arrays, in the background; the result says which of them failed, and why."""
         with self.starting:
             if self.threads is None:
                 self.threads = ThreadPoolExecutor(self.workers, "reading")
                 weakref.finalize(self, self.threads.shutdown, wait=False, cancel_futures=True)
                 for _ in range(self.workers):
                     self.idle.put(None)
-        there = replace(images, root=images.root.absolute())
-        return self.threads.submit(_read, self.idle, there, pixels, aspects)
+        absolute = replace(images, root=images.root.absolute())
+        return self.threads.submit(_read, self.idle, absolute, pixels, aspects)
 
 
 def _read(idle: "queue.SimpleQueue[Decoder | None]", images: FileImages, pixels: Pixels, aspects: Aspects) -> Failures:
@@ -127,7 +127,7 @@ def _read(idle: "queue.SimpleQueue[Decoder | None]", images: FileImages, pixels:
             decoder = Decoder(size)
         return decoder.read(images, pixels, aspects)
     except BaseException:
-        decoder = None  # it may still answer what nobody waits for
+        decoder = None  # it may still send an answer that nobody waits for
         raise
     finally:
         idle.put(decoder)

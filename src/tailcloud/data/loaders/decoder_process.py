@@ -1,7 +1,6 @@
-"""A process that reads image files for another one: it is told which, writes pixels into shared memory, and answers.
+"""A process that decodes image files for a training process and writes the pixels into shared memory.
 
-It knows no PyTorch and no device, hears no Ctrl-C, and ends when the other one does: then nobody is at the other end of
-its line.
+It does not import PyTorch. It ignores SIGINT and SIGTERM, and exits when the parent closes the connection.
 """
 
 import mmap
@@ -14,25 +13,25 @@ from numpy.typing import NDArray
 from tailcloud.data.file_images import FileImages
 from tailcloud.data.image_io import Unreadable
 
-Answer = tuple[list[float], dict[int, str]] | None  # aspects, and why some cannot be read; None: no memory
+Answer = tuple[list[float], dict[int, str]] | None  # aspects, and why some cannot be read; None: out of memory
 
 
-def main(line: int, memory: int, size: int) -> None:
-    """Serve the process at the other end of a socket; pixels go to the beginning of a shared file of that size."""
+def main(socket: int, memory: int, size: int) -> None:
+    """Answer requests from a socket; pixels are written to the start of a shared file of ``size`` bytes."""
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, signal.SIG_IGN)
-    with Connection(line) as connection, mmap.mmap(memory, size) as shared:
+    with Connection(socket) as connection, mmap.mmap(memory, size) as shared:
         pixels = np.frombuffer(shared, np.uint8)
         try:
             while True:
                 connection.send(answer(connection.recv(), pixels))
         except (EOFError, OSError):
             pass
-        del pixels  # or the memory could not be closed
+        del pixels  # the memory cannot be closed while it is referenced
 
 
 def answer(images: FileImages, pixels: NDArray[np.uint8]) -> Answer:
-    """Read all of these images, one behind the other; the place of one that cannot be read stays as it was."""
+    """Read all of these images, one after the other; the pixels of an unreadable one are left as they are."""
     places = pixels[: images.nbytes].reshape(images.shape)
     aspects, failures = [1.0] * len(images), {}
     for row in range(len(images)):

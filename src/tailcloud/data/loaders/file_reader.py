@@ -1,4 +1,4 @@
-"""Stored images by their rows: asked for first, waited for later."""
+"""Image files by row: requested first, waited for later."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -20,16 +20,16 @@ FLOAT_BYTES = 4
 
 
 def unpacked(packed: Tensor, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The pixels, of this shape, and the aspects that are packed before them."""
+    """The pixels, of this shape, and the aspects, which are stored before them."""
     start = shape[0] * FLOAT_BYTES
     return packed[start:].view(*shape), packed[:start].view(torch.float32)
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """Images on their way: ``pixels`` [n, side, side, channels] as uint8 and ``aspects`` [n], filled by others.
+    """Images that are being read: ``pixels`` [n, side, side, channels] as uint8 and ``aspects`` [n].
 
-    Both are parts of ``packed``, which goes to a device in one piece.
+    Both are parts of ``packed``, which is copied to a device at once. ``parts`` are the reads that fill it.
     """
 
     rows: Positions
@@ -39,47 +39,47 @@ class Fetched:
     parts: list["Future[Failures]"] = field(default_factory=list)
 
     @classmethod
-    def room(cls, images: FileImages, rows: Positions, *, pinned: bool) -> "Fetched":
-        """Room for the images at some rows, in pinned memory where they go on to a GPU."""
+    def allocate(cls, images: FileImages, rows: Positions, *, pinned: bool) -> "Fetched":
+        """Memory for the images at some rows, pinned if they are copied to a GPU."""
         shape = len(rows), *images.shape[1:]
         packed = torch.empty(len(rows) * FLOAT_BYTES + prod(shape), dtype=torch.uint8, pin_memory=pinned)
         return cls(rows, packed, *unpacked(packed, shape))
 
     @property
     def done(self) -> bool:
-        """Whether nobody would have to wait."""
+        """Whether all images are read."""
         return all(part.done() for part in self.parts)
 
     def cancel(self) -> None:
-        """Nobody wants them any more."""
+        """Do not read what is not read yet."""
         for part in self.parts:
             part.cancel()
 
 
 class Reader(Protocol):
-    """Where the stored images of a part come from."""
+    """Reads images of a split by row."""
 
     images: FileImages
     substitutes: Substitutes
 
     def fetch(self, rows: Positions, *, pinned: bool = False) -> Fetched:
-        """Ask for the images at these rows."""
+        """Start reading the images at these rows."""
 
     def wait(self, fetched: Fetched) -> None:
-        """Until they are there."""
+        """Wait until they are read."""
 
 
 class FileReader:
-    """Reads files as they are asked for, in processes."""
+    """Reads files when they are requested, in decoder processes."""
 
     def __init__(self, images: FileImages, labels: NDArray[np.int64], decoders: Decoders) -> None:
         self.images, self.decoders = images, decoders
         self.substitutes = Substitutes(images, labels)
 
     def fetch(self, rows: Positions, *, pinned: bool = False) -> Fetched:
-        """Ask for the images at these rows."""
+        """Start reading the images at these rows."""
         wanted = self.substitutes.instead(rows)
-        fetched = Fetched.room(self.images, wanted, pinned=pinned)
+        fetched = Fetched.allocate(self.images, wanted, pinned=pinned)
         pixels, aspects = fetched.pixels.numpy(), fetched.aspects.numpy()
         for start in range(0, len(rows), CHUNK):
             here = slice(start, start + CHUNK)
@@ -87,9 +87,9 @@ class FileReader:
         return fetched
 
     def wait(self, fetched: Fetched) -> None:
-        """Until they are there; an image that cannot be read is replaced by the next one of its class."""
+        """Wait until they are read; an unreadable image is replaced by the next one of its class."""
         for number, part in enumerate(fetched.parts):
-            for position, why in part.result().items():
+            for position, reason in part.result().items():
                 at = number * CHUNK + position
-                picture, aspect = self.substitutes.replace(int(fetched.rows[at]), why)
+                picture, aspect = self.substitutes.replace(int(fetched.rows[at]), reason)
                 fetched.pixels.numpy()[at], fetched.aspects[at] = picture, aspect

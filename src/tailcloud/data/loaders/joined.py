@@ -1,29 +1,26 @@
-"""Several streams of batches as one: for objectives that see an image twice, or two samplers side by side."""
+"""Several loaders as one, for objectives that need two views of an image, or two samplers side by side."""
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from tailcloud.data.loaders.base import PlannedLoader
+from tailcloud.data.loaders.base import Loader
 from tailcloud.data.loaders.batch import Batch
 from tailcloud.data.loaders.epoch_plan import EpochPlan
-
-AnyLoader = PlannedLoader[Any]
 
 
 class JoinedLoader:
     """A loader whose batches carry a second view of their images, or a batch of a second sampler, or both.
 
-    All streams have equally many images an epoch, so that their batches go together.
+    All loaders have the same number of images per epoch, so their batches have the same sizes.
     """
 
-    def __init__(self, first: AnyLoader, *, view: AnyLoader | None = None, second: AnyLoader | None = None) -> None:
+    def __init__(self, first: Loader, *, view: Loader | None = None, second: Loader | None = None) -> None:
         self.first, self.view, self.second = first, view, second
         self.others = [loader for loader in (view, second) if loader]
-        self.streams = [first, *self.others]
+        self.loaders = [first, *self.others]
         self.seed, self.stage = first.seed, first.stage
 
     @property
@@ -41,19 +38,19 @@ class JoinedLoader:
         """Images in each batch of an epoch."""
         return self.first.sizes
 
-    def share(self, number: int) -> float:
+    def progress(self, number: int) -> float:
         """The share of the stage's epochs that are done before an epoch."""
-        return self.first.share(number)
+        return self.first.progress(number)
 
     def epoch(self, number: int) -> Iterator[Batch]:
         """The batches of one epoch; the same ones whenever that epoch is asked for."""
-        for batches in zip(*(loader.epoch(number) for loader in self.streams), strict=True):
+        for batches in zip(*(loader.epoch(number) for loader in self.loaders), strict=True):
             yield self._joined(iter(batches))
 
-    def rounds(self, number: int, first: int = 0) -> Iterator[tuple[Batch, ...]]:
-        """The steps of an epoch from step ``first`` on; of each, the pieces of its batch that are computed here."""
-        for pieces in zip(*(loader.rounds(number, first) for loader in self.streams), strict=True):
-            yield tuple(self._joined(iter(piece)) for piece in zip(*pieces, strict=True))
+    def micro_batches(self, number: int, first: int = 0) -> Iterator[tuple[Batch, ...]]:
+        """For each step of an epoch, from step ``first`` on, the micro-batches that this rank computes."""
+        for steps in zip(*(loader.micro_batches(number, first) for loader in self.loaders), strict=True):
+            yield tuple(self._joined(iter(batches)) for batches in zip(*steps, strict=True))
 
     def plan(self, number: int) -> EpochPlan:
         """Every draw of an epoch."""
@@ -61,14 +58,14 @@ class JoinedLoader:
 
     def at(self, plan: EpochPlan, step: int) -> Batch:
         """One batch of a planned epoch."""
-        return self._joined(loader.at(own, step) for loader, own in self._streams(plan))
+        return self._joined(loader.at(own, step) for loader, own in self._with_plans(plan))
 
     def assemble(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
         """The batch at some rows of an epoch."""
-        return self._joined(loader.assemble(own, rows, lam) for loader, own in self._streams(plan))
+        return self._joined(loader.assemble(own, rows, lam) for loader, own in self._with_plans(plan))
 
-    def _streams(self, plan: EpochPlan) -> Iterator[tuple[AnyLoader, EpochPlan]]:
-        return zip(self.streams, [plan, *plan.others], strict=True)
+    def _with_plans(self, plan: EpochPlan) -> Iterator[tuple[Loader, EpochPlan]]:
+        return zip(self.loaders, [plan, *plan.others], strict=True)
 
     def _joined(self, batches: Iterator[Batch]) -> Batch:
         first = next(batches)

@@ -1,4 +1,4 @@
-"""Batches that are fetched while others are computed, and brought to the device without anybody waiting for it."""
+"""Prefetching: images are read while earlier batches are computed, and copied to the device without waiting."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -13,53 +13,53 @@ from tailcloud.data.loaders.decoder_pool import CHUNK
 from tailcloud.data.loaders.file_reader import Fetched, Reader, unpacked
 from tailcloud.data.packed_names import Positions
 
-ON_DEVICE = 2  # batches that are there, or being copied, before they are wanted
-ON_HOST = 3  # batches that are fetched meanwhile, at least
+BATCHES_ON_DEVICE = 2  # that are copied before they are needed
+BATCHES_ON_HOST = 3  # that are read meanwhile, at least
 
-Job = TypeVar("Job")
+Request = TypeVar("Request")
 
 
 @dataclass(frozen=True)
-class Arrived(Generic[Job]):
-    """What a job wanted: ``pixels`` and ``aspects`` on the device, and the small tensors that go with them."""
+class Prefetched(Generic[Request]):
+    """The answer to a request: ``pixels`` and ``aspects`` on the device, and the ``extra`` tensors of the request."""
 
-    job: Job
+    request: Request
     pixels: Tensor
     aspects: Tensor
-    beside: tuple[Tensor, ...]
+    extra: tuple[Tensor, ...]
     event: torch.cuda.Event | None = None
 
     def wait(self) -> None:
-        """From now on, whatever the device does next finds them there."""
+        """Let the current CUDA stream wait until the copies are done."""
         if self.event is not None:
             stream = torch.cuda.current_stream(self.pixels.device)
             stream.wait_event(self.event)
-            for tensor in (self.pixels, *self.beside):  # aspects lie in one piece of memory with the pixels
+            for tensor in (self.pixels, *self.extra):  # aspects share their memory with the pixels
                 tensor.record_stream(stream)
 
 
-Order = tuple[Job, Positions, tuple[Tensor, ...]]  # a job, the rows it wants, and what goes to the device with them
+Order = tuple[Request, Positions, tuple[Tensor, ...]]  # a request, its rows, and tensors to copy to the device
 
 
-class Feeder:
-    """Fetches ahead from a reader, for one device."""
+class Prefetcher:
+    """Reads ahead from a reader, for one device."""
 
     def __init__(self, reader: Reader, device: torch.device, workers: int) -> None:
         self.reader, self.device, self.workers = reader, device, workers
         self.pinned = device.type == "cuda"
         self.stream = torch.cuda.Stream(device) if self.pinned else None  # type: ignore[no-untyped-call]
 
-    def feed(self, orders: Iterable[Order[Job]]) -> Iterator[Arrived[Job]]:
-        """What each order asks for, in their order."""
+    def prefetch(self, orders: Iterable[Order[Request]]) -> Iterator[Prefetched[Request]]:
+        """The answer to each order, in their order."""
         orders = iter(orders)
-        fetching: deque[tuple[Order[Job], Fetched]] = deque()
-        arriving: deque[Arrived[Job]] = deque()
+        fetching: deque[tuple[Order[Request], Fetched]] = deque()
+        arriving: deque[Prefetched[Request]] = deque()
         try:
             while True:
-                self._ask(orders, fetching)
-                while fetching and (not arriving or (len(arriving) < ON_DEVICE and fetching[0][1].done)):
-                    arriving.append(self._bring(*fetching.popleft()))
-                    self._ask(orders, fetching)
+                self._fetch_ahead(orders, fetching)
+                while fetching and (not arriving or (len(arriving) < BATCHES_ON_DEVICE and fetching[0][1].done)):
+                    arriving.append(self._copy(*fetching.popleft()))
+                    self._fetch_ahead(orders, fetching)
                 if not arriving:
                     return
                 arrived = arriving.popleft()
@@ -69,25 +69,26 @@ class Feeder:
             for _, fetched in fetching:
                 fetched.cancel()
 
-    def _ask(self, orders: Iterator[Order[Job]], fetching: "deque[tuple[Order[Job], Fetched]]") -> None:
-        """Keep every process busy, and some batches ahead."""
-        while len(fetching) < ON_HOST or sum(len(fetched.rows) for _, fetched in fetching) < 2 * CHUNK * self.workers:
+    def _fetch_ahead(self, orders: Iterator[Order[Request]], fetching: "deque[tuple[Order[Request], Fetched]]") -> None:
+        """Start reading enough images to keep every decoder process busy, and some batches more."""
+        enough = 2 * CHUNK * self.workers
+        while len(fetching) < BATCHES_ON_HOST or sum(len(fetched.rows) for _, fetched in fetching) < enough:
             order = next(orders, None)
             if order is None:
                 return
             fetching.append((order, self.reader.fetch(order[1], pinned=self.pinned)))
 
-    def _bring(self, order: Order[Job], fetched: Fetched) -> Arrived[Job]:
-        """Start the copy to the device of what has been fetched."""
+    def _copy(self, order: Order[Request], fetched: Fetched) -> Prefetched[Request]:
+        """Start the copy to the device of images that were read."""
         self.reader.wait(fetched)
-        job, _, beside = order
+        request, _, extra = order
         with torch.cuda.stream(self.stream) if self.stream else nullcontext():
             pixels, aspects = unpacked(self._to_device(fetched.packed), fetched.pixels.shape)
-            there = tuple(self._to_device(tensor) for tensor in beside)
+            copied = tuple(self._to_device(tensor) for tensor in extra)
             event = torch.cuda.Event() if self.stream else None  # type: ignore[no-untyped-call]
             if event:
                 event.record(self.stream)
-        return Arrived(job, pixels, aspects, there, event)
+        return Prefetched(request, pixels, aspects, copied, event)
 
     def _to_device(self, tensor: Tensor) -> Tensor:
         pinned = tensor.pin_memory() if self.pinned and tensor.numel() and not tensor.is_pinned() else tensor

@@ -1,6 +1,7 @@
-"""The resident plane: the whole training set is one uint8 tensor on the device, and a batch is an index into it."""
+"""Resident images: the whole split is one uint8 tensor on the device, and a batch is an index into it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor
@@ -8,27 +9,29 @@ from torch import Tensor
 from tailcloud.data.augment.mixup import mix
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Split
-from tailcloud.data.loaders.base import PlannedLoader
+from tailcloud.data.loaders.base import Loader, LoaderOptions
 from tailcloud.data.loaders.batch import Batch
-from tailcloud.data.loaders.batch_share import WHOLE, Share
+from tailcloud.data.loaders.batch_share import WHOLE_BATCH, BatchShare
 from tailcloud.data.loaders.epoch_plan import EpochPlan
+from tailcloud.data.loaders.planned_loader import PlannedLoader
+from tailcloud.sampling import Sampler
 
-CACHED_PIXELS = 128 * 32 * 32  # beyond these a CPU waits for its memory
-AT_ONCE, PIXELS_AT_ONCE = 1024, 1024 * 224 * 224  # for a GPU: more images, or larger ones, would fill its memory
+CPU_PIXELS = 128 * 32 * 32  # of a batch that fits into a CPU's cache
+GPU_IMAGES, GPU_PIXELS = 1024, 1024 * 224 * 224  # of a batch: more would fill a GPU's memory
 
 
-def images_at_once(device: torch.device, pixels: int) -> int:
-    """How many images of so many pixels a model is shown at a time, when nothing is trained: as the device has it best.
-
-    Many for a GPU, as many as a cache holds for a CPU.
-    """
+def evaluation_batch(device: torch.device, pixels: int) -> int:
+    """The batch size for evaluating images of so many pixels: large on a GPU, what fits into the cache on a CPU."""
     if device.type == "cuda":
-        return max(1, min(AT_ONCE, PIXELS_AT_ONCE // pixels))
-    return max(16, CACHED_PIXELS // pixels)
+        return max(1, min(GPU_IMAGES, GPU_PIXELS // pixels))
+    return max(16, CPU_PIXELS // pixels)
 
 
 class ResidentImages:
-    """A part of a data set on the device."""
+    """A split on the device."""
+
+    kind: ClassVar[str] = "resident"
+    capturable: ClassVar[bool] = True
 
     def __init__(self, split: Split, device: torch.device) -> None:
         self.images = torch.from_numpy(split.pixels).to(device)
@@ -36,26 +39,38 @@ class ResidentImages:
 
     @property
     def device(self) -> torch.device:
-        """Where they are."""
+        """Where the images are."""
         return self.images.device
 
-    @property
-    def remarks(self) -> Sequence[str]:
-        """Nothing happens to them."""
-        return ()
+    def loader(self, sampler: Sampler, transform: Normalise, **options: Unpack[LoaderOptions]) -> Loader:
+        """The training batches of a stage."""
+        return ResidentLoader(self, sampler, transform, **options)
 
-    def in_order(self, transform: Normalise, share: Share = WHOLE) -> Iterator[Batch]:
-        """Every image once, as stored, for evaluation; or those of the batches that are a share of all."""
-        batch = images_at_once(self.device, self.images.shape[1] * self.images.shape[2])
+    def in_order(self, transform: Normalise, share: BatchShare = WHOLE_BATCH) -> Iterator[Batch]:
+        """Every image once, without augmentation, for evaluation; or every image of the batches in a rank's share."""
+        batch = evaluation_batch(self.device, self.images.shape[1] * self.images.shape[2])
         starts = range(0, len(self.labels), batch)
-        for start in (starts[number] for some in share.pieces(0, len(starts)) for number in range(*some)):
+        for start in (starts[number] for bounds in share.bounds(0, len(starts)) for number in range(*bounds)):
             here = slice(start, start + batch)
             yield Batch(transform(self.images[here]), self.labels[here])
 
     def some(self, transform: Normalise, rows: Tensor, batch: int) -> Iterator[Batch]:
-        """The images at some rows, given on the host, as stored."""
+        """The images at some rows (a tensor on the host), without augmentation."""
         for here in torch.split(rows.to(self.device), batch):
             yield Batch(transform(self.images[here]), self.labels[here])
+
+    @property
+    def unreadable(self) -> Mapping[int, str]:
+        """None: all of them were read before."""
+        return {}
+
+    def report_unreadable(self, reasons: Mapping[int, str]) -> None:
+        """Nothing to do: no rank reads files."""
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """None: nothing is read during training."""
+        return ()
 
 
 class ResidentLoader(PlannedLoader[ResidentImages]):
@@ -63,25 +78,25 @@ class ResidentLoader(PlannedLoader[ResidentImages]):
 
     def plan(self, number: int) -> EpochPlan:
         """Every draw of an epoch, on the device."""
-        return self.drawn(number).to(self.device)
+        return self.draw_plan(number).to(self.device)
 
     def assemble(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
-        """The batch at some rows of an epoch: whole-batch device code, nothing drawn and nothing read."""
-        floats, target = self._varied(plan, rows)
+        """The batch at some rows of an epoch: device code on whole batches, without draws and host values."""
+        floats, target = self._augmented(plan, rows)
         if not self.mixup:
             return Batch(floats, target)
         partners = plan.partners[rows] - rows[0]
         return Batch(mix(floats, floats[partners], lam), target, target[partners], lam)
 
-    def assemble_piece(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
-        """The same for rows whose mixing partners may lie elsewhere in their batch."""
-        floats, target = self._varied(plan, rows)
+    def assemble_micro_batch(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
+        """The same for rows whose mixup partners may be elsewhere in their batch."""
+        floats, target = self._augmented(plan, rows)
         if not self.mixup:
             return Batch(floats, target)
-        others, other = self._varied(plan, plan.partners[rows])
+        others, other = self._augmented(plan, plan.partners[rows])
         return Batch(mix(floats, others, lam), target, other, lam)
 
-    def _varied(self, plan: EpochPlan, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """The images at some rows of an epoch, each varied as was drawn for it, and their classes."""
+    def _augmented(self, plan: EpochPlan, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The augmented images at some rows of an epoch, and their classes."""
         chosen = plan.order[rows]
-        return self.look(self.data.images[chosen], plan.draws, rows), self.data.labels[chosen]
+        return self.pipeline(self.data.images[chosen], plan.draws, rows), self.data.labels[chosen]

@@ -1,8 +1,9 @@
-"""The streamed plane: images stay in their files, and are read while earlier batches are computed."""
+"""Streamed images: they stay in their files and are read while earlier batches are computed."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import ClassVar, Unpack
 
 import torch
 from torch import Tensor
@@ -11,64 +12,73 @@ from tailcloud.data.augment.mixup import mix
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Split
 from tailcloud.data.file_images import FileImages
-from tailcloud.data.loaders.base import PlannedLoader
+from tailcloud.data.loaders.base import Loader, LoaderOptions
 from tailcloud.data.loaders.batch import Batch
-from tailcloud.data.loaders.batch_share import WHOLE, Share
+from tailcloud.data.loaders.batch_share import WHOLE_BATCH, BatchShare
 from tailcloud.data.loaders.decoder_pool import Decoders
 from tailcloud.data.loaders.epoch_plan import EpochPlan
 from tailcloud.data.loaders.file_reader import FileReader, Reader
-from tailcloud.data.loaders.prefetch import Arrived, Feeder
-from tailcloud.data.loaders.resident import images_at_once
+from tailcloud.data.loaders.planned_loader import PlannedLoader
+from tailcloud.data.loaders.prefetch import Prefetched, Prefetcher
+from tailcloud.data.loaders.resident import evaluation_batch
+from tailcloud.sampling import Sampler
 
 
 class StreamImages:
-    """A part of a data set in its files; ``labels`` are on the device."""
+    """A split whose images are in files; ``labels`` are on the device."""
+
+    kind: ClassVar[str] = "stream"
+    capturable: ClassVar[bool] = False
 
     def __init__(self, split: Split, device: torch.device, decoders: Decoders, reader: Reader | None = None) -> None:
         assert isinstance(split.images, FileImages)
         self.labels = torch.from_numpy(split.labels).to(device)
         self.reader = reader or FileReader(split.images, split.labels, decoders)
-        self.feeder = Feeder(self.reader, device, decoders.workers)
+        self.prefetcher = Prefetcher(self.reader, device, decoders.workers)
 
     @property
     def device(self) -> torch.device:
-        """Where its batches are wanted."""
+        """Where its batches are."""
         return self.labels.device
 
-    def in_order(self, transform: Normalise, share: Share = WHOLE) -> Iterator[Batch]:
-        """Every image once, as stored, for evaluation; or those of the batches that are a share of all."""
-        batch, images = images_at_once(self.device, self.reader.images.side**2), torch.arange(len(self.labels))
-        pieces = share.pieces(0, -(-len(images) // batch))
-        return self.some(transform, torch.cat([images[first * batch : last * batch] for first, last in pieces]), batch)
+    def loader(self, sampler: Sampler, transform: Normalise, **options: Unpack[LoaderOptions]) -> Loader:
+        """The training batches of a stage."""
+        return StreamLoader(self, sampler, transform, **options)
+
+    def in_order(self, transform: Normalise, share: BatchShare = WHOLE_BATCH) -> Iterator[Batch]:
+        """Every image once, without augmentation, for evaluation; or every image of the batches in a rank's share."""
+        batch, images = evaluation_batch(self.device, self.reader.images.side**2), torch.arange(len(self.labels))
+        bounds = share.bounds(0, -(-len(images) // batch))
+        return self.some(transform, torch.cat([images[first * batch : last * batch] for first, last in bounds]), batch)
 
     def some(self, transform: Normalise, rows: Tensor, batch: int) -> Iterator[Batch]:
-        """The images at some rows, given on the host, as stored."""
-        for arrived in self.feeder.feed((None, some.numpy(), (some,)) for some in torch.split(rows, batch)):
-            yield Batch(transform(arrived.pixels), self.labels[arrived.beside[0]])
+        """The images at some rows (a tensor on the host), without augmentation."""
+        requests = ((None, some.numpy(), (some,)) for some in torch.split(rows, batch))
+        for arrived in self.prefetcher.prefetch(requests):
+            yield Batch(transform(arrived.pixels), self.labels[arrived.extra[0]])
 
     @property
     def unreadable(self) -> Mapping[int, str]:
-        """Why images could not be read, by their rows."""
+        """By row, why an image could not be read."""
         return self.reader.substitutes.reasons
 
-    def learn(self, met: Mapping[int, str]) -> None:
-        """Know, and say once, what other processes could not read; too many unreadable images stop the run."""
-        for row, why in met.items():
-            self.reader.substitutes.report(row, why)
+    def report_unreadable(self, reasons: Mapping[int, str]) -> None:
+        """Learn which images other ranks could not read; each is reported once, and too many stop the run."""
+        for row, reason in reasons.items():
+            self.reader.substitutes.report(row, reason)
 
     @property
     def remarks(self) -> Sequence[str]:
-        """What happened on the way."""
+        """What a result says about images that could not be read."""
         return self.reader.substitutes.remarks()
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Some rows of an epoch, the ``own`` ones first, then partners that lie elsewhere in their batch.
+class MicroBatch:
+    """Some rows of an epoch: the first ``own`` are computed, the others are mixup partners from the same batch.
 
-    ``lam`` is on the device. ``here`` is where the rows lie, if they lie side by side and have all their partners
-    among them: then nothing more has to be said about them there. ``partners`` are those of the own rows, as positions
-    among the rows.
+    ``lam`` is on the device. ``here`` is set if the rows are adjacent and all their partners are among them: then no
+    row numbers have to be copied to the device. ``partners`` are those of the own rows, as positions among the rows.
     """
 
     rows: Tensor
@@ -77,85 +87,88 @@ class Piece:
     here: slice | None = None
     partners: Tensor | None = None
     place: int = 0
-    whole: slice | None = None  # where the rows of its batch are
+    whole: slice | None = None  # rows of the whole batch
 
 
 class StreamLoader(PlannedLoader[StreamImages]):
-    """Batches of images that are in files: those that a ``ResidentLoader`` has of the same pixels.
+    """Batches of images that are in files: the same ones that a ``ResidentLoader`` makes of the same pixels.
 
-    The host knows the plan of an epoch, to ask for images; so does the device, to vary and mix them.
+    The plan of an epoch is on the host, to request images, and on the device, to augment and mix them.
     """
 
     def epoch(self, number: int) -> Iterator[Batch]:
         """The batches of one epoch; the same ones whenever that epoch is asked for."""
         plan = self.plan(number)
-        there = plan.to(self.device)
-        return self._made(plan, there, (self._whole(there, step) for step in range(self.steps)))
+        on_device = plan.to(self.device)
+        return self._batches(plan, on_device, (self._whole(on_device, step) for step in range(self.steps)))
 
-    def rounds(self, number: int, first: int = 0) -> Iterator[tuple[Batch, ...]]:
-        """The steps of an epoch from step ``first`` on; of each, the pieces of its batch that are computed here."""
+    def micro_batches(self, number: int, first: int = 0) -> Iterator[tuple[Batch, ...]]:
+        """For each step of an epoch, from step ``first`` on, the micro-batches that this rank computes."""
         plan = self.plan(number)
-        there, steps = plan.to(self.device), range(first, self.steps)
-        made = self._made(plan, there, (piece for step in steps for piece in self._cut(plan, there, step)))
+        on_device, steps = plan.to(self.device), range(first, self.steps)
+        wanted = (micro_batch for step in steps for micro_batch in self._cut(plan, on_device, step))
+        batches = self._batches(plan, on_device, wanted)
         for _ in steps:
-            yield tuple(islice(made, self.own.count))
+            yield tuple(islice(batches, self.share.count))
 
     def assemble(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
         """The batch at some rows of an epoch."""
-        piece = self._piece(plan, rows.cpu(), lam.to(self.device))
-        return next(self._made(plan, plan.to(self.device), iter([piece])))
+        micro_batch = self._with_partners(plan, rows.cpu(), lam.to(self.device))
+        return next(self._batches(plan, plan.to(self.device), iter([micro_batch])))
 
-    assemble_piece = assemble
+    assemble_micro_batch = assemble
 
-    def _whole(self, there: EpochPlan, step: int) -> Piece:
+    def _whole(self, on_device: EpochPlan, step: int) -> MicroBatch:
         start, end = self.bounds(step)
-        return Piece(torch.arange(start, end), end - start, there.lambdas[step], slice(start, end))
+        return MicroBatch(torch.arange(start, end), end - start, on_device.lambdas[step], slice(start, end))
 
-    def _cut(self, plan: EpochPlan, there: EpochPlan, step: int) -> list[Piece]:
-        """The pieces of a batch that are computed here, or the batch."""
-        if self.own == WHOLE:
-            return [self._whole(there, step)]
+    def _cut(self, plan: EpochPlan, on_device: EpochPlan, step: int) -> list[MicroBatch]:
+        """The micro-batches of a batch that this rank computes, or the whole batch."""
+        if self.share == WHOLE_BATCH:
+            return [self._whole(on_device, step)]
         start, end = self.bounds(step)
         return [
             replace(
-                self._piece(plan, torch.arange(first, last), there.lambdas[step]),
+                self._with_partners(plan, torch.arange(first, last), on_device.lambdas[step]),
                 whole=slice(start, end),
                 place=first - start,
             )
-            for first, last in self.own.pieces(start, end)
+            for first, last in self.share.bounds(start, end)
         ]
 
-    def _piece(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Piece:
+    def _with_partners(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> MicroBatch:
         if not self.mixup:
-            return Piece(rows, len(rows), lam)
+            return MicroBatch(rows, len(rows), lam)
         partners = plan.partners[rows]
         elsewhere = partners[~torch.isin(partners, rows)]  # each row is the partner of one
         wanted = torch.cat([rows, elsewhere])
         ordered, places = wanted.sort()
-        return Piece(wanted, len(rows), lam, partners=places[torch.searchsorted(ordered, partners)])
+        return MicroBatch(wanted, len(rows), lam, partners=places[torch.searchsorted(ordered, partners)])
 
-    def _made(self, plan: EpochPlan, there: EpochPlan, pieces: Iterator[Piece]) -> Iterator[Batch]:
-        """Their batches; the plan is here and ``there``, on the device."""
-        arriving = self.data.feeder.feed((piece, plan.order[piece.rows].numpy(), _beside(piece)) for piece in pieces)
-        return (self._batch(there, arrived) for arrived in arriving)
+    def _batches(self, plan: EpochPlan, on_device: EpochPlan, wanted: Iterator[MicroBatch]) -> Iterator[Batch]:
+        """The batches of some micro-batches, read ahead of time."""
+        requests = ((each, plan.order[each.rows].numpy(), _row_numbers(each)) for each in wanted)
+        return (self._batch(on_device, arrived) for arrived in self.data.prefetcher.prefetch(requests))
 
-    def _batch(self, plan: EpochPlan, arrived: Arrived[Piece]) -> Batch:
-        """From stored pixels to what a training step sees: device code."""
-        piece = arrived.job
-        rows = arrived.beside[0] if piece.here is None else piece.here
-        floats = self.look(arrived.pixels, plan.draws, rows, arrived.aspects)
-        target, own = self.data.labels[plan.order[rows]], slice(piece.own)
-        whole = None if piece.whole is None else self.data.labels[plan.order[piece.whole]]
-        batch = Batch(floats[own], target[own], place=piece.place, whole=whole)
+    def _batch(self, plan: EpochPlan, arrived: Prefetched[MicroBatch]) -> Batch:
+        """From stored pixels to a batch: device code."""
+        micro_batch = arrived.request
+        rows = arrived.extra[0] if micro_batch.here is None else micro_batch.here
+        floats = self.pipeline(arrived.pixels, plan.draws, rows, arrived.aspects)
+        target, own = self.data.labels[plan.order[rows]], slice(micro_batch.own)
+        whole = None if micro_batch.whole is None else self.data.labels[plan.order[micro_batch.whole]]
+        batch = Batch(floats[own], target[own], place=micro_batch.place, whole=whole)
         if not self.mixup:
             return batch
-        partners = arrived.beside[1] if piece.here is None else plan.partners[piece.here] - piece.here.start
-        lam = piece.lam
+        here, lam = micro_batch.here, micro_batch.lam
+        partners = arrived.extra[1] if here is None else plan.partners[here] - here.start
         return replace(batch, images=mix(floats[own], floats[partners], lam), other=target[partners], lam=lam)
 
 
-def _beside(piece: Piece) -> tuple[Tensor, ...]:
-    """What the device has to be told about a piece."""
-    if piece.here is not None:
+def _row_numbers(micro_batch: MicroBatch) -> tuple[Tensor, ...]:
+    """The row numbers that the device needs beside its plan."""
+    if micro_batch.here is not None:
         return ()
-    return (piece.rows,) if piece.partners is None else (piece.rows, piece.partners)
+    if micro_batch.partners is None:
+        return (micro_batch.rows,)
+    return micro_batch.rows, micro_batch.partners

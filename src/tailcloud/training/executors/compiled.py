@@ -1,7 +1,7 @@
-"""Steps whose forward pass and loss, and through them the backward pass, are compiled by ``torch.compile``.
+"""Compiled execution: ``torch.compile`` for the forward pass and loss, and through them the backward pass.
 
-Nothing random happens inside: the clouds' noise is drawn before and passed in. The update stays outside, and with it
-the learning rate; so does evaluation. Shapes are static: a smaller last batch is compiled for itself.
+Noise is drawn outside and passed in. The optimiser's update and evaluation are not compiled. Shapes are static: a
+smaller last batch is compiled separately.
 """
 
 import logging
@@ -17,41 +17,41 @@ from torch import Tensor
 
 from tailcloud.data.loaders.batch import Batch
 from tailcloud.objectives import Network, Objective
-from tailcloud.training.executors.cuda_graph import EagerExecutor
+from tailcloud.training.executors.eager import EagerExecutor
 
 BACKEND = "inductor"
-VARIANTS = 1_000_000  # as many as there are: PyTorch would give up after eight, over all runs of a process
+MOST_VARIANTS = 1_000_000  # no limit: PyTorch would stop after eight, over all runs of a process
 LONGEST_CAUSE = 200  # characters
 
-_compiling = Lock()  # one run at a time, whatever other runs do meanwhile
+_compiling = Lock()  # one compilation at a time, whatever other runs of this process do meanwhile
 
 
 class CannotCompile(Exception):
-    """There is no compiler, or it failed; nothing was changed, and steps run eagerly."""
+    """Compiling failed, or there is no compiler; nothing was changed, and steps run eagerly."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(
             f"torch.compile failed here ({cause_of(error)}), so the steps run eagerly: "
-            "the result will be as good, but not bit for bit that of a compiled run."
+            "the result is as good, but not bit-identical to that of a compiled run."
         )
 
 
 class CompiledExecutor(EagerExecutor):
-    """One step after the other, in compiled code once ``prepare`` has made it."""
+    """One step after the other, in the code that ``prepare`` compiles."""
 
     def prepare(self) -> None:
-        """Compile for every size of batch, or raise ``CannotCompile`` and stay eager."""
+        """Compile for every batch size, or raise ``CannotCompile`` and stay eager."""
         plain = self.step
         try:
-            with _compiling, quiet(), unlimited():
-                self.step = replace(plain, objective=Compiled(plain.objective))
+            with _compiling, without_logs(), without_recompile_limit():
+                self.step = replace(plain, objective=CompiledObjective(plain.objective))
                 self.rehearse()
         except Exception as error:
             self.step = plain
             raise CannotCompile(error) from None
 
 
-class Compiled(Objective):
+class CompiledObjective(Objective):
     """An objective in compiled code."""
 
     def __init__(self, plain: Objective) -> None:
@@ -60,7 +60,7 @@ class Compiled(Objective):
         self.compute = torch.compile(plain.forward, fullgraph=True, dynamic=False, backend=BACKEND)
 
     def draw(self, batch: Batch, generator: torch.Generator) -> Any:
-        """As it is without compiling."""
+        """As without compiling."""
         return self.plain.draw(batch, generator)
 
     def forward(self, network: Network, batch: Batch, noise: Any) -> Tensor:
@@ -69,19 +69,19 @@ class Compiled(Objective):
 
 
 @contextmanager
-def unlimited() -> Iterator[None]:
-    """Compile as often as it takes; refuse where PyTorch was told not to compile, which it would pass over."""
+def without_recompile_limit() -> Iterator[None]:
+    """Compile as often as needed. Raises where TORCH_COMPILE_DISABLE is set, which PyTorch would silently obey."""
     from torch._dynamo import config
 
     if config.disable:
         raise RuntimeError("TORCH_COMPILE_DISABLE is set")
-    with config.patch(recompile_limit=VARIANTS, accumulated_recompile_limit=VARIANTS, suppress_errors=False):
+    with config.patch(recompile_limit=MOST_VARIANTS, accumulated_recompile_limit=MOST_VARIANTS, suppress_errors=False):
         yield
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
-    """Keep what PyTorch remarks while it compiles off the screen."""
+def without_logs() -> Iterator[None]:
+    """Hide the logs and warnings of the compiler."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -93,7 +93,7 @@ def quiet() -> Iterator[None]:
 
 
 def cause_of(error: Exception) -> str:
-    """Why compiling failed, in a line: what was raised first, without PyTorch's wrapping and advice."""
+    """Why compiling failed, in one line: the innermost error, without PyTorch's advice."""
     while isinstance(inner := getattr(error, "inner_exception", None), Exception):
         error = inner
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

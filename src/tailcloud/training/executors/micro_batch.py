@@ -1,7 +1,7 @@
-"""Steps on batches that are computed in pieces: one after the other in this process, or by several processes at once.
+"""Steps on batches that are cut into micro-batches: one after the other (gradient accumulation), or on several ranks.
 
-The gradient is that of the whole batch: each piece counts as much as it has images. What looks at several images at
-once, as batch norm does, sees a piece.
+The gradient is that of the whole batch: each micro-batch is weighted by its number of images. What compares images, as
+batch norm does, sees one micro-batch.
 """
 
 import warnings
@@ -15,44 +15,45 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from tailcloud.classifier import Classifier
+from tailcloud.data.loaders.base import Loader
 from tailcloud.data.loaders.batch import Batch
-from tailcloud.data.loaders.epoch_plan import Loader
 from tailcloud.errors import UsageError
 from tailcloud.objectives import Objective, cut
 from tailcloud.optimizers import Optimizer
 from tailcloud.training.distributed.world import World
-from tailcloud.training.executors.cuda_graph import EagerExecutor, Standing
-from tailcloud.training.executors.step import Step
+from tailcloud.training.executors.base import EpochState
+from tailcloud.training.executors.eager import EagerExecutor
+from tailcloud.training.executors.step import TrainingStep
 
 
-def check_pieces(objective: Objective, stage: str) -> None:
-    """Refuse what is no mean over images: the gradients of its pieces do not add up to that of the batch."""
+def check_micro_batches(objective: Objective, stage: str) -> None:
+    """Refuse a loss that is not a mean over images: its micro-batch gradients do not add up to that of the batch."""
     loss = objective.loss
     if objective.per_image and (loss.per_image or (loss.weighs and objective.weighs)):
         return
     what = type(loss if objective.per_image else objective).__name__
     raise UsageError(
-        f"the {what} of {stage} is no mean over images: it compares those of a batch, or weighs them by their sum, "
-        "so a batch cannot be computed in pieces; train in one process with engine.accumulate = 1"
+        f"the {what} of {stage} is not a mean over images: it compares the images of a batch, or weights them by their "
+        "sum, so a batch cannot be cut into micro-batches; train in one process with engine.accumulate = 1"
     )
 
 
-class Computation(nn.Module):
-    """Model and objective as one module, for PyTorch to watch its gradients."""
+class ModelWithObjective(nn.Module):
+    """Model and objective as one module, as DistributedDataParallel needs it."""
 
     def __init__(self, model: Classifier, objective: Objective) -> None:
         super().__init__()
         self.model, self.objective = model, objective
 
-    def forward(self, piece: Batch, noise: Any) -> Tensor:
+    def forward(self, micro_batch: Batch, noise: Any) -> Tensor:
         """The scalar to minimise."""
-        loss: Tensor = self.objective(self.model, piece, noise)
+        loss: Tensor = self.objective(self.model, micro_batch, noise)
         return loss
 
 
 @dataclass(frozen=True)
-class PiecedStep:
-    """A step whose batch comes as pieces; after the last one the gradients of all processes are added up."""
+class MicroBatchStep:
+    """A step on micro-batches; after the last one the gradients of all ranks are added."""
 
     model: Classifier
     optimizer: Optimizer
@@ -61,64 +62,64 @@ class PiecedStep:
     world: World
     half: bool = False
 
-    def __call__(self, pieces: tuple[Batch, ...], generator: torch.Generator) -> Tensor:
-        """Improve the model on one batch; what the own pieces add to its loss stays on the device."""
-        noise = self.objective.draw(pieces[0], generator)
+    def __call__(self, micro_batches: tuple[Batch, ...], generator: torch.Generator) -> Tensor:
+        """Update the model; returns what this rank's micro-batches add to the loss, on the device."""
+        noise = self.objective.draw(micro_batches[0], generator)
         self.optimizer.zero_grad()
-        shares = [self.add(piece, cut(noise, piece), last=piece is pieces[-1]) for piece in pieces]
+        shares = [self.add(each, cut(noise, each), last=each is micro_batches[-1]) for each in micro_batches]
         self.optimizer.step()
         return torch.stack(shares).sum()
 
-    def add(self, piece: Batch, noise: Any, *, last: bool) -> Tensor:
-        """Add the gradient of a piece; its share of the batch's loss. PyTorch takes the mean over processes."""
-        weight = len(piece.target) / piece.rows
-        with self.apart(last):
-            with torch.autocast(piece.images.device.type, torch.bfloat16, enabled=self.half):
-                loss = weight * self.compute(piece, noise)
+    def add(self, micro_batch: Batch, noise: Any, *, last: bool) -> Tensor:
+        """Add the gradient of a micro-batch; its share of the batch's loss. PyTorch takes the mean over ranks."""
+        weight = len(micro_batch.target) / micro_batch.rows
+        with self.gradient_sync(last):
+            with torch.autocast(micro_batch.images.device.type, torch.bfloat16, enabled=self.half):
+                loss = weight * self.compute(micro_batch, noise)
             (self.world.size * loss).backward()  # type: ignore[no-untyped-call]
         return loss.detach()
 
-    def apart(self, last: bool) -> AbstractContextManager[None]:
-        """Before the last piece processes do not wait for each other."""
+    def gradient_sync(self, last: bool) -> AbstractContextManager[None]:
+        """Ranks exchange gradients at the last micro-batch only."""
         if last or not isinstance(self.compute, DistributedDataParallel):
             return nullcontext()
-        apart: AbstractContextManager[None] = self.compute.no_sync()
-        return apart
+        no_sync: AbstractContextManager[None] = self.compute.no_sync()
+        return no_sync
 
 
-def pieced(step: Step, world: World) -> PiecedStep:
-    """The same step for pieces. All processes start from the chief's weights."""
-    compute: Any = Computation(step.model, step.objective)
+def micro_batch_step(step: TrainingStep, world: World) -> MicroBatchStep:
+    """The same step on micro-batches. All ranks start with the weights of rank 0."""
+    compute: Any = ModelWithObjective(step.model, step.objective)
     if world.size > 1:
-        # Looking for parameters without a gradient also keeps the buckets that are sent as they are: a run that
-        # is resumed then adds in the same order as one that was not stopped.
+        # find_unused_parameters also keeps the gradient buckets unchanged: a resumed run then adds in the same
+        # order as one that was not interrupted.
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of an option's new name, which older versions do not know
+            warnings.simplefilter("ignore", FutureWarning)  # about the new name of an option, unknown to older versions
             compute = DistributedDataParallel(compute, broadcast_buffers=False, find_unused_parameters=True)
-    return PiecedStep(step.model, step.optimizer, step.objective, compute, world, step.half)
+    return MicroBatchStep(step.model, step.optimizer, step.objective, compute, world, step.half)
 
 
-class PieceExecutor(EagerExecutor):
-    """One step after the other, each on the pieces that are computed here."""
+class MicroBatchExecutor(EagerExecutor):
+    """One step after the other, each on the micro-batches of this rank."""
 
-    def __init__(self, step: Step, loader: Loader, world: World) -> None:
+    def __init__(self, step: TrainingStep, loader: Loader, world: World) -> None:
         super().__init__(step, loader)
-        self.world, self.whole = world, pieced(step, world)
+        self.world, self.micro_batch_step = world, micro_batch_step(step, world)
 
     def prepare(self) -> None:
-        """There is nothing to make ready."""
+        """Nothing to compile."""
 
-    def take(self, pieces: tuple[Batch, ...]) -> Tensor:
-        """One step; what the own pieces add to its loss."""
-        return self.whole(pieces, self.generator)
+    def train_step(self, micro_batches: tuple[Batch, ...]) -> Tensor:
+        """One step; what this rank's micro-batches add to its loss."""
+        return self.micro_batch_step(micro_batches, self.generator)
 
-    def standing(self) -> Standing:
-        """Where the epoch stands, with the losses of whole batches. All processes must ask."""
-        own = super().standing()
-        return replace(own, losses=self.world.total(own.losses))
+    def state(self) -> EpochState:
+        """The state of the current epoch, with the losses of whole batches. All ranks must call this together."""
+        own = super().state()
+        return replace(own, losses=self.world.sum(own.losses))
 
-    def go_on(self, left: Standing, number: int) -> None:
-        """Stand where an epoch was left: the losses so far are the chief's, for all."""
-        super().go_on(left, number)
-        if not self.world.chief:
+    def restore(self, state: EpochState, number: int) -> None:
+        """Continue an unfinished epoch: rank 0 keeps the losses so far, the others add nothing to them."""
+        super().restore(state, number)
+        if not self.world.rank0:
             self.losses = [torch.zeros_like(loss) for loss in self.losses]

@@ -1,4 +1,4 @@
-"""One step of training: forward, backward, update. Device code: no host value is read here."""
+"""One training step: forward, backward, update. Device code: no value is copied to the host here."""
 
 from dataclasses import dataclass
 
@@ -12,10 +12,10 @@ from tailcloud.optimizers import Optimizer
 
 
 @dataclass(frozen=True)
-class Step:
-    """PyTorch as it comes; ``half`` runs the network, but not the loss, in bfloat16.
+class TrainingStep:
+    """A plain PyTorch step; ``half`` runs the network, but not the loss, in bfloat16.
 
-    ``network`` computes what the model computes, from the model's parameters; by default the model itself.
+    ``network`` computes the outputs of the model from the model's parameters; by default it is the model itself.
     """
 
     model: Classifier
@@ -25,7 +25,7 @@ class Step:
     network: Network | None = None
 
     def __call__(self, batch: Batch, generator: torch.Generator) -> Tensor:
-        """Improve the model on one batch; the loss stays on the device."""
+        """Update the model on one batch; returns the loss, on the device."""
         loss = self.loss(batch, generator)
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -33,7 +33,7 @@ class Step:
         return loss.detach()
 
     def loss(self, batch: Batch, generator: torch.Generator) -> Tensor:
-        """What the step lowers; its random numbers are drawn here, outside of anything compiled."""
+        """The loss of a batch. Random numbers are drawn here, outside of compiled code."""
         noise = self.objective.draw(batch, generator)
         with torch.autocast(batch.images.device.type, torch.bfloat16, enabled=self.half):
             loss: Tensor = self.objective(self.network or self.model, batch, noise)

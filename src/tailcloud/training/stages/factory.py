@@ -1,4 +1,4 @@
-"""The parts that a stage names, made: what it minimises, and what it does to the head before its first step."""
+"""Makes the loss, objective and head transform that a stage names."""
 
 from collections.abc import Sequence
 
@@ -9,15 +9,15 @@ from tailcloud.recipe import Stage
 
 
 def make_loss(stage: Stage, counts: Sequence[int]) -> Loss:
-    """The loss of a stage, knowing the class counts."""
+    """The loss of a stage, for these class counts."""
     return LOSSES[stage.loss.name](counts, **stage.loss.options)
 
 
 def make_objective(stage: Stage, loss: Loss, counts: Sequence[int], features: int = 1) -> Objective:
-    """What a stage minimises with its loss, for a backbone of so many features."""
+    """The objective of a stage with its loss, for a backbone of so many features."""
     return OBJECTIVES[stage.objective.name](loss, counts, features, **stage.objective.options)
 
 
 def make_head_transform(stage: Stage, counts: Sequence[int]) -> HeadTransform:
-    """What a stage does to the head before its first step."""
+    """The head transform before the first step of a stage."""
     return HEAD_TRANSFORMS[stage.head_transform.name](counts, **stage.head_transform.options)

@@ -1,38 +1,27 @@
-"""What one stage of a run works with: batches, an objective, an optimiser, and what runs its steps."""
+"""What one stage trains with: batches, an objective, an optimiser and an executor."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from torch import nn
 
-from tailcloud.data.loaders.base import PlannedLoader
-from tailcloud.data.loaders.epoch_plan import Loader
+from tailcloud.data.loaders.base import Loader
 from tailcloud.data.loaders.joined import JoinedLoader
-from tailcloud.data.loaders.resident import ResidentLoader
-from tailcloud.data.loaders.stream import StreamLoader
 from tailcloud.objectives import Objective
 from tailcloud.optimizers import OPTIMIZERS, Optimizer
-from tailcloud.recipe import Part, Stage
+from tailcloud.recipe import PartSpec, Stage
 from tailcloud.sampling import make_sampler
-from tailcloud.training.executors.compiled import CompiledExecutor
-from tailcloud.training.executors.cuda_graph import EagerExecutor, Executor, GraphedExecutor
-from tailcloud.training.executors.micro_batch import PieceExecutor
-from tailcloud.training.executors.step import Step
+from tailcloud.training.executors import EXECUTORS
+from tailcloud.training.executors.base import Executor
+from tailcloud.training.executors.micro_batch import MicroBatchExecutor
+from tailcloud.training.executors.step import TrainingStep
 from tailcloud.training.session import Session
 from tailcloud.training.stages.factory import make_objective
 from tailcloud.training.stages.trainable import set_trainable
 
-EXECUTORS: dict[str, Callable[[Step, Loader], Executor]] = {
-    "eager": EagerExecutor,
-    "compiled": CompiledExecutor,
-    "graphed": GraphedExecutor,
-}
-
 
 @dataclass(frozen=True)
 class StageParts:
-    """What one stage works with."""
+    """What one stage trains with."""
 
     name: str
     stage: Stage
@@ -44,53 +33,54 @@ class StageParts:
 
     @property
     def scale(self) -> float:
-        """What stretches the model's outputs to logits."""
+        """The factor from the model's outputs to logits."""
         return self.objective.loss.scale
 
 
 def make_parts(session: Session, name: str) -> StageParts:
     """The parts of the stage of that name; freezes what the stage does not train."""
-    stage, engine = session.recipe.stages[name], session.engine
-    objective = _objective(session, stage)
-    loader = _loader(session, name, objective)
+    stage = session.recipe.stages[name]
+    objective = _make_objective(session, stage)
+    loader = _make_loader(session, name, objective)
     parameters = set_trainable(session.model, stage)
     make = OPTIMIZERS[stage.optimizer.name]
     optimizer = make(stage, parameters, session.device, **stage.optimizer.options)
-    step = Step(session.model, objective, optimizer, engine.precision == "bfloat16", engine.network)
-    pieces = engine.in_pieces
-    executor = PieceExecutor(step, loader, session.world) if pieces else EXECUTORS[engine.executor](step, loader)
+    executor = _make_executor(session, objective, optimizer, loader)
     return StageParts(name, stage, loader, parameters, optimizer, executor, objective)
 
 
-def _objective(session: Session, stage: Stage) -> Objective:
-    """What a stage minimises, in fused kernels where these can compute it."""
+def _make_executor(session: Session, objective: Objective, optimizer: Optimizer, loader: Loader) -> Executor:
+    engine = session.engine
+    step = TrainingStep(session.model, objective, optimizer, engine.precision == "bfloat16", engine.network)
+    if engine.uses_micro_batches:
+        return MicroBatchExecutor(step, loader, session.world)
+    return EXECUTORS[engine.executor](step, loader)
+
+
+def _make_objective(session: Session, stage: Stage) -> Objective:
+    """The objective of a stage, in fused kernels if they can compute it."""
     counts, fused = session.dataset.profile.counts.tolist(), session.engine.fused
     plain = make_objective(stage, session.loss(stage), counts, session.model.backbone.features).to(session.device)
     return fused.objective(plain) if fused else plain
 
 
-def _loader(session: Session, name: str, objective: Objective) -> Loader:
-    """The batches of a stage: one stream, or as many as its objective asks for."""
+def _make_loader(session: Session, name: str, objective: Objective) -> Loader:
+    """The batches of a stage, with a second view or a second sampler's batches if its objective needs them."""
     stage = session.recipe.stages[name]
-    first = _stream(session, name, stage, stage.sampler)
-    view = _stream(session, name, stage, stage.sampler, views="second views") if objective.views else None
-    second = _stream(session, f"{name} second", stage, stage.second_sampler) if stage.second_sampler else None
+    first = _sampled(session, name, stage, stage.sampler)
+    view = _sampled(session, name, stage, stage.sampler, views="second views") if objective.views else None
+    second = _sampled(session, f"{name} second", stage, stage.second_sampler) if stage.second_sampler else None
     return JoinedLoader(first, view=view, second=second) if view or second else first
 
 
-def _stream(session: Session, name: str, stage: Stage, sampler: Part, views: str = "views") -> PlannedLoader[Any]:
-    """Batches of one sampler; the draws follow from the names."""
-    dataset, augment = session.dataset, session.recipe.augment
-    return _loader_kind(session)(
-        session.images.train,
+def _sampled(session: Session, name: str, stage: Stage, sampler: PartSpec, views: str = "views") -> Loader:
+    """The batches of one sampler; all draws are derived from ``name`` and ``views``."""
+    dataset = session.dataset
+    return session.engine.loader(
         make_sampler(sampler.name, dataset.train.labels, dataset.classes, **sampler.options),
         session.transform,
         batch=stage.batch,
-        crop_padding=augment.crop_padding,
-        flip=augment.flip,
-        area=augment.crop_area,
-        ratio=augment.crop_ratio,
-        jitter=augment.color_jitter,
+        augment=session.recipe.augment,
         shape=dataset.shape[:2],
         mixup=stage.mixup,
         seed=session.recipe.seed,
@@ -99,10 +89,3 @@ def _stream(session: Session, name: str, stage: Stage, sampler: Part, views: str
         views=views,
         share=session.engine.share,
     )
-
-
-def _loader_kind(session: Session) -> type[PlannedLoader[Any]]:
-    """What makes batches: of images in files, by a fused kernel, or of images on the device."""
-    if session.images.streamed:
-        return StreamLoader
-    return session.engine.fused.loader if session.engine.fused else ResidentLoader

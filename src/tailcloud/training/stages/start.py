@@ -1,4 +1,4 @@
-"""The head that a stage starts with, made from the one that was trained."""
+"""The start of a stage: its head is made from the one that was trained before."""
 
 from functools import partial
 
@@ -15,39 +15,39 @@ from tailcloud.training.session import Session
 from tailcloud.training.stages.factory import make_head_transform
 
 
-def open_stage(session: Session, name: str) -> list[str]:
-    """Before the first step of a stage: put its head into the model. What there is to say about that is returned."""
+def start_stage(session: Session, name: str) -> list[str]:
+    """Before the first step of a stage: transform the head and put it into the model. Returns remarks on that."""
     stage, old = session.recipe.stages[name], session.model.head
-    change = make_head_transform(stage, session.dataset.profile.counts.tolist())
+    transform = make_head_transform(stage, session.dataset.profile.counts.tolist())
     session.model.eval()
-    new, said = _fresh(session, name), list[str]()
+    new, remarks = _new_head(session, name), list[str]()
     held = partial(held_out_before, session, name)
-    trained = Trained(session.loss(stage).scale, partial(features, session), held, said.append)
+    trained = Trained(session.loss(stage).scale, partial(train_features, session), held, remarks.append)
     with torch.no_grad():
-        change.apply(old, new, trained)
+        transform.apply(old, new, trained)
     session.use_head(new)
-    return [f"{name}: {sentence}" for sentence in said]
+    return [f"{name}: {remark}" for remark in remarks]
 
 
-def shape_head(session: Session, name: str) -> None:
-    """A head of the kind that a stage trains, for weights that will be loaded into it."""
-    session.use_head(_fresh(session, name))
+def use_new_head(session: Session, name: str) -> None:
+    """Give the model a head of the kind that a stage trains; its weights are loaded afterwards."""
+    session.use_head(_new_head(session, name))
 
 
-def _fresh(session: Session, name: str) -> Head:
+def _new_head(session: Session, name: str) -> Head:
     return fresh_head(session.model, head_kinds(session.recipe)[name], session.recipe.seed)
 
 
 @torch.no_grad()
-def features(session: Session) -> tuple[Tensor, Tensor]:
-    """What the model sees in every training image as it is stored, and the classes."""
+def train_features(session: Session) -> tuple[Tensor, Tensor]:
+    """The features of all training images without augmentation, and their classes."""
     session.model.eval()
-    batches = session.images.seen.in_order(session.transform)
+    batches = session.images.train_as_test.in_order(session.transform)
     return torch.cat([session.model.features(batch.images).float() for batch in batches]), session.images.train.labels
 
 
 def held_out_before(session: Session, name: str) -> HeldOut | None:
-    """What the model says about the validation images before a stage; None where they are too few."""
+    """The model's outputs for the validation images before a stage; None if there are too few images."""
     counts = session.dataset.profile.counts.tolist()
     prior = assumed_prior(session.recipe, counts, name)
     return held_out(session.model, session.images.val, session.transform, prior)

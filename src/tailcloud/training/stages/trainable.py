@@ -1,4 +1,4 @@
-"""Which parts of a model a stage may change."""
+"""Which parts of a model a stage trains."""
 
 from collections.abc import Sequence
 
@@ -10,23 +10,23 @@ from tailcloud.recipe import Stage
 
 
 def set_trainable(model: Classifier, stage: Stage) -> dict[str, nn.Parameter]:
-    """Freeze what the stage does not train; the parameters that it does, by name."""
+    """Freeze what the stage does not train; returns the trained parameters by name."""
     trained = {}
     for name, parameter in model.named_parameters():
-        moves = stage.train == "all" or within(name, stage.parts)
-        parameter.requires_grad_(moves)
-        if moves:
+        is_trained = stage.train == "all" or within(name, stage.parts)
+        parameter.requires_grad_(is_trained)
+        if is_trained:
             trained[name] = parameter
     if not trained and stage.epochs:
         parts = ", ".join(name for name, _ in model.head.named_parameters(prefix="head"))
-        raise UsageError(f'train = "{stage.train}" names no part of this model; its head has {parts}')
+        raise UsageError(f'train = "{stage.train}" is not a part of this model; its head has {parts}')
     return trained
 
 
 def set_modes(model: Classifier, stage: Stage) -> None:
-    """Training mode; frozen batch-norm statistics are used as they are and not updated.
+    """Training mode; frozen batch-norm statistics are used and not updated.
 
-    Where a stage trains parts of the backbone, the statistics of all other parts of it are frozen.
+    If a stage trains parts of the backbone, the statistics of its other parts are frozen.
     """
     model.train()
     model.backbone.train(stage.batch_norm == "moving" and not stage.backbone_parts)
@@ -37,5 +37,5 @@ def set_modes(model: Classifier, stage: Stage) -> None:
 
 
 def within(name: str, parts: Sequence[str]) -> bool:
-    """Whether something of a model is one of these parts or in it."""
+    """Whether a module or parameter of a model is one of these parts or inside one."""
     return any(f"{name}.".startswith(f"{part}.") for part in parts)

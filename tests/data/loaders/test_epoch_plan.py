@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from tailcloud.data.augment import Augment
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Split
 from tailcloud.data.loaders.resident import ResidentImages, ResidentLoader
@@ -16,14 +17,14 @@ def loader(size=200, **options):
     """Image i is flat and has grey level i; its label has nothing to do with i, and no other image has it."""
     images = np.broadcast_to(np.arange(size, dtype=np.uint8)[:, None, None, None], (size, 4, 4, 1)).copy()
     split = Split(images, np.random.default_rng(0).permutation(size))
-    options = {"batch": 32, "crop_padding": 2, "flip": True, "mixup": 1.0} | options
+    options = {"batch": 32, "augment": Augment(crop_padding=2, flip=True), "mixup": 1.0} | options
     grey_levels = Normalise([0.0], [1 / 255])
     data = ResidentImages(split, torch.device("cpu"))
     return ResidentLoader(data, ShuffledSampler(size), grey_levels, **options)
 
 
 def test_the_other_label_is_that_of_the_image_that_was_mixed_in():
-    source = loader(crop_padding=0, mixup=20.0)
+    source = loader(augment=Augment(flip=True), mixup=20.0)
     labels = source.data.labels
     own = source.plan(3).order.split(source.sizes)
     for batch, mine in zip(source.epoch(3), own, strict=True):
@@ -50,16 +51,18 @@ def named(plan):
     return {"order": plan.order, "partners": plan.partners, "lambdas": plan.lambdas, **plan.draws.tensors()}
 
 
-def large_plan(**options):
+def large_plan(**augment):
     split = Split(np.zeros((20_000, 1, 1, 1), np.uint8), np.zeros(20_000, np.int64))
     data = ResidentImages(split, torch.device("cpu"))
-    return ResidentLoader(data, ShuffledSampler(20_000), Normalise([0.0], [1.0]), batch=64, **options).plan(0)
+    return ResidentLoader(
+        data, ShuffledSampler(20_000), Normalise([0.0], [1.0]), batch=64, augment=Augment(**augment)
+    ).plan(0)
 
 
 @pytest.mark.parametrize("padding", [1, 2, 4])
 def test_all_corners_occur_evenly(padding):
     side = 2 * padding + 1
-    corners = large_plan(crop_padding=padding).draws.corners.numpy()
+    corners = large_plan(crop_padding=padding).draws["corners"].numpy()
     occurrences = np.zeros((side, side), dtype=np.int64)
     np.add.at(occurrences, (corners[:, 0], corners[:, 1]), 1)
     expected = 20_000 / side**2
@@ -68,7 +71,7 @@ def test_all_corners_occur_evenly(padding):
 
 def test_about_half_of_the_images_are_flipped_where_flips_are_on():
     flips = large_plan(flip=True, crop_padding=1)
-    assert flips.draws.flips.float().mean().item() == pytest.approx(0.5, abs=5 * 0.5 / np.sqrt(20_000))
-    left = flips.draws.corners[:, 1] == 0
-    assert flips.draws.flips[left].float().mean().item() == pytest.approx(0.5, abs=0.04)
-    assert not large_plan(flip=False).draws.flips.any()
+    assert flips.draws["flips"].float().mean().item() == pytest.approx(0.5, abs=5 * 0.5 / np.sqrt(20_000))
+    left = flips.draws["corners"][:, 1] == 0
+    assert flips.draws["flips"][left].float().mean().item() == pytest.approx(0.5, abs=0.04)
+    assert not large_plan(flip=False).draws["flips"].any()

@@ -1,13 +1,14 @@
-"""Pieces of sampled, varied, mixed batches: whoever computes them, together they are the batches of one process."""
+"""Micro-batches of sampled, augmented, mixed batches: on any number of ranks they add up to the same batches."""
 
 import numpy as np
 import pytest
 import torch
 
+from tailcloud.data.augment import Augment
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Split
 from tailcloud.data.loaders.batch import Batch
-from tailcloud.data.loaders.batch_share import WHOLE, Share
+from tailcloud.data.loaders.batch_share import WHOLE_BATCH, BatchShare
 from tailcloud.data.loaders.joined import JoinedLoader
 from tailcloud.data.loaders.resident import ResidentImages, ResidentLoader
 from tailcloud.sampling import WEIGHTS, make_sampler
@@ -15,17 +16,18 @@ from tailcloud.sampling import WEIGHTS, make_sampler
 SIZE, CLASSES = 75, 5
 
 
-def stream(share=WHOLE, sampler="ib", mixup=0.0, **options):
+def stream(share=WHOLE_BATCH, sampler="ib", mixup=0.0, **options):
     generator = np.random.default_rng(0)
     pixels = generator.integers(0, 256, (SIZE, 6, 6, 3), np.uint8)
     labels = np.sort(generator.integers(0, CLASSES, SIZE))
     data = ResidentImages(Split(pixels, labels), torch.device("cpu"))
-    settings = {"batch": 16, "crop_padding": 2, "flip": True, "seed": 7, "epochs": 4, "share": share} | options
+    augment = Augment(crop_padding=2, flip=True)
+    settings = {"batch": 16, "augment": augment, "seed": 7, "epochs": 4, "share": share} | options
     normalise = Normalise([0.4] * 3, [0.2] * 3)
     return ResidentLoader(data, make_sampler(sampler, labels, CLASSES), normalise, mixup=mixup, **settings)
 
 
-def joined(share=WHOLE):
+def joined(share=WHOLE_BATCH):
     return JoinedLoader(
         stream(share),
         view=stream(share, views="second views"),
@@ -38,45 +40,45 @@ def tensors(batch: Batch):
     return own + (tensors(batch.second) if batch.second else [])
 
 
-def together(pieces):
-    """The batch that some pieces make up."""
-    ordered = sorted(pieces, key=lambda piece: piece.place)
-    assert all(torch.equal(piece.whole, torch.cat([each.target for each in ordered])) for piece in ordered)
+def together(micro_batches):
+    """The batch that some micro_batches make up."""
+    ordered = sorted(micro_batches, key=lambda micro_batch: micro_batch.place)
+    assert all(torch.equal(micro_batch.whole, torch.cat([each.target for each in ordered])) for micro_batch in ordered)
     columns = zip(*map(tensors, ordered), strict=True)
     return [None if column[0] is None else torch.cat(column) for column in columns]
 
 
 def shares(ranks, each):
-    return [Share(first=each * rank, count=each, of=each * ranks) for rank in range(ranks)]
+    return [BatchShare(first=each * rank, count=each, of=each * ranks) for rank in range(ranks)]
 
 
 @pytest.mark.parametrize(("ranks", "each"), [(1, 3), (2, 1), (4, 1), (2, 2), (7, 3)])
 @pytest.mark.parametrize("sampler", sorted(WEIGHTS))
 @pytest.mark.parametrize("mixup", [0.0, 1.0])
-def test_pieces_are_the_batches_bit_for_bit(ranks, each, sampler, mixup):
+def test_micro_batches_are_the_batches_bit_for_bit(ranks, each, sampler, mixup):
     whole = list(stream(sampler=sampler, mixup=mixup).epoch(3))
-    rounds = [list(stream(share, sampler, mixup).rounds(3)) for share in shares(ranks, each)]
+    steps = [list(stream(share, sampler, mixup).micro_batches(3)) for share in shares(ranks, each)]
     for step, batch in enumerate(whole):
-        pieces = [piece for rank in rounds for piece in rank[step]]
-        assert len(pieces) == ranks * each
-        for expected, made in zip(tensors(batch), together(pieces), strict=True):
+        micro_batches = [micro_batch for rank in steps for micro_batch in rank[step]]
+        assert len(micro_batches) == ranks * each
+        for expected, made in zip(tensors(batch), together(micro_batches), strict=True):
             assert (expected is made is None) or torch.equal(expected, made)
-        assert batch.lam is None or all(torch.equal(piece.lam, batch.lam) for piece in pieces)
+        assert batch.lam is None or all(torch.equal(micro_batch.lam, batch.lam) for micro_batch in micro_batches)
 
 
 def test_streams_are_cut_together():
-    rounds = [list(joined(share).rounds(1)) for share in shares(2, 2)]
+    steps = [list(joined(share).micro_batches(1)) for share in shares(2, 2)]
     for step, batch in enumerate(joined().epoch(1)):
-        made = together([piece for rank in rounds for piece in rank[step]])
+        made = together([micro_batch for rank in steps for micro_batch in rank[step]])
         assert all((a is b is None) or torch.equal(a, b) for a, b in zip(tensors(batch), made, strict=True))
 
 
 @pytest.mark.parametrize("loader", [stream(mixup=1.0), joined()])
-def test_alone_a_round_is_the_batch_and_an_epoch_may_start_anywhere(loader):
+def test_alone_a_step_is_the_batch_and_an_epoch_may_start_anywhere(loader):
     whole = list(loader.epoch(2))
     for first in (0, 3, len(whole)):
-        rounds = list(loader.rounds(2, first))
-        assert [len(pieces) for pieces in rounds] == [1] * (len(whole) - first)
-        for (piece,), batch in zip(rounds, whole[first:], strict=True):
-            assert torch.equal(piece.images, batch.images)
-            assert piece.whole is None
+        steps = list(loader.micro_batches(2, first))
+        assert [len(micro_batches) for micro_batches in steps] == [1] * (len(whole) - first)
+        for (micro_batch,), batch in zip(steps, whole[first:], strict=True):
+            assert torch.equal(micro_batch.images, batch.images)
+            assert micro_batch.whole is None

@@ -1,0 +1,145 @@
+"""What all loaders share: draws for whole epochs, batches, and micro-batches."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Generic, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tailcloud.data.augment import Augment
+from tailcloud.data.augment.mixup import draw_lambdas, draw_partners
+from tailcloud.data.augment.normalize import Normalise
+from tailcloud.data.augment.pipeline import AugmentPipeline
+from tailcloud.data.loaders.batch import Batch
+from tailcloud.data.loaders.batch_share import WHOLE_BATCH, BatchShare
+from tailcloud.data.loaders.epoch_plan import EpochPlan, batch_ends
+from tailcloud.data.loaders.images import Images
+from tailcloud.randomness import host_generator
+from tailcloud.sampling import Sampler
+
+Source = TypeVar("Source", bound=Images)
+
+
+class PlannedLoader(Generic[Source]):
+    """Epochs of sampled, augmented, mixed batches.
+
+    Whatever is random in an epoch is drawn as whole arrays at its start, on the host, from (seed, stage, part, epoch):
+    every device sees the same draws. The rest is device code on whole batches.
+
+    Args:
+        data: the images.
+        sampler: draws the order of an epoch.
+        transform: normalisation, after all augmentations.
+        batch: images of a batch.
+        augment: the augmentations, as in the recipe.
+        shape: height and width that the model expects; by default those of the stored images.
+        mixup: α of mixup; 0 disables it.
+        seed, stage: what all draws are derived from.
+        epochs: epochs of the stage, for samplers that change over a stage.
+        views: name of the augmentation draws: loaders that differ in it alone show the same images with other
+            augmentations.
+        share: the micro-batches of each batch that this rank computes.
+    """
+
+    def __init__(
+        self,
+        data: Source,
+        sampler: Sampler,
+        transform: Normalise,
+        *,
+        batch: int,
+        augment: Augment = Augment(),  # noqa: B008
+        shape: tuple[int, int] | None = None,
+        mixup: float = 0.0,
+        seed: int = 0,
+        stage: str = "stage1",
+        epochs: int = 0,
+        views: str = "views",
+        share: BatchShare = WHOLE_BATCH,
+    ) -> None:
+        self.data, self.sampler, self.transform, self.mixup = data, sampler, transform, mixup
+        self.augment, self.pipeline = augment, AugmentPipeline(transform, augment, shape)
+        self.seed, self.stage, self.epochs, self.views, self.share = seed, stage, epochs, views, share
+        self.size = len(data.labels)
+        self.ends = batch_ends(self.size, batch)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the batches are."""
+        return self.data.device
+
+    @property
+    def steps(self) -> int:
+        """Batches per epoch."""
+        return len(self.ends)
+
+    @property
+    def sizes(self) -> list[int]:
+        """Images in each batch of an epoch."""
+        sizes: list[int] = np.diff(self.ends, prepend=0).tolist()
+        return sizes
+
+    def progress(self, number: int) -> float:
+        """The share of the stage's epochs that are done before an epoch; 0 if the number of epochs is not known."""
+        return number / self.epochs if self.epochs else 0.0
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        """The batches of one epoch; the same ones whenever that epoch is asked for."""
+        plan = self.plan(number)
+        for step in range(self.steps):
+            yield self.at(plan, step)
+
+    def micro_batches(self, number: int, first: int = 0) -> Iterator[tuple[Batch, ...]]:
+        """For each step of an epoch, from step ``first`` on, the micro-batches that this rank computes."""
+        plan = self.plan(number)
+        for step in range(first, self.steps):
+            yield (self.at(plan, step),) if self.share == WHOLE_BATCH else self.micro_batches_at(plan, step)
+
+    def bounds(self, step: int) -> tuple[int, int]:
+        """Where the batch of a step starts and ends among the rows of its epoch."""
+        return int(self.ends[step - 1]) if step else 0, int(self.ends[step])
+
+    def plan(self, number: int) -> EpochPlan:
+        """Every draw of an epoch, on the device where ``assemble`` reads it; by default the host."""
+        return self.draw_plan(number)
+
+    def draw_plan(self, number: int) -> EpochPlan:
+        """Every draw of an epoch, on the host."""
+        order = self.sampler.draw(self._generator("order", number), self.progress(number))
+        draws = self.pipeline.draw(lambda part: self._generator(f"{self.views}{part}", number), self.size)
+        return EpochPlan(torch.from_numpy(order), draws, *self._draw_mixup(number))
+
+    def at(self, plan: EpochPlan, step: int) -> Batch:
+        """One batch of a planned epoch."""
+        return self.assemble(plan, torch.arange(*self.bounds(step), device=plan.order.device), plan.lambdas[step])
+
+    def micro_batches_at(self, plan: EpochPlan, step: int) -> tuple[Batch, ...]:
+        """The micro-batches of a batch that this rank computes; mixup partners may be in other micro-batches."""
+        start, end = self.bounds(step)
+        whole, made = self.data.labels[plan.order[start:end]], []
+        for first, last in self.share.bounds(start, end):
+            rows = torch.arange(first, last, device=plan.order.device)
+            micro_batch = self.assemble_micro_batch(plan, rows, plan.lambdas[step])
+            made.append(replace(micro_batch, place=first - start, whole=whole))
+        return tuple(made)
+
+    def assemble(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
+        """The batch at some rows of an epoch."""
+        raise NotImplementedError
+
+    def assemble_micro_batch(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
+        """The same for rows whose mixup partners may be elsewhere in their batch."""
+        raise NotImplementedError
+
+    def _draw_mixup(self, number: int) -> tuple[Tensor, Tensor]:
+        if not self.mixup:
+            return torch.zeros(0, dtype=torch.int64), torch.ones(self.steps)
+        generator = self._generator("mixup", number)
+        lambdas = draw_lambdas(generator, self.mixup, self.steps)
+        partners = draw_partners(generator, np.repeat(np.arange(self.steps), self.sizes))
+        return torch.from_numpy(partners), torch.from_numpy(lambdas)
+
+    def _generator(self, part: str, number: int) -> np.random.Generator:
+        return host_generator(self.seed, self.stage, part, number)
