@@ -55,7 +55,7 @@ def test_a_log_line_that_was_cut_short_is_dropped(tmp_path):
     with folder.log_file.open("a") as file:
         file.write('{"stage": "sta')
     assert [line["epoch"] for line in folder.log()] == [1, 2]
-    folder.cut_log(lambda line: line["epoch"] <= 1)
+    folder.truncate_log(lambda line: line["epoch"] <= 1)
     folder.append_log({"stage": "stage1", "epoch": 2})
     assert [line["epoch"] for line in folder.log()] == [1, 2]
 
@@ -65,7 +65,7 @@ def test_nothing_is_written_through_a_link_that_leads_out_of_the_folder(name, tm
     (tmp_path / "run").mkdir()
     (tmp_path / "letters").write_text("years of work")
     (tmp_path / "run" / name).symlink_to(tmp_path / "letters")
-    with pytest.raises(TailcloudError, match="writes only inside of its folder"), RunFolder(tmp_path / "run").locked():
+    with pytest.raises(TailcloudError, match="writes only inside its folder"), RunFolder(tmp_path / "run").locked():
         pass
     assert (tmp_path / "letters").read_text() == "years of work"
 

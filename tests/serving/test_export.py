@@ -18,7 +18,7 @@ from tailcloud.backbones import BACKBONES
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.heads import HEADS
 from tailcloud.serving import export
-from tailcloud.serving.export import FORMATS, batches, export_run, largest_difference, some_images
+from tailcloud.serving.export import FORMATS, batches, export_run, largest_difference, sample_images
 
 KINDS = {maker.func: name for name, maker in reversed(BACKBONES.items())}  # of each class, the smallest
 IMAGES = np.random.default_rng(7).integers(0, 256, (9, 12, 10, 3), dtype=np.uint8)
@@ -118,8 +118,8 @@ def test_a_safetensors_file_describes_itself(tmp_path):
 @pytest.mark.parametrize("to", ["onnx", "pt2"])
 def test_what_differs_is_not_written(to, tmp_path, monkeypatch):
     folder = write_model(tmp_path)
-    right = export.Portable.forward
-    monkeypatch.setattr(export.Portable, "forward", lambda self, images: right(self, 255 - images))
+    right = export.PortableClassifier.forward
+    monkeypatch.setattr(export.PortableClassifier, "forward", lambda self, images: right(self, 255 - images))
     with pytest.raises(TailcloudError, match=r"differs by .* from the original"):
         export_run(folder, to, images=IMAGES)
     assert sorted(file.name for file in folder.iterdir()) == ["model.json", "model.safetensors"]
@@ -184,10 +184,10 @@ def test_a_file_that_is_no_export_is_refused(content):
 
 
 def test_the_check_sees_every_image_it_takes_in_several_batches():
-    images = some_images((4, 4, 1), np.arange(300 * 16, dtype=np.uint8).reshape(300, 4, 4, 1))
+    images = sample_images((4, 4, 1), np.arange(300 * 16, dtype=np.uint8).reshape(300, 4, 4, 1))
     assert [len(batch) for batch in batches(images)][:5] == [1, 2, 7, 32, 32]
     assert sum(map(len, batches(images))) == len(images) == 256
-    assert len(some_images((2048, 2048, 1))) == 3
+    assert len(sample_images((2048, 2048, 1))) == 3
     last = {"wrong": False}
 
     def other(batch):

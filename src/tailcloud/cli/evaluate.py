@@ -36,7 +36,6 @@ def evaluate(
     from tailcloud.data import open_dataset
     from tailcloud.files import json_text
     from tailcloud.runs.folder import RunFolder
-    from tailcloud.runs.result import parse_result
     from tailcloud.serving.evaluate import evaluate_run
     from tailcloud.training.devices import pick_device
 
@@ -49,7 +48,7 @@ def evaluate(
         return
     for remark in dataset.remarks:
         say_note(remark)
-    result = parse_result(folder.result(), str(folder.result_file)) if folder.finished else None
+    result = folder.result() if folder.finished else None
     if result and (selection := result.protocol.selection) != "last":
         say_note(f"These are the weights of the epoch that was {selection}, not of the last one.")
     expecting = f", expecting {prior}" if prior else ""

@@ -35,12 +35,14 @@ def export(
     (random images where its data cannot be opened) and written only if both agree.
     """
     from tailcloud.reporting.card import CARD, model_card, write_card
-    from tailcloud.serving.export import export_run, format_of, place_for
+    from tailcloud.serving.export import check_target, export_run, format_of
 
     if to == "card":
         console.print(f"card: {write_card(run, out, force=force)}", markup=False)
         return
-    place_for(run, out or run / format_of(to).file, force=force)  # before the data are opened, which may take a while
+    check_target(
+        run, out or run / format_of(to).file, force=force
+    )  # before the data are opened, which may take a while
     with_card = (run / "result.json").is_file() and not (run / CARD).exists()
     if with_card:
         model_card(run)  # a damaged result is found before anything is written
@@ -66,7 +68,7 @@ def _images(run: Path, root: str | None) -> "tuple[NDArray[np.uint8] | None, str
     from tailcloud.errors import TailcloudError
     from tailcloud.runs.folder import RunFolder
     from tailcloud.serving.evaluate import check_fits
-    from tailcloud.serving.export import spread
+    from tailcloud.serving.export import sample_split
     from tailcloud.serving.load import load
 
     model = load(run)
@@ -74,7 +76,7 @@ def _images(run: Path, root: str | None) -> "tuple[NDArray[np.uint8] | None, str
         recipe = RunFolder(run).recipe()
         dataset = open_dataset(recipe.data.spec, root or recipe.root, recipe.data.read_options)
         check_fits(run, model, dataset)
-        images = spread(dataset.test)
+        images = sample_split(dataset.test)
     except (TailcloudError, OSError) as error:
         say_note(f"The run's own images cannot be used for the check: {error}")
         return None, "random images"

@@ -15,7 +15,7 @@ from tailcloud.cli.plugin_option import Plugin
 
 if TYPE_CHECKING:
     from tailcloud.serving import TrainedClassifier
-    from tailcloud.serving.predict import Answer
+    from tailcloud.serving.predict import FilePrediction
 
 NOT_CALIBRATED = (
     "The probabilities are not calibrated: nothing was held out when this model was trained. "
@@ -54,7 +54,7 @@ def predict(
     from tailcloud.calibration.prior_file import wanted_prior
     from tailcloud.errors import TailcloudError, UsageError
     from tailcloud.serving import load
-    from tailcloud.serving.image_paths import check_paths, find_pictures
+    from tailcloud.serving.image_paths import check_paths, find_images
     from tailcloud.serving.predict import predict_files
     from tailcloud.training.devices import pick_device
 
@@ -69,9 +69,7 @@ def predict(
     failed = images = 0
     with _stream(out) as stream:
         write = _writer(_kind(out, as_csv=as_csv, as_json=as_json), stream, model, top, threshold)
-        said = predict_files(
-            model, find_pictures(paths, sys.stdin), device=pick_device(device), top=top, prior=expected
-        )
+        said = predict_files(model, find_images(paths, sys.stdin), device=pick_device(device), top=top, prior=expected)
         for answer in _watched(said, paths, quiet=out is None and on_terminal()):
             write(answer)
             images += 1
@@ -114,16 +112,16 @@ def _stream(out: Path | None) -> Iterator[IO[str]]:
             yield file
 
 
-def _watched(said: "Iterator[Answer]", paths: list[str], *, quiet: bool) -> "Iterator[Answer]":
+def _watched(said: "Iterator[FilePrediction]", paths: list[str], *, quiet: bool) -> "Iterator[FilePrediction]":
     """The answers, with a bar on standard error that moves as they come, if a person watches it."""
     if quiet or not errors.is_terminal:
         yield from said
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from tailcloud.serving.image_paths import STDIN, find_pictures
+    from tailcloud.serving.image_paths import STDIN, find_images
 
-    total = None if STDIN in paths else sum(1 for _ in find_pictures(paths, sys.stdin))
+    total = None if STDIN in paths else sum(1 for _ in find_images(paths, sys.stdin))
     columns = TextColumn("predicting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=errors, transient=True) as progress:
         yield from progress.track(said, total=total)

@@ -9,13 +9,13 @@ from typing import IO, TYPE_CHECKING
 from tailcloud.formatting import shortened
 
 if TYPE_CHECKING:
-    from tailcloud.serving.predict import Answer
+    from tailcloud.serving.predict import FilePrediction
 
 UNSURE = "unsure"
 WIDEST_NAME = 32
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet takes for a command
 
-Write = Callable[["Answer"], None]
+Write = Callable[["FilePrediction"], None]
 
 
 def as_csv(stream: IO[str], top: int, threshold: float) -> Write:
@@ -28,7 +28,7 @@ def as_csv(stream: IO[str], top: int, threshold: float) -> Write:
     ranks = [column for k in range(1, top + 1) for column in (f"class_{k}", f"probability_{k}")]
     writer.writerow(["file", "prediction", *ranks, "error"])
 
-    def write(answer: "Answer") -> None:
+    def write(answer: "FilePrediction") -> None:
         cells = [cell for name, p in answer.top for cell in (no_formula(name), f"{p:.6f}")]
         prediction = "" if answer.error else cells[0] if answer.sure(threshold) else UNSURE
         padding = [""] * (2 * top - len(cells))
@@ -54,7 +54,7 @@ def no_formula(text: str) -> str:
 def as_json_lines(stream: IO[str], threshold: float) -> Write:
     """An object a line: file, prediction (null where unsure), unsure, top, error."""
 
-    def write(answer: "Answer") -> None:
+    def write(answer: "FilePrediction") -> None:
         sure = answer.sure(threshold)
         line = {
             "file": str(answer.path),
@@ -74,7 +74,7 @@ def as_table(stream: IO[str], class_names: Sequence[str], threshold: float) -> W
     width = min(WIDEST_NAME, max(len("class"), longest))
     stream.write(f"{'':>7}  {'class':<{width}}  file\n")
 
-    def write(answer: "Answer") -> None:
+    def write(answer: "FilePrediction") -> None:
         path = printable(str(answer.path))
         if answer.error:
             stream.write(f"{'–':>7}  {'':<{width}}  {path}: {printable(answer.error)}\n")

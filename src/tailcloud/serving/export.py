@@ -14,10 +14,10 @@ from tailcloud.data import Split
 from tailcloud.errors import TailcloudError, UsageError, plugin_sentence, unknown
 from tailcloud.files import write_atomically
 from tailcloud.runs.folder import RunFolder
-from tailcloud.runs.model_file import About, read_about
+from tailcloud.runs.model_file import ModelFile, read_model_file
 from tailcloud.serving.formats import FORMATS, Format, Predictor
-from tailcloud.serving.load import ABOUT, load
-from tailcloud.serving.portable import Portable, image_shape
+from tailcloud.serving.load import MODEL_FILE, load
+from tailcloud.serving.portable import PortableClassifier, image_shape
 
 TOLERANCE = 1e-3  # of a probability; rounding makes some 1e-6, a mistake far more
 IMAGES = 256
@@ -49,10 +49,10 @@ def export_run(
     none. Nothing is written unless all probabilities agree to 0.001; a file that is there is replaced with ``force``.
     """
     form = format_of(to)
-    model, about = load(run), read_about(run / ABOUT)
-    target = place_for(run, out or run / form.file, force=force)
-    shown = some_images(image_shape(about), images)
-    content = _encoded(run, to, Portable(model.classifier, about), about)
+    model, about = load(run), read_model_file(run / MODEL_FILE)
+    target = check_target(run, out or run / form.file, force=force)
+    shown = sample_images(image_shape(about), images)
+    content = _encoded(run, to, PortableClassifier(model.classifier, about), about)
 
     def original(batch: Images) -> NDArray[np.float32]:
         said: NDArray[np.float32] = model.predict_proba(torch.from_numpy(batch)).numpy()
@@ -83,7 +83,7 @@ def format_of(to: str) -> Format:
     return FORMATS[to]
 
 
-def place_for(run: Path, target: Path, *, force: bool) -> Path:
+def check_target(run: Path, target: Path, *, force: bool) -> Path:
     """Where a file may be written without destroying anything: with ``force`` over another one, not over the run's."""
     if target.is_dir():
         raise UsageError(f"{target} is a folder; name a file with --out")
@@ -95,7 +95,7 @@ def place_for(run: Path, target: Path, *, force: bool) -> Path:
     return target
 
 
-def some_images(shape: tuple[int, int, int], images: Images | None = None) -> Images:
+def sample_images(shape: tuple[int, int, int], images: Images | None = None) -> Images:
     """Up to 256 of the images, spread evenly; or so many random ones."""
     most = max(3, min(IMAGES, PIXELS // (shape[0] * shape[1])))
     if images is None:
@@ -104,7 +104,7 @@ def some_images(shape: tuple[int, int, int], images: Images | None = None) -> Im
     return np.ascontiguousarray(images[positions])
 
 
-def spread(split: Split) -> Images:
+def sample_split(split: Split) -> Images:
     """As many images of a part as a check may want; only these are read, where they are in files."""
     found, _ = split.some(np.linspace(0, len(split) - 1, min(IMAGES, len(split))).astype(np.int64))
     if not len(found):
@@ -126,7 +126,7 @@ def batches(images: Images) -> Iterator[Images]:
         start += size
 
 
-def _encoded(run: Path, to: str, model: Portable, about: About) -> bytes:
+def _encoded(run: Path, to: str, model: PortableClassifier, about: ModelFile) -> bytes:
     try:
         return FORMATS[to].encode(model, about)
     except Exception as error:  # of three packages, none of which says what it raises

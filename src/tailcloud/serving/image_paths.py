@@ -30,7 +30,7 @@ def _missing(path: str) -> str:
     return f'nothing matches "{path}"' if has_magic(path) else f"{path} does not exist"
 
 
-def find_pictures(paths: Sequence[str], listed: TextIO) -> Iterator[Path]:
+def find_images(paths: Sequence[str], listed: TextIO) -> Iterator[Path]:
     """The files, one after the other: as they are named, folders with all that is below them in order of names.
 
     A folder gives its image files, by suffix, without hidden ones; links to folders are not followed. ``listed`` is

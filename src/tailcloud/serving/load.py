@@ -12,9 +12,9 @@ from tailcloud.calibration.priors import adjustment, normalised
 from tailcloud.classifier import Classifier, hollow_classifier
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.runs.model_file import About, read_about
+from tailcloud.runs.model_file import ModelFile, read_model_file
 
-WEIGHTS, ABOUT = "model.safetensors", "model.json"
+WEIGHTS, MODEL_FILE = "model.safetensors", "model.json"
 
 
 class TrainedClassifier(nn.Module):
@@ -28,7 +28,7 @@ class TrainedClassifier(nn.Module):
     image of the model.
     """
 
-    def __init__(self, classifier: Classifier, about: About) -> None:
+    def __init__(self, classifier: Classifier, about: ModelFile) -> None:
         super().__init__()
         self.classifier = classifier
         self.transform = Normalise(about.transform.mean, about.transform.std)
@@ -86,9 +86,9 @@ def load(run: str | Path) -> TrainedClassifier:
         from tailcloud.serving.formats.safetensors import decode
 
         return TrainedClassifier(*decode(folder.read_bytes(), str(folder))).eval()
-    if not (folder / ABOUT).is_file():
+    if not (folder / MODEL_FILE).is_file():
         raise TailcloudError(f"{folder} holds no trained model: {_without_model(folder)}")
-    about = read_about(folder / ABOUT)
+    about = read_model_file(folder / MODEL_FILE)
     try:
         classifier = hollow_classifier(about.architecture)
         classifier.load_state_dict(load_file(folder / WEIGHTS), assign=True)
@@ -97,7 +97,7 @@ def load(run: str | Path) -> TrainedClassifier:
         raise TailcloudError(f"{folder / WEIGHTS} is missing") from None
     except (SafetensorError, RuntimeError, KeyError, TypeError):
         raise TailcloudError(
-            f"{folder} holds a damaged model: {WEIGHTS} and {ABOUT} do not fit together; copy the run folder again"
+            f"{folder} holds a damaged model: {WEIGHTS} and {MODEL_FILE} do not fit together; copy the run folder again"
         ) from None
 
 
@@ -106,5 +106,5 @@ def _without_model(folder: Path) -> str:
     if not folder.exists():
         return "there is no such folder; name that of a finished run"
     if not (folder / "recipe.toml").is_file():
-        return f"there is no {ABOUT} in it; name the folder of a finished run"
+        return f"there is no {MODEL_FILE} in it; name the folder of a finished run"
     return f'its run is not finished, and goes on with "tailcloud train --resume --out {folder}"'

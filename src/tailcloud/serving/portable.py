@@ -8,16 +8,16 @@ from torch import Tensor, nn
 import tailcloud
 from tailcloud.classifier import Classifier
 from tailcloud.data.augment.normalize import Normalise
-from tailcloud.runs.model_file import About
+from tailcloud.runs.model_file import ModelFile
 
 
-class Portable(nn.Module):
+class PortableClassifier(nn.Module):
     """uint8 images [batch, H, W, C] to probabilities [batch, classes], normalisation and calibration inside."""
 
     factor: Tensor
     offset: Tensor
 
-    def __init__(self, classifier: Classifier, about: About) -> None:
+    def __init__(self, classifier: Classifier, about: ModelFile) -> None:
         super().__init__()
         self.classifier, transform = classifier, Normalise(about.transform.mean, about.transform.std)
         self.register_buffer("factor", transform.factor)
@@ -32,12 +32,12 @@ class Portable(nn.Module):
         return (self.sharpness * outputs).softmax(dim=1)
 
 
-def image_shape(about: About) -> tuple[int, int, int]:
+def image_shape(about: ModelFile) -> tuple[int, int, int]:
     """Height, width and channels of an image."""
     return *about.transform.size, about.architecture.channels
 
 
-def facts(about: About) -> dict[str, str]:
+def metadata(about: ModelFile) -> dict[str, str]:
     """What a program needs to know beside the numbers, as the texts that file formats have room for."""
     return {
         "class_names": json.dumps(about.class_names),

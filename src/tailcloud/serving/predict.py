@@ -25,7 +25,7 @@ Decoded = Picture | str  # as the model takes it, or why there is none
 
 
 @dataclass(frozen=True)
-class Answer:
+class FilePrediction:
     """What the model says about a file: its likeliest classes with calibrated probabilities, or why it says nothing."""
 
     path: Path
@@ -44,9 +44,9 @@ def predict_files(
     device: torch.device | str = "cpu",
     top: int = 1,
     prior: Prior | None = None,
-) -> Iterator[Answer]:
+) -> Iterator[FilePrediction]:
     """One answer per path, in their order. What cannot be read gets an answer with an error, and stops nothing."""
-    speak = Speaker(model, torch.device(device), top, prior)
+    speak = BatchPredictor(model, torch.device(device), top, prior)
     batch = min(BATCH, images_at_once(speak.device, model.size[0] * model.size[1]))
     decode = partial(_decoded, channels=len(model.transform.mean), model=model)
     waiting: list[tuple[Path, Decoded]] = []
@@ -84,7 +84,7 @@ def in_threads(work: Callable[[Path], Decoded], paths: Iterable[Path], ahead: in
         pool.shutdown(cancel_futures=True)
 
 
-class Speaker:
+class BatchPredictor:
     """The model on a device, with the mix of classes that is expected."""
 
     def __init__(self, model: TrainedClassifier, device: torch.device, top: int, prior: Prior | None) -> None:
@@ -95,12 +95,12 @@ class Speaker:
         self.factor = model.scale / model.temperature
         self.shift = None if prior is None else model.shift(prior).to(device, torch.float32)
 
-    def __call__(self, decoded: list[tuple[Path, Decoded]]) -> Iterator[Answer]:
+    def __call__(self, decoded: list[tuple[Path, Decoded]]) -> Iterator[FilePrediction]:
         """The answers for a batch, in its order."""
         pictures = [picture for _, picture in decoded if not isinstance(picture, str)]
         tops = iter(self.likeliest(np.stack(pictures)) if pictures else ())
         for path, picture in decoded:
-            yield Answer(path, error=picture) if isinstance(picture, str) else Answer(path, next(tops))
+            yield FilePrediction(path, error=picture) if isinstance(picture, str) else FilePrediction(path, next(tops))
 
     @torch.inference_mode()
     def likeliest(self, pictures: Picture) -> list[tuple[tuple[str, float], ...]]:

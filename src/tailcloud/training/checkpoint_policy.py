@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tailcloud.runs.checkpoint import Checkpoint, save_checkpoint
 from tailcloud.runs.folder import RunFolder
-from tailcloud.runs.progress import Progress
+from tailcloud.runs.progress import TrainingProgress
 from tailcloud.training import signals
 from tailcloud.training.executors.cuda_graph import Standing
 from tailcloud.training.session import Session
@@ -24,7 +24,7 @@ class Keeper:
 
     session: Session
     folder: RunFolder
-    progress: Progress
+    progress: TrainingProgress
     parts: StageParts
     saved: float = field(default_factory=time.perf_counter)
     began: float = 0.0
@@ -96,7 +96,9 @@ def terminated(folder: RunFolder) -> signals.Terminated:
     return signals.Terminated(f'stopped by SIGTERM; go on with "tailcloud train --resume --out {folder.path}"')
 
 
-def snapshot(session: Session, parts: StageParts, progress: Progress, standing: Standing | None = None) -> Checkpoint:
+def snapshot(
+    session: Session, parts: StageParts, progress: TrainingProgress, standing: Standing | None = None
+) -> Checkpoint:
     """Everything that the rest of the run depends on."""
     groups = {
         "model": session.model.state_dict(),

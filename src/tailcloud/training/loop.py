@@ -22,8 +22,8 @@ from tailcloud.recipe import Recipe
 from tailcloud.runs.checkpoint import Checkpoint
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.observer import Observer
-from tailcloud.runs.progress import Progress
-from tailcloud.runs.result_writer import finish
+from tailcloud.runs.progress import TrainingProgress
+from tailcloud.runs.result import Result
 from tailcloud.training import signals
 from tailcloud.training.checkpoint_policy import Keeper, terminated
 from tailcloud.training.devices import make_repeatable, use_threads
@@ -34,6 +34,7 @@ from tailcloud.training.error_examples import write_examples
 from tailcloud.training.executors.compiled import CannotCompile
 from tailcloud.training.executors.cuda_graph import Standing
 from tailcloud.training.resume import resume
+from tailcloud.training.run_result import finish_run
 from tailcloud.training.schedule import learning_rate
 from tailcloud.training.session import Session
 from tailcloud.training.stage_metrics import conclude, evaluate_epoch
@@ -50,10 +51,10 @@ def train(
     device: torch.device,
     observer: Observer,
     world: World = ALONE,
-) -> dict[str, Any]:
+) -> Result | None:
     """Train a run from where its folder stands to its end; the result is also in the folder.
 
-    Of the processes in a ``world`` the chief alone reads and writes the folder, and has the result.
+    Of the processes in a ``world`` the chief alone reads and writes the folder, and has the result; others get None.
     """
     observer = observed(recipe, folder.path, observer) if world.chief else observer
     make_repeatable(device)
@@ -76,11 +77,11 @@ def train(
     session.images.share_faults(world)
     with signals.at_once():  # all that is trained is saved
         write_examples(session, folder, progress.finished[-1]["per_class"])
-        return finish(session, folder, progress) if world.chief else {}
+        return finish_run(session, folder, progress) if world.chief else None
 
 
 def train_stage(
-    session: Session, folder: RunFolder, progress: Progress, checkpoint: Checkpoint | None, observer: Observer
+    session: Session, folder: RunFolder, progress: TrainingProgress, checkpoint: Checkpoint | None, observer: Observer
 ) -> None:
     """Train the epochs of the current stage that are still to do."""
     name, stage = progress.stage, session.recipe.stages[progress.stage]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcloud.runs.model_file import About
+from tailcloud.runs.model_file import ModelFile
 from tailcloud.serving.formats import onnx, pt2, safetensors
-from tailcloud.serving.portable import Portable
+from tailcloud.serving.portable import PortableClassifier
 
 __all__ = ["FORMATS", "Format", "Predictor"]
 
@@ -28,7 +28,7 @@ class Format:
     """
 
     file: str
-    encode: Callable[[Portable, About], bytes]
+    encode: Callable[[PortableClassifier, ModelFile], bytes]
     open: Callable[[bytes], Predictor]
     checker: str
     needs: tuple[str, ...] = ()

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import tailcloud
-from tailcloud.runs.model_file import About
+from tailcloud.runs.model_file import ModelFile
 from tailcloud.serving.formats.pt2 import traced
-from tailcloud.serving.portable import Portable, facts
+from tailcloud.serving.portable import PortableClassifier, metadata
 
 OPSET = 18  # old enough for the programs that people have installed
 INPUT, OUTPUT = "images", "probabilities"
 
 
-def encode(model: Portable, about: About) -> bytes:
+def encode(model: PortableClassifier, about: ModelFile) -> bytes:
     """The content of an .onnx file; class names and the like are in its ``metadata_props``."""
     import onnx
 
@@ -36,7 +36,7 @@ def encode(model: Portable, about: About) -> bytes:
         node.ClearField("metadata_props")  # names files of this machine
     for value in (*proto.graph.input, *proto.graph.output):
         value.type.tensor_type.shape.dim[0].dim_param = "batch"
-    onnx.helper.set_model_props(proto, facts(about))
+    onnx.helper.set_model_props(proto, metadata(about))
     onnx.checker.check_model(proto)
     content: bytes = proto.SerializeToString()
     return content

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tailcloud.runs.model_file import About
-from tailcloud.serving.portable import Portable, facts, image_shape
+from tailcloud.runs.model_file import ModelFile
+from tailcloud.serving.portable import PortableClassifier, image_shape, metadata
 
 TRACED = 2  # images; from one, PyTorch would conclude that there is always one
 
 
-def traced(model: Portable, about: About) -> torch.export.ExportedProgram:
+def traced(model: PortableClassifier, about: ModelFile) -> torch.export.ExportedProgram:
     """The model as a graph, for any number of images."""
     images = torch.zeros(TRACED, *image_shape(about), dtype=torch.uint8)
     program = torch.export.export(model, (images,), dynamic_shapes=({0: torch.export.Dim("batch")},))
@@ -23,12 +23,12 @@ def traced(model: Portable, about: About) -> torch.export.ExportedProgram:
     return program
 
 
-def encode(model: Portable, about: About) -> bytes:
+def encode(model: PortableClassifier, about: ModelFile) -> bytes:
     """The content of a .pt2 file; class names and the like are in it as extra files, one for each key."""
     file = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.export.save(traced(model, about), file, extra_files=facts(about))
+        torch.export.save(traced(model, about), file, extra_files=metadata(about))
     return file.getvalue()
 
 

@@ -13,25 +13,25 @@ from safetensors.torch import load, save
 from tailcloud.classifier import Classifier, hollow_classifier
 from tailcloud.errors import TailcloudError
 from tailcloud.files import FORMAT, check_format
-from tailcloud.runs.model_file import About
-from tailcloud.serving.portable import Portable
+from tailcloud.runs.model_file import ModelFile
+from tailcloud.serving.portable import PortableClassifier
 
 CONFIG = "config"
 
 
-def encode(model: Portable, about: About) -> bytes:
+def encode(model: PortableClassifier, about: ModelFile) -> bytes:
     """The content of a .safetensors file: the tensors of a run's model.safetensors, described."""
     weights = {name: value.contiguous() for name, value in model.classifier.state_dict().items()}
     return save(weights, {"format": str(FORMAT), CONFIG: about.model_dump_json()})
 
 
-def decode(content: bytes, where: str = "the file") -> tuple[Classifier, About]:
+def decode(content: bytes, where: str = "the file") -> tuple[Classifier, ModelFile]:
     """The model of such a file and its description, from nothing else."""
     try:
         length = int.from_bytes(content[:8], "little")
         metadata = json.loads(content[8 : 8 + length])["__metadata__"]
         check_format(Path(where), int(metadata["format"]))
-        about = About.model_validate_json(metadata[CONFIG])
+        about = ModelFile.model_validate_json(metadata[CONFIG])
         classifier = hollow_classifier(about.architecture)
         classifier.load_state_dict(load(content), assign=True)
     except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError):
@@ -41,7 +41,7 @@ def decode(content: bytes, where: str = "the file") -> tuple[Classifier, About]:
 
 def open_model(content: bytes) -> Callable[[NDArray[np.uint8]], NDArray[np.float32]]:
     """Build the model again."""
-    model = Portable(*decode(content))
+    model = PortableClassifier(*decode(content))
 
     @torch.inference_mode()
     def predict(images: NDArray[np.uint8]) -> NDArray[np.float32]:
