@@ -149,6 +149,6 @@ def test_evaluate_expects_a_prior_and_shows_other_mixes(call, served):
         assert plain["priors"][name] == pytest.approx(result["priors"][name])
     assert plain["calibrated"]["ece"] == pytest.approx(result["calibrated"]["ece"])
     said = call("evaluate", "trained", "--prior", "train").stdout
-    assert "expecting train" in said
-    assert "with that prior" in said
+    assert "adjusted to train" in said
+    assert "adjusted  " in said
     assert "ECE after calibration" in said

@@ -1,10 +1,13 @@
 """Run folders: never overwritten, held by one process, honest about damage."""
 
+import json
+
 import pytest
 
 from helpers.runs import small_recipe
-from tailcloud.errors import TailcloudError
+from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.runs.folder import RunFolder
+from tailcloud.runs.result import Result, parse_result
 
 
 def test_an_existing_run_is_never_overwritten(tmp_path):
@@ -75,3 +78,21 @@ def test_a_folder_that_is_itself_behind_a_link_is_fine(tmp_path):
     (tmp_path / "run").symlink_to(tmp_path / "disk" / "run")
     with RunFolder(tmp_path / "run").locked():
         pass
+
+
+def test_a_recipe_with_an_unknown_word_is_refused_in_one_sentence(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.create(small_recipe(), "tailcloud train")
+    with folder.recipe_file.open("a") as file:
+        file.write("\n[watch]\nexamples = true\n")
+    with pytest.raises(UsageError, match="watch") as refused:
+        folder.recipe()
+    assert "\n" not in str(refused.value)
+
+
+def test_the_result_of_a_folder_is_typed_and_only_that_of_a_finished_run(finished_run, tmp_path):
+    result = RunFolder(finished_run).result()
+    assert isinstance(result, Result)
+    assert result.content() == parse_result(json.loads((finished_run / "result.json").read_text())).content()
+    with pytest.raises(TailcloudError, match="holds no finished run"):
+        RunFolder(tmp_path).result()

@@ -5,11 +5,11 @@ import math
 from pathlib import Path
 
 import pytest
-from helpers.synthetic_runs import make_result
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from helpers.synthetic_runs import make_result
 from tailcloud.errors import TailcloudError
 from tailcloud.runs.result import Result, parse_result, read_result, write_result
 
@@ -19,7 +19,9 @@ GROUPS = ("many", "medium", "few")
 figure = st.none() | st.floats()
 text = st.text(st.characters(codec="utf-8"), max_size=8)
 count = st.integers(0, 2**40)
-plain = st.recursive(st.none() | st.booleans() | count | st.floats(allow_nan=False, allow_infinity=False) | text, st.lists, max_leaves=3)
+plain = st.recursive(
+    st.none() | st.booleans() | count | st.floats(allow_nan=False, allow_infinity=False) | text, st.lists, max_leaves=3
+)
 table = st.dictionaries(text, plain, max_size=3)
 
 

@@ -140,7 +140,7 @@ def test_a_model_that_cannot_be_exported_gets_a_sentence(tmp_path, monkeypatch):
             return super().forward(features) if float(features.sum()) > 0 else features
 
     monkeypatch.setitem(HEADS, "branching", Branching)
-    with pytest.raises(TailcloudError, match=r'head "branching", cannot be written as onnx .* --to safetensors takes'):
+    with pytest.raises(TailcloudError, match=r'head "branching", cannot be exported as onnx .* --to safetensors takes'):
         export_run(write_model(tmp_path, head="branching"), "onnx")
     assert not (tmp_path / "model.onnx").exists()
     assert export_run(tmp_path, "safetensors").difference < 1e-5
@@ -149,7 +149,7 @@ def test_a_model_that_cannot_be_exported_gets_a_sentence(tmp_path, monkeypatch):
 def test_nothing_is_replaced_unless_it_is_asked_for(tmp_path):
     folder = write_model(tmp_path / "run")
     export_run(folder, "safetensors")
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists already"):
         export_run(folder, "safetensors")
     assert export_run(folder, "safetensors", force=True).bytes > 0
     for name in ("model.safetensors", "model.json", "result.json", "checkpoint/stage1-60.safetensors"):
@@ -164,7 +164,7 @@ def test_a_link_in_a_strangers_folder_leads_nowhere(tmp_path):
     folder, treasure = write_model(tmp_path / "run"), tmp_path / "treasure"
     treasure.write_text("mine")
     (folder / "portable.safetensors").symlink_to(treasure)
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists already"):
         export_run(folder, "safetensors")
     export_run(folder, "safetensors", force=True)
     assert treasure.read_text() == "mine"
