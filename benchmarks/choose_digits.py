@@ -52,8 +52,9 @@ def measure(case: tuple[str, float | None, int]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as home:
         folder = RunFolder(Path(home) / "run")
         folder.create(recipe)
-        result = train(recipe, unused_digits(), folder, torch.device("cpu"), Nobody())
-    return {"recipe": recipe_name, "mixup": alpha, "seed": seed, **{key: result[key] for key in FIGURES}}
+        train(recipe, unused_digits(), folder, torch.device("cpu"), Nobody())
+        result = folder.result()
+    return {"recipe": recipe_name, "mixup": alpha, "seed": seed, **{key: getattr(result, key) for key in FIGURES}}
 
 
 def main() -> None:

@@ -9,7 +9,6 @@ Run again, it goes on where it was. The record also has the lengths of the ancho
 """
 
 import argparse
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
@@ -100,16 +99,16 @@ def train_missing(runs: Sequence[Run], device: torch.device) -> None:
 
 def figures(spec: str, name: str, seed: int, run: Run) -> dict[str, Any]:
     """What a run achieved, after each stage, and how long its anchors were in between."""
-    result = json.loads(run.folder.result_file.read_text())
+    result = run.folder.result()
     first = load_file(last_checkpoint(run.folder, run.recipe))["model.head.weight"]
     return {
         "spec": spec,
         "candidate": name,
         "seed": seed,
-        "fingerprint": result["dataset"]["fingerprint"],
-        "top1": result["top1"],
-        **{key: result[key] for key in FIGURES},
-        "stage1": {key: result["stages"][0][key] for key in ("top1", *FIGURES)},
+        "fingerprint": result.dataset.fingerprint,
+        "top1": result.top1.content(),
+        **{key: getattr(result, key) for key in FIGURES},
+        "stage1": {key: getattr(result.stages[0], key) for key in ("top1", *FIGURES)},
         "anchors": {"mean": float(first.norm(dim=1).mean()), "shortest": float(first.norm(dim=1).min())},
     }
 

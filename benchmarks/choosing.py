@@ -10,7 +10,6 @@ written to benchmarks/results/choosing-NAME.json, which docs/choosing.md shows.
 """
 
 import argparse
-import json
 import os
 import shlex
 import shutil
@@ -26,6 +25,7 @@ from measuring import RESULTS, write_record
 from PIL import Image
 
 from tailcloud.data import open_dataset
+from tailcloud.runs.folder import RunFolder
 
 FIGURES = ("many", "medium", "few", "ece")
 SMALL = (
@@ -60,20 +60,19 @@ def measure(place: Path, words: list[str], seed: int) -> dict[str, Any]:
     started = time.perf_counter()
     subprocess.run([*command, "--out", str(out)], check=True, stdout=subprocess.DEVNULL)
     seconds = time.perf_counter() - started
-    result = json.loads((out / "result.json").read_text())
-    recipe = result["recipe"]
+    result = RunFolder(out).result()
     return {
         "seed": seed,
         "seconds": seconds,
-        "top1": result["top1"]["last"],
-        **{key: result[key] for key in FIGURES},
-        "method": result["method"],
-        "backbone": recipe["model"]["backbone"],
-        "size": result["dataset"]["shape"][0],
-        "epochs": [stage["epochs"] for stage in result["stages"]],
-        "after": [stage["top1"] for stage in result["stages"]],
-        "images": result["dataset"]["images"],
-        "counts": result["dataset"]["counts"],
+        "top1": result.top1.last,
+        **{key: getattr(result, key) for key in FIGURES},
+        "method": result.method,
+        "backbone": result.model.backbone,
+        "size": result.dataset.shape[0],
+        "epochs": [stage.epochs for stage in result.stages],
+        "after": [stage.top1 for stage in result.stages],
+        "images": result.dataset.images,
+        "counts": result.dataset.counts,
     }
 
 

@@ -130,7 +130,8 @@ def timed_fleet(
     for outcome in outcomes:
         if isinstance(outcome, TailcloudError):
             raise outcome
-    return [outcome["timed"] for outcome in outcomes if not isinstance(outcome, TailcloudError)]
+    timed: list[Any] = list(outcomes)  # of jobs that return other things than a result
+    return [one["timed"] for one in timed]
 
 
 def timed_plain(epochs: Iterator[float], span: Span) -> Timed:

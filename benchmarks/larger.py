@@ -8,7 +8,6 @@ benchmarks/results/larger-NAME-BACKBONE.json, which docs/larger.md shows.
 """
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from typing import Any
 import torch
 from measuring import RESULTS, write_record
 
+from tailcloud.runs.result import Result, read_result
 from tailcloud.training.devices import pick_device
 
 METHODS = ("ce", "ce-mixup+crt", "gcl")
@@ -49,12 +49,13 @@ def train(folder: Path, words: list[str], out: Path, device: str, seeds: int) ->
     return command, None if resumed else time.perf_counter() - started
 
 
-def figures(result: dict[str, Any]) -> dict[str, Any]:
-    """What a result says, without what fills pages."""
+def figures(result: Result) -> dict[str, Any]:
+    """The short figures of a result."""
+    content = result.content()
     kept = ("method", "top1", "top5", "many", "medium", "few", "ece", "model", "seconds", "protocol")
     of_stage = ("name", "epochs", "top1", "many", "medium", "few", "seconds", "executor")
-    stages = [{key: stage.get(key) for key in of_stage} for stage in result["stages"]]
-    return {**{key: result[key] for key in kept}, "stages": stages, "fingerprint": result["dataset"]["fingerprint"]}
+    stages = [{key: getattr(stage, key) for key in of_stage} for stage in result.stages]
+    return {**{key: content[key] for key in kept}, "stages": stages, "fingerprint": result.dataset.fingerprint}
 
 
 def main() -> None:
@@ -73,9 +74,8 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as home:
             words, out = settings(backbone, options.size, options.epochs), (options.out or Path(home)) / backbone
             command, seconds = train(options.folder, words, out, device.type, options.seeds)
-            found = sorted(out.rglob("result.json"))
-            runs = [figures(json.loads(file.read_text())) for file in found]
-            counts = json.loads(found[0].read_text())["dataset"]["counts"]
+            results = [read_result(file) for file in sorted(out.rglob("result.json"))]
+            runs, counts = [figures(result) for result in results], results[0].dataset.counts
         record = {
             "data": options.name,
             "backbone": backbone,

@@ -20,6 +20,7 @@ import torch
 from safetensors.torch import load_file
 
 from tailcloud.files import write_json
+from tailcloud.runs.folder import RunFolder
 from tailcloud.training.devices import commit, machine
 
 RESULTS = Path(__file__).parent / "results"
@@ -68,23 +69,23 @@ def measure(options: argparse.Namespace, home: Path) -> dict[str, Any]:
     kill_at(tailcloud("train", "--resume", "--out", str(killed)), killed, options.epochs + options.stage2_epochs // 2)
     finish(tailcloud("train", "--resume", "--out", str(killed)))
     first, second = (load_file(folder / "model.safetensors") for folder in (whole, killed))
-    results = [json.loads((folder / "result.json").read_text()) for folder in (whole, killed)]
+    results = [RunFolder(folder).result() for folder in (whole, killed)]
     command = [sys.executable, "-m", "tailcloud", "evaluate", str(killed), "--device", options.device, "--json"]
     again = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     return {
         "recipe": options.recipe,
         "settings": options.settings,
         "epochs": [options.epochs, options.stage2_epochs],
-        "fingerprint": results[0]["dataset"]["fingerprint"],
+        "fingerprint": results[0].dataset.fingerprint,
         "same_weights": all(torch.equal(first[name], second[name]) for name in first),
         "largest_difference": max(float((first[name] - second[name]).abs().max()) for name in first),
         "top1": {
-            "undisturbed": results[0]["top1"]["last"],
-            "killed": results[1]["top1"]["last"],
+            "undisturbed": results[0].top1.last,
+            "killed": results[1].top1.last,
             "evaluate": again["top1"],
         },
-        "seconds_per_epoch": [stage["seconds"] / stage["epochs"] for stage in results[0]["stages"]],
-        "machine": results[0]["machine"],
+        "seconds_per_epoch": [(stage.seconds or 0) / stage.epochs for stage in results[0].stages],
+        "machine": results[0].machine,
         "commit": commit(),
     }
 

@@ -66,8 +66,10 @@ def measure(place: Path, seed: int, epochs: int, device: torch.device) -> dict[s
             branch(parent, folder, recipe, "")
         with folder.locked():
             dataset = open_dataset(recipe.data.spec, reading=recipe.data.read_options)
-            first, last = train(recipe, dataset, folder, device, Silent())["stages"]
-        found |= {"stage1": {key: first[key] for key in FIGURES}, sampler: {key: last[key] for key in FIGURES}}
+            train(recipe, dataset, folder, device, Silent())
+        first, last = folder.result().stages
+        found |= {"stage1": {key: getattr(first, key) for key in FIGURES}}
+        found |= {sampler: {key: getattr(last, key) for key in FIGURES}}
         print(seed, sampler, found[sampler], flush=True)
     return found | {"counts": dataset.profile.counts.tolist()}
 

@@ -120,7 +120,7 @@ def test_a_record_comes_back_and_others_are_refused_in_a_sentence(tmp_path):
     bad = {
         b'{"format": 1': "is not a JSON file",
         b"\xff\xfe": "is not a JSON file",
-        b"[1]": "does not hold",
+        b"[1]": "is not an object",
         b'{"format": 2}': "has format 2",
     }
     for content, sentence in bad.items():

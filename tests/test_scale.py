@@ -212,7 +212,7 @@ def test_a_run_with_100_000_classes(tmp_path):
     folder = RunFolder(tmp_path / "run")
     folder.create(recipe, "tailcloud train")
     result = train(recipe, hold_out(dataset, 0.0), folder, CPU, Watcher())
-    assert len(result["per_class"]) == CLASSES
-    assert sum(value is not None for value in result["per_class"]) == 96
+    assert len(result.per_class) == CLASSES
+    assert sum(value is not None for value in result.per_class) == 96
     assert folder.result_file.stat().st_size < 12_000_000
     assert write_report([folder.path]).stat().st_size < 2_000_000

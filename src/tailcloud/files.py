@@ -1,4 +1,4 @@
-"""Files that are whole or absent: nothing here leaves half a file behind."""
+"""Atomic file writing: a file is complete or absent."""
 
 import json
 import os
@@ -11,34 +11,34 @@ from uuid import uuid4
 from tailcloud.errors import TailcloudError, UsageError
 
 FORMAT = 1
-TEMPORARY = ".tmp-"  # how the names of files begin that are not whole yet
+TEMPORARY = ".tmp-"  # prefix of files that are not complete yet
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
-    """Write a neighbour, flush it to disk, and rename it into place; on any failure the neighbour is removed.
+    """Write a temporary file in the same folder, flush it to disk and rename it; it is removed on any failure.
 
-    In text, what is no character (of the name of a file, say) is written as ``\\udcff``, which JSON reads back.
+    Surrogates in text (bytes of file names that are not UTF-8) are written as ``\\udcff``, which JSON reads back.
     """
-    with _appearing(path, mode="xb") as file:
+    with _temporary_file(path, mode="xb") as file:
         file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
 
 
 @contextmanager
 def new_text_file(path: Path) -> Iterator[IO[str]]:
-    """A file that is written bit by bit and appears under its name when it is whole; an existing one is refused."""
+    """A new file that appears under its name when it is complete; an existing file is refused."""
     if path.exists():
         raise UsageError(f"{path} exists already and is not overwritten; choose another name with --out")
-    with _appearing(path, mode="x", encoding="utf-8", errors="backslashreplace", newline="") as file:
+    with _temporary_file(path, mode="x", encoding="utf-8", errors="backslashreplace", newline="") as file:
         yield file
 
 
 @contextmanager
-def _appearing(path: Path, **opening: Any) -> Iterator[IO[Any]]:
-    """A file under another name, which takes its own once it is whole and on the disk; else nothing is left of it."""
+def _temporary_file(path: Path, **options: Any) -> Iterator[IO[Any]]:
+    """A temporary file that is renamed to ``path`` once it is on the disk, and removed on any failure."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{TEMPORARY}{uuid4().hex}")
     try:
-        with named_in_errors(path), temporary.open(**opening) as file:
+        with named_in_errors(path), temporary.open(**options) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -51,7 +51,7 @@ def _appearing(path: Path, **opening: Any) -> Iterator[IO[Any]]:
 
 @contextmanager
 def named_in_errors(path: Path) -> Iterator[None]:
-    """A full disk does not say which file it had no room for; this does."""
+    """Add the file name to an ``OSError``: that of a full disk has none."""
     try:
         yield
     except OSError as error:
@@ -59,25 +59,27 @@ def named_in_errors(path: Path) -> Iterator[None]:
         raise
 
 
-def check_place(option: str, path: Path, *, folder: bool) -> None:
-    """Refuse a file or folder that could not be written once the work is done: hours later, perhaps."""
+def check_output(option: str, path: Path, *, folder: bool) -> None:
+    """Refuse an output file or folder that cannot be written, before the work begins."""
     if path.is_dir() and not folder:
         raise UsageError(f"{option} {path} is a folder; name a file in it")
     inside = path if folder else path.parent
-    there = next(place for place in (inside, *inside.absolute().parents) if place.exists())
-    if not there.is_dir():
-        raise UsageError(f"{option} {path} cannot be written: {there} is a file, not a folder")
-    if not os.access(there, os.W_OK):
-        raise UsageError(f"{option} {path} cannot be written: {there} is not yours to write to; choose another place")
+    existing = next(place for place in (inside, *inside.absolute().parents) if place.exists())
+    if not existing.is_dir():
+        raise UsageError(f"{option} {path} cannot be written: {existing} is a file, not a folder")
+    if not os.access(existing, os.W_OK):
+        raise UsageError(
+            f"{option} {path} cannot be written: you have no permission to write to {existing}; choose another folder"
+        )
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """A JSON file of this project: its format number first."""
+    """Write a JSON file of this project, with its format number first."""
     write_atomically(path, json_text({"format": FORMAT, **content}) + "\n")
 
 
 def json_text(content: object, depth: int = 0) -> str:
-    """JSON for people too: a field a line, but a list of plain values in one line, so that a matrix looks like one."""
+    """Readable JSON: one field per line, and a list of plain values in one line, so that a matrix looks like one."""
     match content:
         case dict() if content:
             opening, closing = "{}"
@@ -95,15 +97,15 @@ def json_text(content: object, depth: int = 0) -> str:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file of this project, or a sentence that says why it cannot be read."""
+    """Read a JSON file of this project; an error that says why if it cannot be read."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise TailcloudError(f"{path} is missing") from None
-    except (ValueError, RecursionError):  # no text, no JSON, or a number or nesting beyond all bounds
+    except (ValueError, RecursionError):  # not text, not JSON, or too long numbers or too deep nesting
         raise TailcloudError(f"{path} is not a JSON file: it is damaged or was not written by tailcloud") from None
     if not isinstance(content, dict):
-        raise TailcloudError(f"{path} does not hold a tailcloud record")
+        raise TailcloudError(f"{path} is not a tailcloud record: its JSON is not an object")
     check_format(path, content.get("format"))
     return content
 

@@ -104,8 +104,8 @@ def test_a_run_starts_from_weights_and_records_them(tmp_path, monkeypatch):
     result = train(recipe, open_dataset("digits-lt"), folder, torch.device("cpu"), Watcher())
     model = read_tensors(folder.weights_file)
     assert all(model[f"backbone.{name}"].equal(value) for name, value in weights.items())
-    assert result["machine"]["weights"] == hashlib.sha256((tmp_path / "w.safetensors").read_bytes()).hexdigest()
-    assert result["recipe"]["model"]["weights"] == "w.safetensors"
+    assert result.machine["weights"] == hashlib.sha256((tmp_path / "w.safetensors").read_bytes()).hexdigest()
+    assert result.recipe["model"]["weights"] == "w.safetensors"
 
 
 def test_a_file_with_another_digest_is_refused(published, tmp_path):

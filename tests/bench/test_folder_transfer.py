@@ -57,7 +57,7 @@ def test_the_files_of_a_run_come_back_whole(steps, owned):
     parcel.unpack()
     folder = steps[1].run.folder
     assert folder.finished
-    assert folder.result() == {"format": 1, **result}
+    assert folder.result() == result
     assert folder.report_file.is_file()
     assert [file.name for file in sorted(folder.checkpoints.iterdir())] == [
         "stage1-0000001.safetensors",
@@ -70,7 +70,7 @@ def test_a_second_stage_starts_where_another_machine_ended_the_first(steps, owne
     place, owner, borrower = steps
     shutil.rmtree(owner.run.folder.path, ignore_errors=True)
     result, parcel = train(place, borrower, None, owned[1])
-    assert result["stages"][0]["top1"] == owned[0]["stages"][0]["top1"]
+    assert result.stages[0].top1 == owned[0].stages[0].top1
     assert parcel.folder == borrower.run.folder.path
 
 
@@ -78,7 +78,7 @@ def test_a_machine_that_shares_the_folder_sends_nothing(steps):
     place, owner, _ = steps
     (place / "token").touch()
     result, parcel = train(place, owner, token="token")
-    assert result["method"] == "gcl"
+    assert result.method == "gcl"
     assert parcel is None
 
 

@@ -90,11 +90,11 @@ def test_a_killed_worker_costs_nothing_but_time(bench, tmp_path):
     folder = folder_of("digits-lt-gcl-seed0")
     assert 3 <= len(killer.logged) < EPOCHS
     assert folder.log()[: len(killer.logged) - 1] == killer.logged[:-1]  # it went on; it did not begin anew
-    command = folder.result()["command"]
+    command = folder.result().command
     undisturbed = CliRunner().invoke(app, [*command.split()[1:], "--out", "alone", "--device", "cpu"])
     assert undisturbed.exit_code == 0, undisturbed.output
     assert folder.weights_file.read_bytes() == Path("alone/model.safetensors").read_bytes()
-    assert folder.result()["stages"][1]["top1"] == RunFolder(Path("alone")).result()["stages"][1]["top1"]
+    assert folder.result().stages[1].top1 == RunFolder(Path("alone")).result().stages[1].top1
     assert list(folder.path.parent.glob(".tmp-*")) == []
 
 
@@ -112,9 +112,9 @@ def test_ctrl_c_ends_the_tasks_and_leaves_what_is_finished(bench, monkeypatch):
     finished = [folder for folder in map(RunFolder, place.iterdir()) if folder.finished]
     assert [folder.path.name for folder in finished] == ["digits-lt-ce-seed0"]
     patience = time.monotonic() + 20
-    while any(RunFolder(path).held for path in place.iterdir()) and time.monotonic() < patience:
+    while any(RunFolder(path).is_locked for path in place.iterdir()) and time.monotonic() < patience:
         time.sleep(0.1)
-    assert not any(RunFolder(path).held for path in place.iterdir())
+    assert not any(RunFolder(path).is_locked for path in place.iterdir())
 
 
 def test_a_machine_without_the_data_fails_the_cell_with_its_name(tmp_path, monkeypatch):

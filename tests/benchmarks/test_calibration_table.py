@@ -17,7 +17,13 @@ def test_a_run_is_a_row_with_its_errors_and_three_mixes():
     mixes = {mix: {"plain": 50.0 + number, "adjusted": 60.0 + number} for number, mix in names}
     record = {
         "method": "gcl",
-        "dataset": {"spec": "digits-lt", "images": {"train": 9000, "val": 1000, "test": 500}},
+        "top1": {"last": 60.0},
+        "dataset": {
+            "spec": "digits-lt",
+            "fingerprint": "",
+            "counts": [9],
+            "images": {"train": 9000, "val": 1000, "test": 500},
+        },
         "protocol": {"seed": 3},
         "machine": {"processor": "a processor"},
         "commit": "abcdef1",

@@ -68,7 +68,7 @@ def test_what_is_no_prior_gets_its_sentence(model, tmp_path, name, content, said
 
 def test_a_prior_of_another_length_and_a_model_that_does_not_say_what_it_assumes(finished_run):
     model = tailcloud.load(finished_run)
-    with pytest.raises(UsageError, match="has 3 shares, and the model 10 classes"):
+    with pytest.raises(UsageError, match="has 3 shares, and the model has 10 classes"):
         model.shift([1, 1, 1])
     model.prior = None
     with pytest.raises(TailcloudError, match="older tailcloud"):

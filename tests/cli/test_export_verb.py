@@ -34,13 +34,13 @@ def test_without_its_data_random_images_do_and_it_is_said(run):
     recipe = run / "recipe.toml"
     recipe.write_text(recipe.read_text().replace("digits-lt", "cifar10-lt:100"))
     said = call("run", "--to", "safetensors")
-    assert "note: The run's own images cannot be used for the check: cifar10-lt:100 needs CIFAR-10" in said
+    assert "note: The test images of the run cannot be used for the check: cifar10-lt:100 needs CIFAR-10" in said
     assert "on 256 random images" in said
 
 
 def test_a_card_that_was_completed_is_left_alone(run):
     (run / "model-card.md").write_text("completed by hand")
-    assert "was left as it is" in call("run", "--to", "safetensors", "--force")
+    assert "was not changed" in call("run", "--to", "safetensors", "--force")
     assert (run / "model-card.md").read_text() == "completed by hand"
     call("run", "--to", "card", "--force")
     assert "Model card" in (run / "model-card.md").read_text()

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from helpers.runs import run, small_recipe
 from tailcloud.cli import app, prediction_output
 from tailcloud.data import open_dataset
-from tailcloud.serving.predict import Answer
+from tailcloud.serving.predict import FilePrediction
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +62,9 @@ def test_no_cell_of_a_csv_is_a_formula():
     stream = io.StringIO(newline="")
     write = prediction_output.as_csv(stream, 1, 0.5)
     for command in commands:
-        write(Answer(Path(f"{command}.jpg"), ((command, 0.9),)))
-        write(Answer(Path("a.jpg"), error=command))
-    write(Answer(Path("a.jpg"), (("-1", 0.9),)))
+        write(FilePrediction(Path(f"{command}.jpg"), ((command, 0.9),)))
+        write(FilePrediction(Path("a.jpg"), error=command))
+    write(FilePrediction(Path("a.jpg"), (("-1", 0.9),)))
     stream.seek(0)
     *rows, last = list(csv.reader(stream))[1:]
     assert not any(cell.startswith(("=", "+", "-", "@", "\t", "\r")) for row in rows for cell in row)
@@ -149,6 +149,6 @@ def test_evaluate_expects_a_prior_and_shows_other_mixes(call, served):
         assert plain["priors"][name] == pytest.approx(result["priors"][name])
     assert plain["calibrated"]["ece"] == pytest.approx(result["calibrated"]["ece"])
     said = call("evaluate", "trained", "--prior", "train").stdout
-    assert "expecting train" in said
-    assert "with that prior" in said
+    assert "adjusted to train" in said
+    assert "adjusted  " in said
     assert "ECE after calibration" in said

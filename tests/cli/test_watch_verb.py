@@ -70,7 +70,7 @@ def test_a_log_that_a_resumed_run_cut_is_read_again(tmp_path):
     log = LogTail(folder.log_file)
     log.path.write_text(line(1) + line(2) + line(3))
     log.look()
-    folder.cut_log(lambda entry: entry["epoch"] == 1)
+    folder.truncate_log(lambda entry: entry["epoch"] == 1)
     folder.append_log({"stage": "stage1", "epoch": 2, "loss": 7.0})
     log.look()
     assert [(one.epoch, one.loss) for one in log.lines] == [(1, 2.0), (2, 7.0)]

@@ -151,7 +151,7 @@ def test_kernels_that_do_not_compile_cost_one_sentence(tmp_path, finished_run, f
     watcher = Watcher()
     result = run(tmp_path / "run", small_recipe(), watcher)
     assert watcher.notes == [SENTENCE]
-    assert result["machine"]["kernels"] == "plain"
+    assert result.machine["kernels"] == "plain"
     assert (tmp_path / "run/model.safetensors").read_bytes() == (finished_run / "model.safetensors").read_bytes()
 
 

@@ -125,7 +125,7 @@ def test_plain_text_is_one_line_without_markup(text):
 def test_a_card_that_is_there_is_replaced_by_force_alone(run, tmp_path):
     assert write_card(run) == run / "model-card.md"
     (run / "model-card.md").write_text("completed by hand")
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists already"):
         write_card(run)
     assert write_card(run, tmp_path / "other.md").read_text() == model_card(run)
     write_card(run, force=True)

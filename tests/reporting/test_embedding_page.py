@@ -15,7 +15,7 @@ from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.evaluation.embeddings import Embedding, centre_distance, near_own, spread
 from tailcloud.reporting.embedding_page import Embedded, embedding_page, write_embedding
 from tailcloud.reporting.figures.embedding_maps import set_scene
-from tailcloud.reporting.run_record import Run
+from tailcloud.reporting.run_record import RunRecord
 from tailcloud.runs.result import parse_result
 
 CPU = torch.device("cpu")
@@ -49,7 +49,7 @@ def embedded(classes, label="gcl", seed=0, **options):
     unit = centre_distance(parts["train"], classes)
     spreads = {part: spread(parts[part], classes).divided(unit) for part in parts}
     near = {part: near_own(parts[part], parts["train"], classes) for part in parts}
-    return Embedded(Run("folder", result, (), ""), label, parts, spreads, near, unit)
+    return Embedded(RunRecord("folder", result, (), ""), label, parts, spreads, near, unit)
 
 
 def test_two_runs_side_by_side(baseline, finished_run, tmp_path):

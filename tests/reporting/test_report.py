@@ -304,7 +304,7 @@ def test_only_a_page_of_ours_is_replaced(tmp_path):
 
 
 def test_what_is_no_run_is_said_in_a_sentence(tmp_path):
-    with pytest.raises(TailcloudError, match="no such folder"):
+    with pytest.raises(TailcloudError, match="does not exist"):
         write_report([tmp_path / "nowhere"])
     with pytest.raises(TailcloudError, match=r"neither recipe\.toml nor result\.json"):
         write_report([tmp_path])

@@ -6,7 +6,7 @@ from safetensors.torch import save_file
 
 from tailcloud.errors import TailcloudError
 from tailcloud.runs import checkpoint
-from tailcloud.runs.checkpoint import Checkpoint, load_checkpoint, load_newest, save_checkpoint
+from tailcloud.runs.checkpoint import Checkpoint, load_checkpoint, load_latest_checkpoint, save_checkpoint
 
 
 def made(epoch):
@@ -56,13 +56,13 @@ def test_only_the_last_two_of_each_stage_are_kept(tmp_path):
 def test_the_newest_is_that_of_the_last_stage(tmp_path):
     fill(tmp_path, 1, stage="stage2")
     fill(tmp_path, 200, stage="stage1")
-    found, remarks = load_newest(tmp_path)
+    found, remarks = load_latest_checkpoint(tmp_path)
     assert found.state["epoch"] == 1
     assert remarks == []
 
 
 def test_no_folder_is_no_checkpoint(tmp_path):
-    assert load_newest(tmp_path / "nowhere") == (None, [])
+    assert load_latest_checkpoint(tmp_path / "nowhere") == (None, [])
 
 
 def cut(path):
@@ -114,7 +114,7 @@ def test_a_damaged_or_foreign_file_is_passed_over_with_a_remark(tmp_path, damage
     whole = newest.read_bytes()
     damage(newest)
     assert newest.read_bytes() != whole
-    found, remarks = load_newest(tmp_path)
+    found, remarks = load_latest_checkpoint(tmp_path)
     assert found.state["epoch"] == 1
     assert len(remarks) == 1
     assert str(newest) in remarks[0]
@@ -124,7 +124,7 @@ def test_nothing_but_damaged_files_is_refused(tmp_path):
     cut(fill(tmp_path, 1))
     alter_a_tensor(fill(tmp_path, 2))
     with pytest.raises(TailcloudError, match=r"checkpoint.* in "):
-        load_newest(tmp_path)
+        load_latest_checkpoint(tmp_path)
 
 
 def test_a_file_that_cannot_be_read_is_a_sentence_and_not_damage(tmp_path, monkeypatch):
@@ -135,7 +135,7 @@ def test_a_file_that_cannot_be_read_is_a_sentence_and_not_damage(tmp_path, monke
 
     monkeypatch.setattr(checkpoint, "safe_open", refuse)
     with pytest.raises(TailcloudError, match="Permission denied") as caught:
-        load_newest(tmp_path)
+        load_latest_checkpoint(tmp_path)
     assert str(newest) in str(caught.value)
     assert "damaged" not in str(caught.value)
 
@@ -146,4 +146,4 @@ def test_a_checkpoint_of_another_format_is_refused_and_not_passed_over(tmp_path,
         patch.setattr(checkpoint, "FORMAT", 2)
         fill(tmp_path, 2)
     with pytest.raises(TailcloudError, match="has format 2"):
-        load_newest(tmp_path)
+        load_latest_checkpoint(tmp_path)

@@ -1,10 +1,13 @@
 """Run folders: never overwritten, held by one process, honest about damage."""
 
+import json
+
 import pytest
 
 from helpers.runs import small_recipe
-from tailcloud.errors import TailcloudError
+from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.runs.folder import RunFolder
+from tailcloud.runs.result import Result, parse_result
 
 
 def test_an_existing_run_is_never_overwritten(tmp_path):
@@ -55,7 +58,7 @@ def test_a_log_line_that_was_cut_short_is_dropped(tmp_path):
     with folder.log_file.open("a") as file:
         file.write('{"stage": "sta')
     assert [line["epoch"] for line in folder.log()] == [1, 2]
-    folder.cut_log(lambda line: line["epoch"] <= 1)
+    folder.truncate_log(lambda line: line["epoch"] <= 1)
     folder.append_log({"stage": "stage1", "epoch": 2})
     assert [line["epoch"] for line in folder.log()] == [1, 2]
 
@@ -65,7 +68,7 @@ def test_nothing_is_written_through_a_link_that_leads_out_of_the_folder(name, tm
     (tmp_path / "run").mkdir()
     (tmp_path / "letters").write_text("years of work")
     (tmp_path / "run" / name).symlink_to(tmp_path / "letters")
-    with pytest.raises(TailcloudError, match="writes only inside of its folder"), RunFolder(tmp_path / "run").locked():
+    with pytest.raises(TailcloudError, match="writes only inside its folder"), RunFolder(tmp_path / "run").locked():
         pass
     assert (tmp_path / "letters").read_text() == "years of work"
 
@@ -75,3 +78,21 @@ def test_a_folder_that_is_itself_behind_a_link_is_fine(tmp_path):
     (tmp_path / "run").symlink_to(tmp_path / "disk" / "run")
     with RunFolder(tmp_path / "run").locked():
         pass
+
+
+def test_a_recipe_with_an_unknown_word_is_refused_in_one_sentence(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.create(small_recipe(), "tailcloud train")
+    with folder.recipe_file.open("a") as file:
+        file.write("\n[watch]\nexamples = true\n")
+    with pytest.raises(UsageError, match="watch") as refused:
+        folder.recipe()
+    assert "\n" not in str(refused.value)
+
+
+def test_the_result_of_a_folder_is_typed_and_only_that_of_a_finished_run(finished_run, tmp_path):
+    result = RunFolder(finished_run).result()
+    assert isinstance(result, Result)
+    assert result.content() == parse_result(json.loads((finished_run / "result.json").read_text())).content()
+    with pytest.raises(TailcloudError, match="holds no finished run"):
+        RunFolder(tmp_path).result()

@@ -62,8 +62,8 @@ def test_a_branch_ends_as_the_whole_run_does(parent, tmp_path, change):
     assert not observer.notes
     first, second = (load_file(folder.weights_file) for folder in (whole, branched))
     assert all(equal(first[name], second[name]) for name in first)
-    assert result["per_class"] == expected["per_class"]
-    assert result["stages"][0]["top1"] == expected["stages"][0]["top1"]
+    assert result.per_class == expected.per_class
+    assert result.stages[0].top1 == expected.stages[0].top1
     assert [line["stage"] for line in branched.log()] == ["stage1"] * 2 + ["stage2"] * recipe.stage2.epochs
 
 

@@ -9,7 +9,7 @@ from tailcloud.data import hold_out, open_dataset
 from tailcloud.evaluation import Predictions
 from tailcloud.runs.checkpoint import save_checkpoint
 from tailcloud.runs.folder import RunFolder
-from tailcloud.runs.progress import Progress
+from tailcloud.runs.progress import TrainingProgress
 from tailcloud.training.checkpoint_policy import snapshot
 from tailcloud.training.resume import resume
 from tailcloud.training.session import Session
@@ -36,7 +36,7 @@ def rehearsed(split, pick="best"):
 
 def play(session, epochs):
     """Evaluate one epoch after another, each with weights that tell them apart."""
-    progress = Progress()
+    progress = TrainingProgress()
     parts = make_parts(session, "stage1")
     for number, (session.on_val, session.on_test) in enumerate(epochs, start=1):
         with torch.no_grad():
@@ -67,12 +67,12 @@ def test_weights_are_kept_only_where_the_best_are_picked():
 def test_validation_is_in_the_log_beside_test():
     session = rehearsed(split=0.2)
     session.on_val, session.on_test = 100, 40
-    line = evaluate_epoch(session, make_parts(session, "stage1"), Progress(), 1)
+    line = evaluate_epoch(session, make_parts(session, "stage1"), TrainingProgress(), 1)
     assert (line["val_top1"], line["top1"]) == (100, 40)
 
 
 def test_the_first_of_equals_stays_the_best():
-    progress = Progress()
+    progress = TrainingProgress()
     assert progress.note_best(1, by=50.0, top1=1.0, on="val")
     assert not progress.note_best(2, by=50.0, top1=99.0, on="val")
     assert not progress.note_best(3, by=49.0, top1=100.0, on="val")
@@ -82,14 +82,14 @@ def test_the_first_of_equals_stays_the_best():
 
 
 def test_a_new_stage_starts_from_nothing_but_its_forerunners():
-    progress = Progress("stage1", 3, 7.5, {"epoch": 1, "by": 1.0}, [{"name": "stage1"}], {"w": torch.ones(1)})
+    progress = TrainingProgress("stage1", 3, 7.5, {"epoch": 1, "by": 1.0}, [{"name": "stage1"}], {"w": torch.ones(1)})
     progress.next_stage("stage2")
-    assert progress == Progress("stage2", 0, 0.0, None, [{"name": "stage1"}], {})
+    assert progress == TrainingProgress("stage2", 0, 0.0, None, [{"name": "stage1"}], {})
 
 
 def test_the_state_of_a_run_survives_the_round_trip():
-    progress = Progress("stage2", 3, 7.5, {"epoch": 1, "by": 1.0}, [{"name": "stage1"}])
-    assert Progress(**progress.state()) == progress
+    progress = TrainingProgress("stage2", 3, 7.5, {"epoch": 1, "by": 1.0}, [{"name": "stage1"}])
+    assert TrainingProgress(**progress.state()) == progress
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_a_run_goes_on_with_the_threads_it_was_started_with(tmp_path):
     data = open_dataset(recipe.data.spec, recipe.root)
     session = Session(recipe, data, CPU)
     save_checkpoint(
-        folder.checkpoints, "stage1", 1, snapshot(session, make_parts(session, "stage1"), Progress(epoch=1))
+        folder.checkpoints, "stage1", 1, snapshot(session, make_parts(session, "stage1"), TrainingProgress(epoch=1))
     )
     torch.set_num_threads(1)
     watcher = Watcher()

@@ -18,7 +18,7 @@ from tailcloud.backbones import BACKBONES
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.heads import HEADS
 from tailcloud.serving import export
-from tailcloud.serving.export import FORMATS, batches, export_run, largest_difference, some_images
+from tailcloud.serving.export import FORMATS, batches, export_run, largest_difference, sample_images
 
 KINDS = {maker.func: name for name, maker in reversed(BACKBONES.items())}  # of each class, the smallest
 IMAGES = np.random.default_rng(7).integers(0, 256, (9, 12, 10, 3), dtype=np.uint8)
@@ -118,8 +118,8 @@ def test_a_safetensors_file_describes_itself(tmp_path):
 @pytest.mark.parametrize("to", ["onnx", "pt2"])
 def test_what_differs_is_not_written(to, tmp_path, monkeypatch):
     folder = write_model(tmp_path)
-    right = export.Portable.forward
-    monkeypatch.setattr(export.Portable, "forward", lambda self, images: right(self, 255 - images))
+    right = export.PortableClassifier.forward
+    monkeypatch.setattr(export.PortableClassifier, "forward", lambda self, images: right(self, 255 - images))
     with pytest.raises(TailcloudError, match=r"differs by .* from the original"):
         export_run(folder, to, images=IMAGES)
     assert sorted(file.name for file in folder.iterdir()) == ["model.json", "model.safetensors"]
@@ -140,7 +140,7 @@ def test_a_model_that_cannot_be_exported_gets_a_sentence(tmp_path, monkeypatch):
             return super().forward(features) if float(features.sum()) > 0 else features
 
     monkeypatch.setitem(HEADS, "branching", Branching)
-    with pytest.raises(TailcloudError, match=r'head "branching", cannot be written as onnx .* --to safetensors takes'):
+    with pytest.raises(TailcloudError, match=r'head "branching", cannot be exported as onnx .* --to safetensors takes'):
         export_run(write_model(tmp_path, head="branching"), "onnx")
     assert not (tmp_path / "model.onnx").exists()
     assert export_run(tmp_path, "safetensors").difference < 1e-5
@@ -149,7 +149,7 @@ def test_a_model_that_cannot_be_exported_gets_a_sentence(tmp_path, monkeypatch):
 def test_nothing_is_replaced_unless_it_is_asked_for(tmp_path):
     folder = write_model(tmp_path / "run")
     export_run(folder, "safetensors")
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists already"):
         export_run(folder, "safetensors")
     assert export_run(folder, "safetensors", force=True).bytes > 0
     for name in ("model.safetensors", "model.json", "result.json", "checkpoint/stage1-60.safetensors"):
@@ -164,7 +164,7 @@ def test_a_link_in_a_strangers_folder_leads_nowhere(tmp_path):
     folder, treasure = write_model(tmp_path / "run"), tmp_path / "treasure"
     treasure.write_text("mine")
     (folder / "portable.safetensors").symlink_to(treasure)
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists already"):
         export_run(folder, "safetensors")
     export_run(folder, "safetensors", force=True)
     assert treasure.read_text() == "mine"
@@ -184,10 +184,10 @@ def test_a_file_that_is_no_export_is_refused(content):
 
 
 def test_the_check_sees_every_image_it_takes_in_several_batches():
-    images = some_images((4, 4, 1), np.arange(300 * 16, dtype=np.uint8).reshape(300, 4, 4, 1))
+    images = sample_images((4, 4, 1), np.arange(300 * 16, dtype=np.uint8).reshape(300, 4, 4, 1))
     assert [len(batch) for batch in batches(images)][:5] == [1, 2, 7, 32, 32]
     assert sum(map(len, batches(images))) == len(images) == 256
-    assert len(some_images((2048, 2048, 1))) == 3
+    assert len(sample_images((2048, 2048, 1))) == 3
     last = {"wrong": False}
 
     def other(batch):

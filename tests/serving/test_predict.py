@@ -13,7 +13,7 @@ from tailcloud.calibration.priors import train_prior
 from tailcloud.data import open_dataset
 from tailcloud.errors import UsageError
 from tailcloud.serving import predict
-from tailcloud.serving.image_paths import check_paths, find_pictures
+from tailcloud.serving.image_paths import check_paths, find_images
 from tailcloud.serving.predict import in_threads, predict_files
 
 
@@ -108,7 +108,7 @@ def test_folders_patterns_and_lists(tree, monkeypatch):
         with (tree / "list").open("w+") as stream:
             stream.write("\n".join(listed))
             stream.seek(0)
-            return [path.as_posix() for path in find_pictures(paths, stream)]
+            return [path.as_posix() for path in find_images(paths, stream)]
 
     assert found(".") == ["5.png", "a/3.png", "b/1.png", "b/2.JPG"]
     assert found("b/*") == ["b/1.png", "b/2.JPG"]

@@ -85,7 +85,7 @@ def test_a_run_that_dies_within_an_epoch_ends_where_it_would_have_ended(tmp_path
     assert within == ((steps - 1) % STEPS > 0)
     resumed = run(tmp_path / "broken", recipe)
     check_same(tmp_path / "undisturbed", tmp_path / "broken")
-    assert resumed["top1"] == expected["top1"]
+    assert resumed.top1 == expected.top1
 
 
 @pytest.mark.usefixtures("every_step")
@@ -137,7 +137,7 @@ def test_sigterm_while_a_run_measures_waits_for_no_figures(tmp_path, monkeypatch
             run(tmp_path / "broken", recipe)
     assert len(measured) == at
     assert newest(tmp_path / "broken").startswith(kept)
-    assert run(tmp_path / "broken", recipe)["top1"] == expected["top1"]
+    assert run(tmp_path / "broken", recipe).top1 == expected.top1
     check_same(tmp_path / "undisturbed", tmp_path / "broken")
 
 

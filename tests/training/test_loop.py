@@ -11,6 +11,7 @@ from helpers.runs import Interrupted, StopAfter, Watcher, run, same_weights, sma
 from tailcloud.data import open_dataset
 from tailcloud.errors import TailcloudError
 from tailcloud.runs.folder import RunFolder
+from tailcloud.runs.result import BestEpoch
 from tailcloud.serving.evaluate import evaluate_run
 from tailcloud.training import engine, loop
 
@@ -85,7 +86,7 @@ def test_an_interrupted_run_ends_where_it_would_have_ended(tmp_path, epochs, pic
     resumed = run(tmp_path / "broken", recipe)
     assert same_weights(tmp_path / "undisturbed", tmp_path / "broken")
     for key in ("top1", "per_class", "many", "few", "ece", "confusion", "picked"):
-        assert resumed.get(key) == undisturbed.get(key)
+        assert getattr(resumed, key) == getattr(undisturbed, key)
     logs = [
         [{k: v for k, v in line.items() if k != "seconds"} for line in RunFolder(tmp_path / name).log()]
         for name in ("undisturbed", "broken")
@@ -102,7 +103,7 @@ def test_a_truncated_checkpoint_is_passed_over(tmp_path):
     newest.write_bytes(newest.read_bytes()[:-100])
     watcher = Watcher()
     run(tmp_path / "broken", recipe, watcher)
-    assert "is cut short" in watcher.notes[0]
+    assert "is truncated" in watcher.notes[0]
     assert watcher.stages[0] == ("stage1", 1)
     assert same_weights(tmp_path / "undisturbed", tmp_path / "broken")
 
@@ -115,7 +116,7 @@ def test_an_altered_checkpoint_is_noticed(tmp_path):
     content = bytearray(only.read_bytes())
     content[-1] ^= 1
     only.write_bytes(content)
-    with pytest.raises(TailcloudError, match=r"none of the checkpoints .* is whole"):
+    with pytest.raises(TailcloudError, match=r"all checkpoints .* are damaged"):
         run(tmp_path / "run", recipe)
 
 
@@ -159,24 +160,24 @@ def test_another_environment_is_said_on_resume(tmp_path, monkeypatch):
 def test_a_held_out_part_decides_and_is_labelled(tmp_path):
     result = run(tmp_path / "run", small_recipe({"selection": {"split": 0.2, "pick": "best"}}))
     log = RunFolder(tmp_path / "run").log()
-    assert result["protocol"]["selection"] == "best on val"
-    assert result["top1"]["best_on"] == "val"
+    assert result.protocol.selection == "best on val"
+    assert result.top1.best_on == "val"
     second = [line for line in log if line["stage"] == "stage2"]
     best = max(second, key=lambda line: line["val_top1"])
-    assert result["top1"]["best_epoch"] == {"stage": "stage2", "epoch": best["epoch"]}
-    assert result["top1"]["best"] == best["top1"] == result["picked"]["top1"] == result["stages"][-1]["picked"]["top1"]
-    assert result["picked"]["epoch"] == best["epoch"]
-    assert result["picked"]["few"] == best["few"]
-    assert result["top1"]["last"] == log[-1]["top1"] == result["stages"][-1]["top1"]
-    assert result["few"] == log[-1]["few"]
+    assert result.top1.best_epoch == BestEpoch(stage="stage2", epoch=best["epoch"])
+    assert result.top1.best == best["top1"] == result.picked.top1 == result.stages[-1].picked.top1
+    assert result.picked.epoch == best["epoch"]
+    assert result.picked.few == best["few"]
+    assert result.top1.last == log[-1]["top1"] == result.stages[-1].top1
+    assert result.few == log[-1]["few"]
     assert evaluate_run(tmp_path / "run", open_dataset("digits-lt"), torch.device("cpu"))["top1"] == best["top1"]
-    assert result["dataset"]["images"]["val"] == 331 - sum(result["dataset"]["counts"]) > 0
+    assert result.dataset.images["val"] == 331 - sum(result.dataset.counts) > 0
 
 
 def test_picking_on_the_test_set_is_labelled(tmp_path):
     result = run(tmp_path / "run", small_recipe({"selection": {"pick": "best"}}))
-    assert result["protocol"]["selection"] == "best on test"
-    assert result["picked"]["on"] == "test"
+    assert result.protocol.selection == "best on test"
+    assert result.picked.on == "test"
 
 
 def test_evaluating_less_often_still_evaluates_the_last_epoch(tmp_path):
@@ -187,18 +188,18 @@ def test_evaluating_less_often_still_evaluates_the_last_epoch(tmp_path):
 
 def test_cross_entropy_has_one_stage(tmp_path):
     result = run(tmp_path / "run", small_recipe(name="digits-lt/ce"))
-    assert [stage["name"] for stage in result["stages"]] == ["stage1"]
+    assert [stage.name for stage in result.stages] == ["stage1"]
 
 
 @pytest.mark.parametrize("sampler", ["ib", "cb", "en", "cben", "sqrt"])
 def test_every_sampler_trains(tmp_path, sampler):
     result = run(tmp_path / "run", small_recipe({"stage1": {"epochs": 1}, "stage2": {"epochs": 1, "sampler": sampler}}))
-    assert 0 <= result["top1"]["last"] <= 100
+    assert 0 <= result.top1.last <= 100
 
 
 @pytest.mark.parametrize("method", ["gcl-official", "gcl-paper"])
 def test_every_method_trains(tmp_path, method):
-    assert run(tmp_path / "run", small_recipe(name=f"digits-lt/{method}"))["method"] == method
+    assert run(tmp_path / "run", small_recipe(name=f"digits-lt/{method}")).method == method
 
 
 def test_a_lost_log_is_said_on_resume(tmp_path):

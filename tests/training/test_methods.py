@@ -24,8 +24,8 @@ def test_it_trains_for_two_epochs(tmp_path, method):
     result = run(tmp_path / "run", short_recipe(method), watcher)
     first, second = (line["loss"] for line in watcher.lines)
     assert second < first
-    assert result["method"] == method
-    assert [stage["name"] for stage in result["stages"]] == ["stage1"]
+    assert result.method == method
+    assert [stage.name for stage in result.stages] == ["stage1"]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -53,11 +53,11 @@ def test_a_run_broken_off_in_the_middle_resumes_bit_for_bit_and_predicts_the_sam
     results = [run(tmp_path / folder, recipe) for folder in ("broken", "whole")]
     broken, whole = (load_file(tmp_path / folder / "model.safetensors") for folder in ("broken", "whole"))
     assert all(torch.equal(broken[name], value) for name, value in whole.items())
-    assert [part["name"] for part in results[1]["stages"]] == METHODS[method]
+    assert [part.name for part in results[1].stages] == METHODS[method]
     test = open_dataset("digits-lt").test
     likely = tailcloud.load(tmp_path / "whole").predict_proba(torch.from_numpy(test.images)).argmax(dim=1)
     accuracy = 100 * (likely == torch.from_numpy(test.labels)).double().mean().item()
-    assert accuracy == pytest.approx(results[1]["top1"]["last"])
+    assert accuracy == pytest.approx(results[1].top1.last)
 
 
 @pytest.mark.slow

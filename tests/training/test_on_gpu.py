@@ -32,7 +32,7 @@ def test_a_graph_ends_where_eager_steps_do(tmp_path, way, kernels):
     for executor in ("eager", "graphed"):
         engine = {"executor": executor, "kernels": kernels}
         result = on_gpu(tmp_path / executor, small_recipe({"stage1": WAYS[way], "engine": engine}))
-        assert result["stages"][0]["executor"] == executor
+        assert result.stages[0].executor == executor
     assert same_weights(tmp_path / "eager", tmp_path / "graphed")
 
 

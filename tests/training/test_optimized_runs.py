@@ -7,7 +7,7 @@ from safetensors.torch import load_file
 from helpers.runs import Interrupted, StopAfter, run, same_weights, small_recipe
 from tailcloud.data import open_dataset
 from tailcloud.recipe import load_recipe, parse_setting
-from tailcloud.runs.checkpoint import load_newest, save_checkpoint
+from tailcloud.runs.checkpoint import load_latest_checkpoint, save_checkpoint
 from tailcloud.serving.evaluate import evaluate_run
 from tailcloud.training import loop
 
@@ -33,7 +33,7 @@ def test_a_run_that_is_broken_off_ends_with_the_same_bits(averaged, tmp_path, ep
 def test_the_model_of_a_run_is_the_average(averaged):
     again = evaluate_run(averaged, open_dataset("digits-lt"), torch.device("cpu"))
     assert again["top1"] == loop.RunFolder(averaged).log()[-1]["top1"]
-    checkpoint, _ = load_newest(averaged / "checkpoint")
+    checkpoint, _ = load_latest_checkpoint(averaged / "checkpoint")
     model = load_file(averaged / "model.safetensors")
     assert torch.equal(checkpoint.tensors["model.head.weight"], model["head.weight"])
     assert not torch.equal(checkpoint.tensors["average.head.weight"], model["head.weight"])  # what training had
@@ -67,7 +67,7 @@ def test_a_checkpoint_from_before_there_were_others_is_gone_on_with(tmp_path):
     with pytest.raises(Interrupted):
         run(tmp_path / "run", recipe, StopAfter(2))
     checkpoints = tmp_path / "run" / "checkpoint"
-    checkpoint, _ = load_newest(checkpoints)
+    checkpoint, _ = load_latest_checkpoint(checkpoints)
     assert {name.partition(".")[0] for name in checkpoint.tensors} == {"model", "momentum"}
     for stage in ("stage1", "stage2"):
         for field in ("optimizer", "clip", "ema"):

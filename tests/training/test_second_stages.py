@@ -55,11 +55,11 @@ def finished(request, tmp_path_factory):
 
 def test_it_trains_and_loads_as_it_was(finished):
     method, folder, result, _ = finished
-    assert [stage["name"] for stage in result["stages"]] == ["stage1", "stage2"]
-    assert result["model"]["head"] == HEADS[method]
+    assert [stage.name for stage in result.stages] == ["stage1", "stage2"]
+    assert result.model.head == HEADS[method]
     again = evaluate_run(folder, open_dataset("digits-lt"), torch.device("cpu"))
-    assert again["per_class"] == result["per_class"]
-    assert again["ece"] == pytest.approx(result["ece"])
+    assert again["per_class"] == result.per_class
+    assert again["ece"] == pytest.approx(result.ece)
 
 
 def test_its_model_gives_probabilities(finished):
@@ -133,7 +133,7 @@ def test_first_stages_are_shared():
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "tde"])
 def test_it_works_behind_a_cosine_head_too(tmp_path, method):
     result = run(tmp_path / "run", short_recipe(f"gcl+{method}"))
-    assert result["model"]["head"] in {"cosine", "scaled-cosine", "disalign-cosine", "nearest-mean"}
+    assert result.model.head in {"cosine", "scaled-cosine", "disalign-cosine", "nearest-mean"}
 
 
 @pytest.mark.parametrize(

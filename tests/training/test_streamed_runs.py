@@ -45,8 +45,8 @@ def test_a_streamed_run_ends_with_the_bits_of_a_resident_one(tmp_path, method):
         (trained(tmp_path / str(number), recipe, dataset), load_file(tmp_path / str(number) / "model.safetensors"))
         for number, dataset in enumerate(datasets(tmp_path))
     )
-    assert streamed[0]["top1"] == resident[0]["top1"]
-    assert streamed[0]["calibrated"] == resident[0]["calibrated"]
+    assert streamed[0].top1 == resident[0].top1
+    assert streamed[0].calibrated == resident[0].calibrated
     assert all(torch.equal(streamed[1][key], value) for key, value in resident[1].items())
     logs = [RunFolder(tmp_path / str(number)).log() for number in (0, 1)]
     assert [line["gradients"] for line in logs[0]] == [line["gradients"] for line in logs[1]]
@@ -61,7 +61,7 @@ def test_a_streamed_head_is_levelled_to_the_bits_of_a_resident_one(tmp_path, mon
         tail = np.flatnonzero(dataset.train.labels == 2)[3:]
         rows = np.setdiff1d(np.arange(len(dataset.train)), tail)
         result = trained(tmp_path / str(at), recipe, replace(dataset, train=dataset.train.take(rows), val=held[at]))
-        assert "30 held-out images" in result["remarks"][-1]
+        assert "30 held-out images" in result.remarks[-1]
         heads.append(load_file(tmp_path / str(at) / "model.safetensors")["head.shift"])
     assert heads[0].any()
     assert torch.equal(*heads)
@@ -78,7 +78,7 @@ def test_a_run_goes_on_with_the_plane_it_was_started_on(tmp_path):
         train(recipe, resident, place, CPU, Impatient())
     with pytest.raises(TailcloudError, match=r'were on the plane "resident".*set data.loader = "resident"'):
         train(recipe, streamed, place, CPU, Watcher())
-    assert train(recipe, resident, place, CPU, Watcher())["machine"]["loader"] == "resident"
+    assert train(recipe, resident, place, CPU, Watcher()).machine["loader"] == "resident"
 
 
 def test_resized_crops_come_from_whole_pictures(tmp_path):
@@ -128,7 +128,7 @@ def test_a_result_names_what_another_process_could_not_read(tmp_path):
     streamed, _ = datasets(tmp_path)
     recipe, place = small_recipe(), RunFolder(tmp_path / "run")
     place.create(recipe, "tailcloud train")
-    said = "\n".join(train(recipe, streamed, place, CPU, Watcher(), told_of([{7: "is cut short"}, {}]))["remarks"])
+    said = "\n".join(train(recipe, streamed, place, CPU, Watcher(), told_of([{7: "is cut short"}, {}])).remarks)
     assert "Training: 1 of 48 images could not be read" in said
     assert f"{streamed.train.images.path(7)} (is cut short)" in said
 

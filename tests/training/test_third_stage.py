@@ -55,12 +55,12 @@ def without(tmp_path_factory):
 
 def test_the_stages_before_are_the_same_bits_and_the_third_is_measured_like_them(finished, without):
     folder, result, watcher = finished
-    assert [stage["name"] for stage in result["stages"]] == ["stage1", "stage2", "stage3"]
+    assert [stage.name for stage in result.stages] == ["stage1", "stage2", "stage3"]
     assert [name for name, _ in watcher.stages] == ["stage1", "stage2", "stage3"]
-    for stage, other in zip(result["stages"][:2], without[1]["stages"], strict=True):
-        assert stage["per_class"] == other["per_class"]
-    assert result["model"]["head"] == "scaled-cosine"
-    assert result["per_class"] == result["stages"][2]["per_class"]
+    for stage, other in zip(result.stages[:2], without[1].stages, strict=True):
+        assert stage.per_class == other.per_class
+    assert result.model.head == "scaled-cosine"
+    assert result.per_class == result.stages[2].per_class
     before, after = (load_file(path / "model.safetensors") for path in (without[0], folder))
     assert torch.equal(after["head.inner.weight"], before["head.weight"])
 
@@ -83,13 +83,13 @@ def test_it_is_the_best_lean_on_the_held_out_images(finished, without):
     assert oracle.nll(moved.tolist(), data.val.labels, 1 / alone, shift) <= searched + 1e-6
     (said,) = [note for note in watcher.notes if note.startswith("stage3: ")]
     assert f"{lean[0]:+.2f}·log n_j" in said
-    assert said in result["remarks"]
+    assert said in result.remarks
 
 
 def test_it_loads_and_is_evaluated_as_it_was(finished):
     folder, result, _ = finished
     again = evaluate_run(folder, open_dataset("digits-lt"), torch.device("cpu"))
-    assert again["per_class"] == result["per_class"]
+    assert again["per_class"] == result.per_class
     assert json.loads((folder / "model.json").read_text())["prior"] == pytest.approx([0.1] * 10)
 
 
@@ -99,7 +99,7 @@ def test_a_run_that_was_broken_off_ends_with_the_same_bits(finished, tmp_path, e
         run(tmp_path / "run", small_recipe(LEVEL), StopAfter(epochs))
     result = run(tmp_path / "run", small_recipe(LEVEL))
     assert same_weights(tmp_path / "run", finished[0])
-    assert result["stages"][2]["per_class"] == finished[1]["stages"][2]["per_class"]
+    assert result.stages[2].per_class == finished[1].stages[2].per_class
 
 
 def test_a_third_stage_may_train_and_be_resumed(tmp_path):
@@ -110,8 +110,8 @@ def test_a_third_stage_may_train_and_be_resumed(tmp_path):
         run(tmp_path / "broken", recipe, StopAfter(9))
     resumed, whole = (run(tmp_path / name, recipe) for name in ("broken", "whole"))
     assert same_weights(tmp_path / "broken", tmp_path / "whole")
-    assert resumed["remarks"] == whole["remarks"]
-    assert "log n_j is added to the logits" in whole["remarks"][-1]
+    assert resumed.remarks == whole.remarks
+    assert "log n_j is added to the logits" in whole.remarks[-1]
 
 
 def test_it_starts_from_the_first_stage_of_a_run_without_it(finished, without, tmp_path):
@@ -124,8 +124,8 @@ def test_it_starts_from_the_first_stage_of_a_run_without_it(finished, without, t
 def test_it_follows_the_epoch_that_was_picked(tmp_path):
     recipe = small_recipe(LEVEL, {"selection": {"pick": "best"}})
     result = run(tmp_path / "run", recipe)
-    assert result["stages"][1]["picked"]["on"] == "val"
-    assert "picked" not in result["stages"][2]
+    assert result.stages[1].picked.on == "val"
+    assert result.stages[2].picked is None
 
 
 @pytest.mark.parametrize("method", ["ce", "crt", "lws", "logit-adjust-posthoc"])
@@ -136,8 +136,8 @@ def test_it_works_behind_one_stage_or_two(tmp_path, method):
         f"digits-lt/{method}", [short, second, {"stage3": {"head_transform": "tuned-logit-adjust"}}]
     )
     result = run(tmp_path / "run", recipe)
-    assert result["stages"][-1]["name"] == "stage3"
-    counts = result["dataset"]["counts"]
+    assert result.stages[-1].name == "stage3"
+    counts = result.dataset.counts
     expected = "train" if method == "ce" else "uniform"
     assert name_of(assumed_prior(recipe, counts), counts) == expected
 
@@ -145,8 +145,8 @@ def test_it_works_behind_one_stage_or_two(tmp_path, method):
 def test_what_may_be_chance_changes_nothing_and_that_is_said(without, tmp_path, monkeypatch):
     monkeypatch.setattr(tuned_logit_adjust, "ENOUGH", 1.92)
     result = run(tmp_path / "run", small_recipe(LEVEL))
-    assert "by 33 held-out images they lean no more than by chance" in result["remarks"][-1]
-    assert result["per_class"] == without[1]["per_class"]
+    assert "by 33 held-out images they lean no more than by chance" in result.remarks[-1]
+    assert result.per_class == without[1].per_class
 
 
 def test_classes_too_small_to_be_held_out_do_not_make_a_right_classifier_lean():
@@ -170,8 +170,8 @@ def test_too_few_held_out_images_change_nothing_and_that_is_said(without, tmp_pa
     result = run(tmp_path / "run", small_recipe(LEVEL), watcher)
     sentence = 'stage3: "tuned-logit-adjust" leaves the head as it is: fewer than 20 images are held out.'
     assert sentence in watcher.notes
-    assert sentence in result["remarks"]
-    assert result["per_class"] == without[1]["per_class"]
+    assert sentence in result.remarks
+    assert result.per_class == without[1].per_class
 
 
 def test_without_held_out_images_it_is_refused_with_the_way_out():

@@ -8,7 +8,6 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from tailcloud import plugins
 from tailcloud.bench import Planned
@@ -26,9 +25,10 @@ from tailcloud.launch.execute import Stopped, run_all, train_one
 from tailcloud.launch.fleet import Outcome
 from tailcloud.launch.run_data import open_data
 from tailcloud.launch.run_plan import Run
-from tailcloud.runs.folder import InUse
+from tailcloud.runs.folder import FolderInUse
 from tailcloud.runs.fork import branch, first_stage_file
 from tailcloud.runs.observer import Observer
+from tailcloud.runs.result import Result
 from tailcloud.training.signals import Terminated
 
 
@@ -52,7 +52,7 @@ def say_what_is_outdated(runs: Sequence[Planned]) -> None:
     """A finished run is not repeated, also where the plugin that its parts are from was changed: that must be said."""
     now, outdated = plugins.fingerprint(), dict[str, list[Planned]]()
     for run in (run for run in runs if run.folder.finished and plugins.uses_plugins(run.recipe)):
-        then = run.folder.result().get("machine", {}).get("plugins", "no plugin")
+        then = run.folder.result().machine.get("plugins", "no plugin")
         if then != now:
             outdated.setdefault(then, []).append(run)
     for then, members in outdated.items():
@@ -109,7 +109,7 @@ def train_round(steps: Sequence[Step], board: Board, crew: Crew) -> list[Step]:
     elsewhere = []
     with closing(crew(steps, board)) as outcomes:
         for step, outcome in outcomes:
-            if isinstance(outcome, InUse):
+            if isinstance(outcome, FolderInUse):
                 elsewhere.append(step)
             elif isinstance(outcome, TailcloudError):
                 board.fail((step.run.row.key, step.run.spec), str(outcome))
@@ -121,11 +121,11 @@ def train_round(steps: Sequence[Step], board: Board, crew: Crew) -> list[Step]:
 def wait_for(steps: Sequence[Step]) -> None:
     """Until nobody trains these runs, or the ones whose first stages they take, any more."""
     folders = {run.folder.path: run.folder for step in steps for run in (step.run, step.parent) if run}
-    names = ", ".join(sorted(path.name for path, folder in folders.items() if folder.held))
+    names = ", ".join(sorted(path.name for path, folder in folders.items() if folder.is_locked))
     if names:
         say_note(f"another tailcloud process trains {names}; waiting for it")
     time.sleep(PATIENCE)
-    while os.name != "nt" and any(folder.held for folder in folders.values()):  # Windows tells only those who try
+    while os.name != "nt" and any(folder.is_locked for folder in folders.values()):  # Windows tells only those who try
         time.sleep(PATIENCE)
 
 
@@ -170,13 +170,13 @@ def without_data(steps: Sequence[Step], board: Board) -> set[str]:
     return closed
 
 
-def train_step(step: Step, device: str, observer: Observer) -> dict[str, Any]:
+def train_step(step: Step, device: str, observer: Observer) -> Result:
     """One run to its end, from its own beginning or from where another one's first stage ended."""
     run = step.run
     if step.parent and not run.folder.exists:
         if not first_stage_file(step.parent.folder, run.recipe).is_file():
-            if step.parent.folder.held:
-                raise InUse(f"{step.parent.folder.path} is trained by another tailcloud process")
+            if step.parent.folder.is_locked:
+                raise FolderInUse(f"{step.parent.folder.path} is trained by another tailcloud process")
             raise TailcloudError(f"it takes the first stage of {step.parent.title}, which was not trained to its end")
         branch(step.parent.folder, run.folder, run.recipe, run.command)
     return train_one(Run(run.folder, run.recipe, run.command), device, observer)

@@ -98,7 +98,7 @@ def prepare(order: Order) -> None:
 def wait_until_free(folder: RunFolder) -> None:
     """The lock of a killed run is released with the last of its processes, which may outlive it by seconds."""
     patience = time.monotonic() + RELEASE
-    while folder.held and time.monotonic() < patience:
+    while folder.is_locked and time.monotonic() < patience:
         time.sleep(0.2)
 
 

@@ -93,7 +93,7 @@ def bench(
     from tailcloud.bench.table import with_methods
     from tailcloud.cli.bench_progress import Board
     from tailcloud.cli.train import seeds_of
-    from tailcloud.files import check_place
+    from tailcloud.files import check_output
     from tailcloud.training.distributed.world import check_single_process
 
     check_single_process("bench")
@@ -111,8 +111,8 @@ def bench(
     if dry_run:
         print_steps(runs, board)
         return
-    check_place("--out", place, folder=True)
+    check_output("--out", place, folder=True)
     if json_file:
-        check_place("--json", json_file, folder=False)
+        check_output("--json", json_file, folder=False)
     train_missing(runs, board, on_a_cluster(cluster, place) if cluster else on_this_machine(device))
     conclude(board, place, json_file)

@@ -17,7 +17,7 @@ from tailcloud.bench.table_text import MARK
 from tailcloud.cli.console import on_terminal, out, say_note
 from tailcloud.formatting import counted, number
 from tailcloud.recipe import Stage
-from tailcloud.runs.result import Result, parse_result
+from tailcloud.runs.result import Result
 
 SHOWN = 4  # runs under way that are named
 
@@ -51,18 +51,17 @@ class Board:
         """An observer for one run."""
         return Seat(self, run)
 
-    def finish(self, run: Planned, result: dict[str, Any], *, new: bool = True) -> None:
+    def finish(self, run: Planned, result: Result, *, new: bool = True) -> None:
         """A run is done: its figures go into the table, and on paper into a line."""
         place = (run.row.key, run.spec)
         with self.lock:
             self.under_way.pop(run.title, None)
             if any(known.protocol.seed == run.recipe.seed for known in self.results.get(place, [])):
                 return
-            parsed = parse_result(result, str(run.folder.result_file))
-            self.results.setdefault(place, []).append(parsed)
+            self.results.setdefault(place, []).append(result)
             if new and not on_terminal():
                 done = f"{self.done} of {len(self.planned)}"
-                out.print(f"{run.title}: {number(parsed.top1.last)} last epoch ({done} runs)", markup=False)
+                out.print(f"{run.title}: {number(result.top1.last)} last epoch ({done} runs)", markup=False)
 
     def fail(self, place: Place, sentence: str) -> None:
         """A run, or all runs of a cell, cannot be had."""

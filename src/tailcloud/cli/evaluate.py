@@ -1,4 +1,4 @@
-"""``tailcloud evaluate``: measure a trained model again."""
+"""``tailcloud evaluate``: evaluate a trained model again."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,30 +13,27 @@ from tailcloud.formatting import number
 def evaluate(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     data: Annotated[
-        str | None, typer.Option(help="Other data with the same classes; the run's own by default.")
+        str | None, typer.Option(help="Other data with the same classes; by default the data of the run.")
     ] = None,
-    root: Annotated[
-        str | None, typer.Option(help="The folder that data files, or the images of a list, are in.")
-    ] = None,
+    root: Annotated[str | None, typer.Option(help="Folder of the data files, or of the images of a list.")] = None,
     prior: Annotated[
         str | None,
-        typer.Option(metavar="uniform|train|FILE", help="The mix of classes to expect; FILE has lines of class,share."),
+        typer.Option(metavar="uniform|train|FILE", help="Class distribution to expect; FILE has lines of class,share."),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything that was measured as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
     _plugin: Plugin = None,
 ) -> None:
-    """Measure the model of a run on the test images of its data, or of other data with the same classes.
+    """Evaluate the model of a run on the test images of its data, or of other data with the same classes.
 
         tailcloud evaluate runs/digits-lt-gcl-seed0
 
-    With --prior, every figure is of calibrated logits that expect that mix of classes. A second table has the accuracy
-    in three mixes: as in training, all classes alike, and the tail as the head.
+    With --prior, all figures are those of calibrated logits adjusted to that class distribution. A second table has the
+    accuracy under three distributions: as in training, uniform, and reversed.
     """
     from tailcloud.data import open_dataset
     from tailcloud.files import json_text
     from tailcloud.runs.folder import RunFolder
-    from tailcloud.runs.result import parse_result
     from tailcloud.serving.evaluate import evaluate_run
     from tailcloud.training.devices import pick_device
 
@@ -49,11 +46,11 @@ def evaluate(
         return
     for remark in dataset.remarks:
         say_note(remark)
-    result = parse_result(folder.result(), str(folder.result_file)) if folder.finished else None
+    result = folder.result() if folder.finished else None
     if result and (selection := result.protocol.selection) != "last":
-        say_note(f"These are the weights of the epoch that was {selection}, not of the last one.")
-    expecting = f", expecting {prior}" if prior else ""
-    out.print(f"{run} on {len(dataset.test):,} test images of {dataset.spec}{expecting} (percent)", markup=False)
+        say_note(f"These are the weights of the epoch that was {selection}, not of the last epoch.")
+    adjusted = f", adjusted to {prior}" if prior else ""
+    out.print(f"{run} on {len(dataset.test):,} test images of {dataset.spec}{adjusted} (percent)", markup=False)
     keys = ("top1", "balanced_accuracy", "macro_f1", "many", "medium", "few", "ece")
     _print_table({key.replace("_", " "): [measured[key]] for key in keys})
     if "priors" in measured:
@@ -61,12 +58,12 @@ def evaluate(
 
 
 def _print_deployed(calibrated: dict[str, Any], priors: dict[str, Any]) -> None:
-    fitted = f"T = {calibrated['temperature']:.3g}" if calibrated["fitted_on"] else "nothing was held out to fit it on"
+    fitted = f"T = {calibrated['temperature']:.3g}" if calibrated["fitted_on"] else "no images were held out to fit it"
     out.print(f"\nECE after calibration: {number(calibrated['ece'])} ({fitted})", markup=False)
-    out.print(f"\naccuracy in other mixes of classes (the model assumes: {priors['assumed']})", markup=False)
+    out.print(f"\naccuracy under other class distributions (the model assumes: {priors['assumed']})", markup=False)
     mixes = {name: priors[name] for name in ("forward", "uniform", "backward")}
     columns = {name: [mix["plain"], mix["adjusted"]] for name, mix in mixes.items()}
-    _print_table(columns, rows=["as it is", "with that prior"])
+    _print_table(columns, rows=["plain", "adjusted"])
 
 
 def _print_table(columns: dict[str, list[float | None]], rows: list[str] | None = None) -> None:

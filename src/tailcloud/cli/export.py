@@ -1,4 +1,4 @@
-"""``tailcloud export``: a trained model as a file for other programs, and its model card."""
+"""``tailcloud export``: write a trained model as a file for other programs, and its model card."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,55 +18,57 @@ def export(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     to: Annotated[str, typer.Option(help="onnx, pt2, safetensors, or card for the model card alone.")],
     out: Annotated[
-        Path | None, typer.Option(help="The file to write; one in the run folder by default.", show_default=False)
+        Path | None, typer.Option(help="The file to write; by default in the run folder.", show_default=False)
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     root: Annotated[
-        str | None, typer.Option(help="The folder that data files are in, for the check.", show_default=False)
+        str | None, typer.Option(help="Folder of the data files, for the check.", show_default=False)
     ] = None,
     _plugin: Plugin = None,
 ) -> None:
-    """Write the model of a run as a file for other programs, and a model card beside the run's other files.
+    """Write the model of a run as a file for other programs, and a model card in the run folder.
 
         tailcloud export runs/digits-lt-gcl-seed0 --to onnx
 
     The file takes uint8 images [batch, height, width, channels] at the size of the model and gives calibrated
-    probabilities; normalisation and class names are in it. It is compared with the original on test images of the run
-    (random images where its data cannot be opened) and written only if both agree.
+    probabilities; it includes normalisation and class names. It is compared with the original on test images of the
+    run (random images if its data cannot be opened), and written only if both agree.
     """
     from tailcloud.reporting.card import CARD, model_card, write_card
-    from tailcloud.serving.export import export_run, format_of, place_for
+    from tailcloud.serving.export import check_target, export_run, format_of
 
     if to == "card":
         console.print(f"card: {write_card(run, out, force=force)}", markup=False)
         return
-    place_for(run, out or run / format_of(to).file, force=force)  # before the data are opened, which may take a while
+    check_target(
+        run, out or run / format_of(to).file, force=force
+    )  # before the data are opened, which may take a while
     with_card = (run / "result.json").is_file() and not (run / CARD).exists()
     if with_card:
-        model_card(run)  # a damaged result is found before anything is written
-    images, what = _images(run, root)
-    done = export_run(run, to, out, images, force=force)
-    height, width, channels = done.shape
+        model_card(run)  # refuses a damaged result before anything is written
+    images, description = _test_images(run, root)
+    exported = export_run(run, to, out, images, force=force)
+    height, width, channels = exported.shape
     console.print(
-        f"checked in {done.checker} on {done.images} {what}: the largest difference of a probability is "
-        f"{done.difference:.1e}\n"
-        f"model: {done.file} ({done.bytes / 1000:,.0f} kB; uint8 [batch, {height}, {width}, {channels}] in, "
-        f"{done.classes:,} probabilities out)",
+        f"checked in {exported.checker} on {exported.images} {description}: the largest difference of a probability is "
+        f"{exported.difference:.1e}\n"
+        f"model: {exported.file} ({exported.bytes / 1000:,.0f} kB; uint8 [batch, {height}, {width}, {channels}] in, "
+        f"{exported.classes:,} probabilities out)",
         markup=False,
     )
     if with_card:
         console.print(f"card: {write_card(run)}", markup=False)
     elif (run / CARD).exists():
-        say_note(f"{run / CARD} is there already and was left as it is; --to card --force writes it anew.")
+        say_note(f"{run / CARD} exists already and was not changed; --to card --force replaces it.")
 
 
-def _images(run: Path, root: str | None) -> "tuple[NDArray[np.uint8] | None, str]":
-    """Test images of the run, and what they are; None where its data cannot be opened or have changed."""
+def _test_images(run: Path, root: str | None) -> "tuple[NDArray[np.uint8] | None, str]":
+    """Test images of the run and a description; None if its data cannot be opened or have changed."""
     from tailcloud.data import open_dataset
     from tailcloud.errors import TailcloudError
     from tailcloud.runs.folder import RunFolder
     from tailcloud.serving.evaluate import check_fits
-    from tailcloud.serving.export import spread
+    from tailcloud.serving.export import sample_split
     from tailcloud.serving.load import load
 
     model = load(run)
@@ -74,8 +76,8 @@ def _images(run: Path, root: str | None) -> "tuple[NDArray[np.uint8] | None, str
         recipe = RunFolder(run).recipe()
         dataset = open_dataset(recipe.data.spec, root or recipe.root, recipe.data.read_options)
         check_fits(run, model, dataset)
-        images = spread(dataset.test)
+        images = sample_split(dataset.test)
     except (TailcloudError, OSError) as error:
-        say_note(f"The run's own images cannot be used for the check: {error}")
+        say_note(f"The test images of the run cannot be used for the check: {error}")
         return None, "random images"
     return images, f"test images of {dataset.spec}"

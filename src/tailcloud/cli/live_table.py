@@ -12,7 +12,6 @@ from rich.text import Text
 from tailcloud.cli.console import on_terminal, out
 from tailcloud.cli.run_status import Followed, runs_in
 from tailcloud.errors import TailcloudError
-from tailcloud.files import read_json
 from tailcloud.formatting import NOT_MEASURED, duration, number
 from tailcloud.profile import GROUPS
 from tailcloud.reporting.run_record import Epoch
@@ -145,10 +144,9 @@ def final_accuracy(run: Followed) -> str:
     """The newest top-1; from the result where the last stage has no epochs, and so no line in the log."""
     if list(run.stages.values())[-1]:
         return accuracies(run)[0]
-    from tailcloud.runs.result import parse_result
+    from tailcloud.runs.result import read_result
 
-    file = run.path / "result.json"
     try:
-        return number(parse_result(read_json(file), str(file)).top1.last)
+        return number(read_result(run.path / "result.json").top1.last)
     except TailcloudError:
         return NOT_MEASURED

@@ -1,4 +1,4 @@
-"""``tailcloud predict``: what a trained model says about image files."""
+"""``tailcloud predict``: predict the classes of image files."""
 
 import io
 import sys
@@ -15,11 +15,11 @@ from tailcloud.cli.plugin_option import Plugin
 
 if TYPE_CHECKING:
     from tailcloud.serving import TrainedClassifier
-    from tailcloud.serving.predict import Answer
+    from tailcloud.serving.predict import FilePrediction
 
 NOT_CALIBRATED = (
-    "The probabilities are not calibrated: nothing was held out when this model was trained. "
-    "A run with --set selection.split=0.1 ends calibrated."
+    "The probabilities are not calibrated: no images were held out when this model was trained. "
+    "Train with --set selection.split=0.1 to calibrate."
 )
 JSON_SUFFIXES = {".json", ".jsonl", ".ndjson"}
 
@@ -27,39 +27,40 @@ JSON_SUFFIXES = {".json", ".jsonl", ".ndjson"}
 def predict(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     paths: Annotated[
-        list[str], typer.Argument(metavar="PATH...", help="Image files, folders, patterns; - is a list on stdin.")
+        list[str],
+        typer.Argument(metavar="PATH...", help="Image files, folders or patterns; - reads a list on stdin."),
     ],
-    top: Annotated[int, typer.Option(min=1, help="How many classes to name for each image.")] = 1,
+    top: Annotated[int, typer.Option(min=1, help="Number of classes per image.")] = 1,
     threshold: Annotated[
-        float, typer.Option(min=0, max=1, help='Below this probability the answer is "unsure".')
+        float, typer.Option(min=0, max=1, help='Below this probability, the prediction is "unsure".')
     ] = 0.0,
     prior: Annotated[
         str | None,
-        typer.Option(metavar="uniform|train|FILE", help="The mix of classes to expect; FILE has lines of class,share."),
+        typer.Option(metavar="uniform|train|FILE", help="Class distribution to expect; FILE has lines of class,share."),
     ] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Write CSV; so it does where nobody watches.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, one object a line.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Write CSV; the default if stdout is not a terminal.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON, one object per line.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write to this new file: .csv or .jsonl.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     _plugin: Plugin = None,
 ) -> None:
-    """Say what is on images, with calibrated probabilities. Needs the run folder alone.
+    """Predict the classes of images, with calibrated probabilities. Needs only the run folder.
 
         tailcloud predict runs/birds photos/ --top 3 --threshold 0.6
 
         find / -name "*.jpg" | tailcloud predict runs/birds - --out birds.csv
 
-    A file that cannot be read gets a row that says why, stops nothing, and makes the exit code 1.
+    A file that cannot be read gets a row with the error; the others are predicted, and the exit code is 1.
     """
     from tailcloud.calibration.prior_file import wanted_prior
     from tailcloud.errors import TailcloudError, UsageError
     from tailcloud.serving import load
-    from tailcloud.serving.image_paths import check_paths, find_pictures
+    from tailcloud.serving.image_paths import check_paths, find_images
     from tailcloud.serving.predict import predict_files
     from tailcloud.training.devices import pick_device
 
     if as_csv and as_json:
-        raise UsageError("--csv and --json cannot both be written; choose one")
+        raise UsageError("--csv and --json exclude each other; choose one")
     model = load(run)
     expected = wanted_prior(prior, model)
     check_paths(paths)
@@ -69,13 +70,13 @@ def predict(
     failed = images = 0
     with _stream(out) as stream:
         write = _writer(_kind(out, as_csv=as_csv, as_json=as_json), stream, model, top, threshold)
-        said = predict_files(
-            model, find_pictures(paths, sys.stdin), device=pick_device(device), top=top, prior=expected
+        predictions = predict_files(
+            model, find_images(paths, sys.stdin), device=pick_device(device), top=top, prior=expected
         )
-        for answer in _watched(said, paths, quiet=out is None and on_terminal()):
-            write(answer)
+        for prediction in _with_progress(predictions, paths, quiet=out is None and on_terminal()):
+            write(prediction)
             images += 1
-            failed += answer.error is not None
+            failed += prediction.error is not None
     if out is not None:
         typer.echo(f"predictions: {out}")
     if failed:
@@ -102,28 +103,30 @@ def _writer(
 
 @contextmanager
 def _stream(out: Path | None) -> Iterator[IO[str]]:
-    """Standard output, or a new file that is whole or absent."""
+    """Standard output, or a new file that appears when it is complete."""
     from tailcloud.files import new_text_file
 
     if out is None:
         if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(errors="backslashreplace")  # a name may hold bytes that are no text
+            sys.stdout.reconfigure(errors="backslashreplace")  # file names may have bytes that are not text
         yield sys.stdout
     else:
         with new_text_file(out) as file:
             yield file
 
 
-def _watched(said: "Iterator[Answer]", paths: list[str], *, quiet: bool) -> "Iterator[Answer]":
-    """The answers, with a bar on standard error that moves as they come, if a person watches it."""
+def _with_progress(
+    predictions: "Iterator[FilePrediction]", paths: list[str], *, quiet: bool
+) -> "Iterator[FilePrediction]":
+    """The predictions, with a progress bar if standard error is a terminal."""
     if quiet or not errors.is_terminal:
-        yield from said
+        yield from predictions
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from tailcloud.serving.image_paths import STDIN, find_pictures
+    from tailcloud.serving.image_paths import STDIN, find_images
 
-    total = None if STDIN in paths else sum(1 for _ in find_pictures(paths, sys.stdin))
+    total = None if STDIN in paths else sum(1 for _ in find_images(paths, sys.stdin))
     columns = TextColumn("predicting"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=errors, transient=True) as progress:
-        yield from progress.track(said, total=total)
+        yield from progress.track(predictions, total=total)

@@ -118,7 +118,7 @@ class Followed:
         """Whether a process trains here."""
         from tailcloud.runs.folder import RunFolder
 
-        return RunFolder(self.path).held
+        return RunFolder(self.path).is_locked
 
     @property
     def pace(self) -> float | None:

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Sequence
-from typing import Any
 
 from tailcloud.cli.console import out, say_error
 from tailcloud.errors import TailcloudError
@@ -10,6 +9,7 @@ from tailcloud.formatting import number
 from tailcloud.launch.fleet import Outcome
 from tailcloud.launch.run_plan import Run
 from tailcloud.reporting.tables import by_dataset
+from tailcloud.runs.result import PickedEpoch, Result, StageResult
 
 
 def print_outcomes(runs: Sequence[Run], outcomes: Sequence[Outcome]) -> None:
@@ -23,22 +23,22 @@ def print_outcomes(runs: Sequence[Run], outcomes: Sequence[Outcome]) -> None:
         out.print(f"compare them: tailcloud report {folders} --out comparison.html", markup=False)
 
 
-def print_result(run: Run, result: dict[str, Any]) -> None:
+def print_result(run: Run, result: Result) -> None:
     """The figures of a run, stage by stage, and where its report is."""
     out.print(f"{run.title}  {run.folder.report_file}", markup=False)
-    for stage in result["stages"]:
-        out.print(f"  {stage['name']}  {figures_of(stage)}  ({stage['seconds']:.1f} s)")
-        if picked := stage.get("picked"):
-            chosen = f"kept epoch {picked['epoch']}, chosen on {picked['on']}"
-            out.print(f"  {' ' * len(stage['name'])}  {figures_of(picked)}  ({chosen})")
+    for stage in result.stages:
+        out.print(f"  {stage.name}  {figures_of(stage)}  ({stage.seconds or 0:.1f} s)")
+        if picked := stage.picked:
+            chosen = f"kept epoch {picked.epoch}, chosen on {picked.on}"
+            out.print(f"  {' ' * len(stage.name)}  {figures_of(picked)}  ({chosen})")
 
 
-def figures_of(measured: dict[str, Any]) -> str:
+def figures_of(measured: StageResult | PickedEpoch) -> str:
     """The figures that matter most, in a line."""
-    return "  ".join(f"{key} {number(measured[key])}" for key in ("top1", "many", "medium", "few", "ece"))
+    return "  ".join(f"{key} {number(getattr(measured, key))}" for key in ("top1", "many", "medium", "few", "ece"))
 
 
-def print_summary(results: list[dict[str, Any]]) -> None:
+def print_summary(results: list[Result]) -> None:
     """Mean and standard deviation over the runs of each method, where there are several."""
     keys = ("top1", "many", "medium", "few", "ece")
     lines: list[tuple[str, ...]] = [("mean ± deviation", "runs", *keys)]

@@ -4,7 +4,6 @@ import shlex
 import sys
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from tailcloud import plugins
 from tailcloud.cli.progress import Screen
@@ -13,6 +12,7 @@ from tailcloud.launch.fleet import Job, Outcome, train_on_streams, train_side_by
 from tailcloud.launch.run_data import open_data
 from tailcloud.launch.run_plan import Run
 from tailcloud.runs.observer import Observer
+from tailcloud.runs.result import Result
 from tailcloud.training.devices import check_engine, pick_device, resumed_device
 from tailcloud.training.signals import Terminated
 
@@ -74,31 +74,28 @@ def attempt(job: Job, observer: Observer) -> Outcome:
         return sentence
 
 
-def train_one(run: Run, device: str, observer: Observer) -> dict[str, Any]:
+def train_one(run: Run, device: str, observer: Observer) -> Result:
     """Train a run to its end and write its report."""
     # A process that only hands out runs can do without these.
     from tailcloud.recipe.parameter_names import frozen_remarks
     from tailcloud.reporting import write_report
-    from tailcloud.runs.checkpoint import peek
-    from tailcloud.runs.result import parse_result
+    from tailcloud.runs.checkpoint import read_latest_state
     from tailcloud.training import loop, signals
     from tailcloud.training.tensorboard_log import check_logging
 
-    state = peek(run.folder.checkpoints) or {}
+    state = read_latest_state(run.folder.checkpoints) or {}
     chosen = resumed_device(device, state.get("environment", {}).get("device"))
     check_engine(run.recipe.engine, chosen)
     check_logging(run.recipe.logging)
     dataset = None if run.folder.finished else open_data(run.recipe)
     with run.folder.locked():
         run.folder.claim(run.recipe, run.command)
-        if dataset is None or run.folder.finished:
-            result = run.folder.result()
-            parse_result(result, str(run.folder.result_file))
-        else:
+        if dataset is not None and not run.folder.finished:
             for remark in [*frozen_remarks(run.recipe), *dataset.profile.remarks(), *dataset.remarks]:
                 observer.note(remark)
             with signals.handle_sigterm():
-                result = loop.train(run.recipe, dataset, run.folder, chosen, observer)
+                loop.train(run.recipe, dataset, run.folder, chosen, observer)
+        result = run.folder.result()
         if dataset or not run.folder.report_file.is_file():
             write_report([run.folder.path])
     return result

@@ -23,12 +23,13 @@ from tailcloud.errors import TailcloudError, explained
 from tailcloud.launch.admission import Admission, room_on_gpu
 from tailcloud.recipe import Stage
 from tailcloud.runs.observer import Observer
+from tailcloud.runs.result import Result
 from tailcloud.training import signals
 from tailcloud.training.devices import cores
 from tailcloud.training.stages.cost import passes
 
-Job = Callable[[Observer], dict[str, Any]]  # trains one run; must survive pickling
-Outcome = dict[str, Any] | TailcloudError
+Job = Callable[[Observer], Result]  # trains one run; must survive pickling
+Outcome = Result | TailcloudError
 Message = tuple[int, str, tuple[Any, ...]]
 
 
@@ -129,7 +130,7 @@ def _follow_parent() -> None:
         os._exit(1)
 
 
-def _work(number: int, job: Job) -> dict[str, Any]:
+def _work(number: int, job: Job) -> Result:
     signals.raise_if_stopped()
     try:
         return job(Reporter(number, _events))
@@ -206,7 +207,7 @@ class Member:
         self.observer.note(text)
 
 
-def _outcome(future: Future[dict[str, Any]] | Future[Outcome]) -> Outcome:
+def _outcome(future: Future[Result] | Future[Outcome]) -> Outcome:
     error = future.exception()
     if error is None:
         return future.result()

@@ -22,7 +22,8 @@ from tailcloud.launch.run_plan import Request, Run, plan_runs, print_plan
 from tailcloud.recipe import Stage
 from tailcloud.recipe.parameter_names import frozen_remarks
 from tailcloud.reporting import write_report
-from tailcloud.runs.checkpoint import peek
+from tailcloud.runs.checkpoint import read_latest_state
+from tailcloud.runs.result import Result
 from tailcloud.training import loop, signals
 from tailcloud.training.devices import check_engine, pick_device, resumed_device
 from tailcloud.training.distributed.world import World, process_group, rank_device, silent_exit
@@ -52,10 +53,10 @@ def train_shared(request: Request, world: World) -> None:
             world.from_rank0(lambda: print_plan([run], pick_device(request.device)))
             return
         if world.from_rank0(lambda: run.folder.finished):
-            result = world.from_rank0(partial(look_at, run, request.device))
+            result: Result | None = world.from_rank0(partial(look_at, run, request.device))
         else:
             result = train_together(run, request.device, world)
-        if world.rank0:
+        if result and world.rank0:
             print_result(run, result)
 
 
@@ -65,7 +66,7 @@ def hush() -> None:
     logging.getLogger(cache_fill.__name__).setLevel(logging.INFO)
 
 
-def look_at(run: Run, device: str) -> dict[str, Any]:
+def look_at(run: Run, device: str) -> Result:
     """The result of a run that is finished."""
     console.say_note(f"{run.folder.path} is finished already.")
     return train_one(run, device, Silent())
@@ -88,7 +89,7 @@ def the_run(request: Request) -> Run:
     return runs[0]
 
 
-def train_together(run: Run, device: str, world: World) -> dict[str, Any]:
+def train_together(run: Run, device: str, world: World) -> Result | None:
     """Train a run to its end; the chief holds its folder, writes its report and has its result."""
     console.speak_as(f"rank {world.rank}")
     with ExitStack() as held:
@@ -119,7 +120,7 @@ def train_together(run: Run, device: str, world: World) -> dict[str, Any]:
 
 def fitting_device(run: Run, device: str) -> str:
     """The kind of device that the run is for, which has all that its recipe asks for."""
-    state = peek(run.folder.checkpoints) or {}
+    state = read_latest_state(run.folder.checkpoints) or {}
     chosen = resumed_device(device, state.get("environment", {}).get("device"))
     check_engine(run.recipe.engine, chosen)
     check_logging(run.recipe.logging)

@@ -16,9 +16,9 @@ from tailcloud.formatting import counted, number
 from tailcloud.profile import GROUPS
 from tailcloud.reporting.render import GROUP_BOUNDS, MIXES, SPLITS
 from tailcloud.runs.folder import RunFolder
-from tailcloud.runs.model_file import About, read_about
-from tailcloud.runs.result import Result, Scores, parse_result
-from tailcloud.serving.export import place_for
+from tailcloud.runs.model_file import ModelFile, read_model_file
+from tailcloud.runs.result import Result, Scores
+from tailcloud.serving.export import check_target
 
 CARD = "model-card.md"
 RAREST = 10
@@ -45,7 +45,7 @@ class ClassRow:
 def model_card(run: Path) -> str:
     """The card of a finished run, from its result.json and model.json alone."""
     folder = RunFolder(run)
-    result, about = parse_result(folder.result(), str(folder.result_file)), read_about(folder.model_file)
+    result, about = folder.result(), read_model_file(folder.model_file)
     scores: Scores = result.picked or result
     return (
         _environment()
@@ -67,7 +67,7 @@ def model_card(run: Path) -> str:
 def write_card(run: Path, out: Path | None = None, *, force: bool = False) -> Path:
     """Write the card of a run, by default into its folder; people complete cards, so one is replaced only by force."""
     card = model_card(run)
-    target = place_for(run, out or run / CARD, force=force)
+    target = check_target(run, out or run / CARD, force=force)
     write_atomically(target, card)
     return target
 
@@ -86,7 +86,7 @@ def rarest(result: Result, scores: Scores) -> list[ClassRow]:
     ]
 
 
-def limits(result: Result, about: About) -> list[str]:
+def limits(result: Result, about: ModelFile) -> list[str]:
     """What the figures do not say, in sentences."""
     said = [
         _chance(result),

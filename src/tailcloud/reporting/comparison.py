@@ -8,7 +8,7 @@ from tailcloud.formatting import NOT_MEASURED, number
 from tailcloud.reporting.figures.learning_curves import epoch_scale, whole_ticks
 from tailcloud.reporting.figures.shot_groups import method_series
 from tailcloud.reporting.figures.svg import Canvas, Figure, Scale
-from tailcloud.reporting.run_record import Run
+from tailcloud.reporting.run_record import RunRecord
 from tailcloud.reporting.tables import DatasetTable, MethodRow, Summary, mean_std
 from tailcloud.runs.result import Result
 
@@ -23,7 +23,7 @@ IN_USE = {
 }
 
 
-def plot_method_learning(table: DatasetTable, runs: Sequence[Run]) -> Figure | None:
+def plot_method_learning(table: DatasetTable, runs: Sequence[RunRecord]) -> Figure | None:
     """Test accuracy after each epoch, for each method the mean of its runs; none without logs."""
     logs = {id(run.result): [entry.top1 for entry in run.log] for run in runs}
     curves = [

@@ -20,7 +20,7 @@ from tailcloud.profile import GROUPS
 from tailcloud.reporting import page_place, write_page
 from tailcloud.reporting.figures.embedding_maps import PARTS, SEED, Scene, draw_map, map_runs, set_scene
 from tailcloud.reporting.render import render
-from tailcloud.reporting.run_record import Run, read_run
+from tailcloud.reporting.run_record import RunRecord, read_run
 from tailcloud.runs.folder import RunFolder
 from tailcloud.serving.embed import embed_run
 
@@ -31,7 +31,7 @@ MEASURES = {"within": 2, "between": 2, "overlap": 2, "near": 1}  # with their di
 class Embedded:
     """A run, what it is called on the page, its embeddings, their measures, and the unit of the spreads."""
 
-    run: Run
+    run: RunRecord
     label: str
     parts: dict[str, Embedding]
     spreads: dict[str, Spread]
@@ -109,7 +109,7 @@ def _headline(embedded: Sequence[Embedded]) -> str:
     return f"{whose} of {embedded[0].run.result.dataset.spec} nearest to their own class's centre: {values}"
 
 
-def _labels(runs: Sequence[Run]) -> list[str]:
+def _labels(runs: Sequence[RunRecord]) -> list[str]:
     """The shortest names that tell the runs apart: the method, with its seed, or the folder."""
     methods = [run.result.method for run in runs]
     seeded = [f"{run.result.method}, seed {run.result.protocol.seed}" for run in runs]
@@ -118,7 +118,7 @@ def _labels(runs: Sequence[Run]) -> list[str]:
     )
 
 
-def _data(runs: Sequence[Run], root: str | None) -> Dataset:
+def _data(runs: Sequence[RunRecord], root: str | None) -> Dataset:
     """The images that all of these runs were trained on."""
     first = runs[0]
     data = first.result.dataset
@@ -141,7 +141,7 @@ def _data(runs: Sequence[Run], root: str | None) -> Dataset:
     return dataset
 
 
-def _embedded(run: Run, label: str, dataset: Dataset, device: torch.device) -> Embedded:
+def _embedded(run: RunRecord, label: str, dataset: Dataset, device: torch.device) -> Embedded:
     parts = embed_run(run.folder, dataset, device)
     unit = centre_distance(parts["train"], dataset.classes)
     spreads = {part: spread(parts[part], dataset.classes).divided(unit) for part in PARTS}

@@ -1,4 +1,4 @@
-"""The test images that a run kept as examples of its errors."""
+"""The misclassified test images of a run, as a report shows them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,33 +6,28 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.numpy import load
 
-from tailcloud.errors import TailcloudError
 from tailcloud.reporting.png import data_uri
+from tailcloud.runs.examples_file import read_error_examples
 
-LARGEST = 4_000_000  # bytes of a file of examples: what a page has room for
-MOST = 100  # of them
-WIDEST = 128  # pixels
-COARSE = 32
+COARSE = 32  # pixels
 
 
 @dataclass(frozen=True)
 class Example:
-    """A test image, and the class it was taken for."""
+    """A test image, and the class that was predicted for it."""
 
     picture: NDArray[np.uint8]
     predicted: int
 
     @property
     def uri(self) -> str:
-        """The picture to stand inside a page."""
+        """The image as a data URI."""
         return data_uri(self.picture)
 
     @property
     def coarse(self) -> bool:
-        """Whether it is so small that its pixels should be seen."""
+        """Whether the image is so small that a page shows its pixels without smoothing."""
         height, width = self.picture.shape[:2]
         return bool(max(height, width) <= COARSE)
 
@@ -40,40 +35,12 @@ class Example:
 Examples = Mapping[int, Sequence[Example]]
 
 
-def read_examples(path: Path, classes: int) -> dict[int, list[Example]]:
-    """The examples of a run by their true class; none where the run has none."""
-    if not path.is_file():
+def examples_by_class(path: Path, classes: int) -> dict[int, list[Example]]:
+    """The examples in a file by their true class; empty if there is no such file."""
+    content = read_error_examples(path, classes)
+    if content is None:
         return {}
-    if path.stat().st_size > LARGEST:
-        raise _damaged(path)
-    try:
-        content = load(path.read_bytes())
-        images, true, predicted = (content[name] for name in ("images", "true", "predicted"))
-    except (SafetensorError, KeyError, ValueError):
-        raise _damaged(path) from None
-    if not _fits(images, true, predicted, classes):
-        raise _damaged(path)
-    found: dict[int, list[Example]] = {}
-    for picture, label, other in zip(images, true.tolist(), predicted.tolist(), strict=True):
-        found.setdefault(label, []).append(Example(picture, other))
-    return found
-
-
-def _fits(images: NDArray[np.uint8], true: NDArray[np.int64], predicted: NDArray[np.int64], classes: int) -> bool:
-    if (
-        images.dtype != np.uint8
-        or images.ndim != 4
-        or not 1 <= min(images.shape[1:]) <= max(images.shape[1:3]) <= WIDEST
-    ):
-        return False
-    labels = (true, predicted)
-    return len(images) <= MOST and all(
-        one.dtype == np.int64 and one.shape == images.shape[:1] and bool(((one >= 0) & (one < classes)).all())
-        for one in labels
-    )
-
-
-def _damaged(path: Path) -> TailcloudError:
-    return TailcloudError(
-        f"{path} is damaged or was not written by tailcloud; delete it, and the report does without images"
-    )
+    by_class: dict[int, list[Example]] = {}
+    for picture, label, predicted in zip(content.images, content.true, content.predicted, strict=True):
+        by_class.setdefault(int(label), []).append(Example(picture, int(predicted)))
+    return by_class

@@ -19,13 +19,13 @@ from tailcloud.reporting.figures.reliability import (
 )
 from tailcloud.reporting.figures.shot_groups import plot_groups, plot_methods
 from tailcloud.reporting.render import SPLITS, render
-from tailcloud.reporting.run_record import Run
+from tailcloud.reporting.run_record import RunRecord
 from tailcloud.reporting.tables import DatasetTable, MethodRow, by_dataset
 from tailcloud.reporting.worst_classes import worst_classes, worst_title
 from tailcloud.runs.result import Result
 
 
-def run_page(run: Run) -> str:
+def run_page(run: RunRecord) -> str:
     """The page about one run."""
     result = run.result
     return render(
@@ -49,7 +49,7 @@ def run_page(run: Run) -> str:
     )
 
 
-def comparison_page(runs: Sequence[Run], place: Path) -> str:
+def comparison_page(runs: Sequence[RunRecord], place: Path) -> str:
     """The page that compares several runs, to be written into the folder ``place``: one section for each data set."""
     found = by_dataset([run.result for run in runs])
     headline = _comparison_headline(found, len(runs))
@@ -107,7 +107,7 @@ def _otherwise(rows: Sequence[MethodRow], leader: MethodRow) -> str:
     return f"; where classes count alike {fairest.label} leads, {fair.text()}\u00a0% against {its.text()}\u00a0%"
 
 
-def _notes(table: DatasetTable, runs: Sequence[Run]) -> list[str]:
+def _notes(table: DatasetTable, runs: Sequence[RunRecord]) -> list[str]:
     """What keeps the rows of a table from being plain means over seeds."""
     notes = []
     for row in table.rows:
@@ -128,13 +128,13 @@ def _notes(table: DatasetTable, runs: Sequence[Run]) -> list[str]:
     return [*_same_name(table, runs), *notes, *_unpaired(table.rows)]
 
 
-def _link(run: Run, place: Path) -> str | None:
+def _link(run: RunRecord, place: Path) -> str | None:
     """The way from the page to the run's own, where there is one."""
     page = run.folder.resolve() / "report.html"
     return quote(Path(os.path.relpath(page, place.resolve())).as_posix()) if page.is_file() else None
 
 
-def _same_name(table: DatasetTable, runs: Sequence[Run]) -> list[str]:
+def _same_name(table: DatasetTable, runs: Sequence[RunRecord]) -> list[str]:
     marks = {run.result.dataset.fingerprint for run in runs if run.result.dataset.spec == table.spec}
     if len(marks) == 1:
         return []
@@ -148,7 +148,7 @@ def _unpaired(rows: Sequence[MethodRow]) -> list[str]:
     return [f"Other seeds than {rows[0].label}: {', '.join(apart)}; these gains are differences of means."]
 
 
-def _differing_keys(runs: Sequence[Run]) -> list[str]:
+def _differing_keys(runs: Sequence[RunRecord]) -> list[str]:
     settings = [run.settings() for run in runs]
     keys = sorted({key for one in settings for key in one})
     return [key for key in keys if any(one.get(key) != settings[0].get(key) for one in settings)]

@@ -1,4 +1,4 @@
-"""ReadOptions run folders: a finished, undamaged run, or one sentence."""
+"""A finished run as a report reads it: result, log, recipe and examples of its folder."""
 
 import json
 import tomllib
@@ -10,22 +10,17 @@ from typing import Any
 from pydantic import Field
 
 from tailcloud.errors import TailcloudError
-from tailcloud.files import check_format, read_json
-from tailcloud.reporting.example_images import Examples, read_examples
-from tailcloud.runs.result import Measured, Part, Result, parse_result
+from tailcloud.files import check_format
+from tailcloud.reporting.example_images import Examples, examples_by_class
+from tailcloud.runs.record import FileRecord, Measured
+from tailcloud.runs.result import Result, read_result
 
-OF_ONE_RUN = {
-    "seed",
-    "root",
-    "device",
-    "logging.gradients",
-    "logging.tensorboard",
-    "logging.examples",
-}  # keys in which the recipes of one method may differ
+# keys in which the recipes of one method may differ
+RUN_KEYS = {"seed", "root", "device", "logging.gradients", "logging.tensorboard", "logging.examples"}
 
 
-class Epoch(Part):
-    """One line of log.jsonl; an accuracy is null where the epoch was not evaluated."""
+class Epoch(FileRecord):
+    """One line of log.jsonl; an accuracy is None if the epoch was not evaluated."""
 
     stage: str
     epoch: int
@@ -41,7 +36,7 @@ class Epoch(Part):
 
 
 @dataclass(frozen=True)
-class Run:
+class RunRecord:
     """A finished run."""
 
     folder: Path
@@ -51,40 +46,40 @@ class Run:
     examples: Examples = field(default_factory=dict)
 
     def settings(self) -> dict[str, Any]:
-        """The recipe as dotted keys, without those that belong to one run only."""
+        """The recipe as dotted keys, without ``RUN_KEYS``."""
         try:
             content = tomllib.loads(self.recipe)
         except tomllib.TOMLDecodeError:
             raise TailcloudError(f"{self.folder / 'recipe.toml'} is not a TOML file: it is damaged") from None
-        return {key: value for key, value in dotted(content).items() if key not in OF_ONE_RUN}
+        return {key: value for key, value in dotted(content).items() if key not in RUN_KEYS}
 
 
-def read_run(folder: Path) -> Run:
-    """The run in this folder."""
+def read_run(folder: Path) -> RunRecord:
+    """The finished run in this folder; an error that says what is missing or damaged."""
     result = folder / "result.json"
     if not result.is_file():
         raise TailcloudError(_why_no_result(folder))
-    parsed = parse_result(read_json(result), str(result))
+    parsed = read_result(result)
     classes, log = len(parsed.names), folder / "log.jsonl"
     lines = tuple(_epoch(log, number, line, classes) for number, line in _lines(log))
-    examples = read_examples(folder / "examples.safetensors", classes)
-    return Run(folder, parsed, lines, _text(folder / "recipe.toml"), examples)
+    examples = examples_by_class(folder / "examples.safetensors", classes)
+    return RunRecord(folder, parsed, lines, _text(folder / "recipe.toml"), examples)
 
 
 def _why_no_result(folder: Path) -> str:
     if not folder.is_dir():
-        return f"{folder} is no run folder: there is no such folder"
+        return f"{folder} is not a run folder: it does not exist"
     if (folder / "recipe.toml").exists():
         return (
             f"{folder} is an unfinished run (no result.json); continue it with tailcloud train --resume --out {folder}"
         )
     inside = sorted(path.parent.name for path in folder.glob("*/result.json"))
     hint = f"; it holds the runs {', '.join(inside[:5])}: name those" if inside else ""
-    return f"{folder} is no run folder: it has neither recipe.toml nor result.json{hint}"
+    return f"{folder} is not a run folder: it has neither recipe.toml nor result.json{hint}"
 
 
 def _text(path: Path) -> str:
-    if not path.is_file():  # a pipe could keep a reader waiting for ever
+    if not path.is_file():  # opening a pipe could block for ever
         raise TailcloudError(f"{path} is missing: the run folder is not complete")
     try:
         return path.read_text(encoding="utf-8")
@@ -104,12 +99,12 @@ def _epoch(path: Path, number: int, line: str, classes: int) -> Epoch:
         if len(epoch.gradients) not in {0, classes}:
             raise ValueError("a gradient for each class")
         return epoch
-    except (AttributeError, ValueError, RecursionError):  # no JSON, no table, no epoch
-        raise TailcloudError(f"line {number} of {path} is damaged: it is no epoch of a run") from None
+    except (AttributeError, ValueError, RecursionError):  # not JSON, not a table, or not an epoch
+        raise TailcloudError(f"line {number} of {path} is damaged: it is not an epoch of a run") from None
 
 
 def dotted(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables as one, with keys such as stage1.loss.name."""
+    """Nested tables as one flat dict, with keys such as stage1.loss.name."""
     flat: dict[str, Any] = {}
     for key, value in content.items():
         if isinstance(value, dict):

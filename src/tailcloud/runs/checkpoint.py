@@ -1,6 +1,6 @@
-"""Checkpoints: named tensors and where the run stands, in one safetensors file that is whole or not used.
+"""Checkpoints: named tensors and the state of a run, in one safetensors file.
 
-A file carries a digest of everything in it. The newest whole checkpoint wins; a damaged one is reported and skipped.
+A file has a digest of its content. The latest intact checkpoint is used; a damaged one is reported and skipped.
 """
 
 import json
@@ -17,7 +17,7 @@ from torch import Tensor
 from tailcloud.errors import TailcloudError
 from tailcloud.files import FORMAT, check_format, write_atomically
 
-KEPT = 2  # of each stage: the last one, and the one before it in case the last is damaged
+KEPT_PER_STAGE = 2  # the latest checkpoint, and the one before it in case the latest is damaged
 
 
 @dataclass(frozen=True)
@@ -33,41 +33,41 @@ class Checkpoint:
         return {name.removeprefix(start): value for name, value in self.tensors.items() if name.startswith(start)}
 
 
-class Damaged(Exception):
-    """A file that is cut short, altered, or was never a checkpoint."""
+class CheckpointDamaged(Exception):
+    """A file is truncated, altered, or not a checkpoint."""
 
 
 def save_checkpoint(folder: Path, stage: str, epoch: int, checkpoint: Checkpoint, step: int = 0) -> None:
-    """Write the checkpoint of an epoch, or of a step after it; then drop older ones of the stage beyond the one before.
+    """Write the checkpoint after an epoch, or after a step of the next one; then delete old ones of the stage.
 
-    Their names sort by time: "_" comes after ".".
+    File names sort by time: "_" comes after ".".
     """
     tensors = {name: value.detach().cpu().contiguous() for name, value in checkpoint.tensors.items()}
     state = json.dumps(checkpoint.state)
     metadata = {"format": str(FORMAT), "state": state, "digest": _digest(tensors, state)}
-    place = f"{stage}-{epoch:07d}" + (f"_{step:09d}" if step else "")
-    write_atomically(folder / f"{place}.safetensors", save(tensors, metadata))
-    for old in sorted(folder.glob(f"{stage}-*.safetensors"))[:-KEPT]:
+    name = f"{stage}-{epoch:07d}" + (f"_{step:09d}" if step else "")
+    write_atomically(folder / f"{name}.safetensors", save(tensors, metadata))
+    for old in sorted(folder.glob(f"{stage}-*.safetensors"))[:-KEPT_PER_STAGE]:
         old.unlink(missing_ok=True)
 
 
-def load_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest whole checkpoint, and a sentence for each damaged one that was passed over."""
+def load_latest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
+    """The latest intact checkpoint, and a sentence for each damaged one that was skipped."""
     remarks: list[str] = []
     for path in sorted(folder.glob("*.safetensors"), reverse=True):
         try:
             return load_checkpoint(path), remarks
-        except Damaged:
-            remarks.append(f"{path} is cut short, altered or not ours; going back to the checkpoint before it.")
+        except CheckpointDamaged:
+            remarks.append(f"{path} is truncated, altered or not a checkpoint; using the checkpoint before it.")
     if remarks:
         raise TailcloudError(
-            f"none of the checkpoints in {folder} is whole; restore them from a copy, or train again in another folder"
+            f"all checkpoints in {folder} are damaged; restore them from a copy, or train again in another folder"
         )
     return None, remarks
 
 
-def peek(folder: Path) -> dict[str, Any] | None:
-    """The state in the newest readable checkpoint, without its tensors and unchecked; None when there is none."""
+def read_latest_state(folder: Path) -> dict[str, Any] | None:
+    """The state in the latest readable checkpoint, without its tensors and unchecked; None if there is none."""
     for path in sorted(folder.glob("*.safetensors"), reverse=True):
         try:
             with safe_open(path, framework="pt") as file:
@@ -80,25 +80,25 @@ def peek(folder: Path) -> dict[str, Any] | None:
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """One checkpoint, read whole and checked against its digest."""
+    """Read one checkpoint and check its digest; ``CheckpointDamaged`` if it differs."""
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
     except SafetensorError:
-        raise Damaged(path) from None
+        raise CheckpointDamaged(path) from None
     except OSError as error:
         raise TailcloudError(f"{path} cannot be read: {error.strerror or error}") from None
     if "digest" not in metadata or "state" not in metadata:
-        raise Damaged(path)
-    found = metadata.get("format", "")
-    check_format(path, int(found) if found.isdecimal() else found)
+        raise CheckpointDamaged(path)
+    file_format = metadata.get("format", "")
+    check_format(path, int(file_format) if file_format.isdecimal() else file_format)
     try:
-        whole = _digest(tensors, metadata["state"]) == metadata["digest"]
-    except TypeError:  # a type of number that is not ours
-        whole = False
-    if not whole:
-        raise Damaged(path)
+        intact = _digest(tensors, metadata["state"]) == metadata["digest"]
+    except TypeError:  # NumPy lacks the dtype, so that tailcloud did not write it
+        intact = False
+    if not intact:
+        raise CheckpointDamaged(path)
     return Checkpoint(tensors, json.loads(metadata["state"]))
 
 

@@ -10,19 +10,20 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.files import FORMAT, TEMPORARY, named_in_errors, read_json, write_atomically, write_json
+from tailcloud.files import FORMAT, TEMPORARY, named_in_errors, write_atomically
 from tailcloud.plugins import loaded_files
 from tailcloud.recipe import Recipe, differences, load_recipe
+from tailcloud.runs.result import Result, read_result
 
-LOCK, EVENTS = ".lock", "tensorboard"
+LOCK, TENSORBOARD_FOLDER = ".lock", "tensorboard"
 
 
-class InUse(TailcloudError):
-    """Another process trains in a run folder."""
+class FolderInUse(TailcloudError):
+    """Another process trains in this run folder."""
 
 
 class RunFolder:
-    """The files of a run, by name. Opening one reads nothing; ``create`` starts a run in it."""
+    """The files of a run, by name. The constructor reads and writes nothing; ``create`` starts a run."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -42,11 +43,11 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether that run came to its end, and its model is still there."""
+        """Whether the run was trained to its end, and its model is still there."""
         return all(file.is_file() for file in (self.result_file, self.weights_file, self.model_file))
 
     def check_free(self) -> None:
-        """Refuse a folder that holds anything already."""
+        """Refuse a folder that is not empty."""
         if self.exists:
             raise TailcloudError(
                 f"{self.path} already holds a run; continue it with --resume, or choose another folder with --out"
@@ -57,17 +58,17 @@ class RunFolder:
             raise TailcloudError(f"{self.path} is not empty and holds no run; choose another folder with --out")
 
     def create(self, recipe: Recipe, command: str = "") -> None:
-        """Start a run here: its recipe, and above that the command that asked for it."""
+        """Start a run here: write its recipe, with the command in the first line."""
         self.check_free()
         write_atomically(self.recipe_file, f"# {command}\n{recipe.to_toml()}")
 
     def claim(self, recipe: Recipe, command: str) -> None:
-        """Start the run here, or make sure that the run which is here is the one that was asked for. Needs the lock."""
+        """Start the run here, or check that the run in this folder has the same recipe. Needs the lock."""
         if not self.exists:
             self.create(recipe, command)
-        for field, here, asked in differences(self.recipe().substance(), recipe.substance()):
+        for field, here, wanted in differences(self.recipe().substance(), recipe.substance()):
             raise TailcloudError(
-                f"{self.path} holds another run by now ({field} = {here}, not {asked}); "
+                f"{self.path} holds another run by now ({field} = {here}, not {wanted}); "
                 "choose another folder with --out"
             )
 
@@ -76,9 +77,9 @@ class RunFolder:
         return self.recipe_file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
 
     def recipe(self) -> Recipe:
-        """The resolved recipe of the run that was started here."""
+        """The resolved recipe of the run."""
         if not self.exists:
-            raise TailcloudError(f"{self.path} holds no run{self._inside()}")
+            raise TailcloudError(f"{self.path} holds no run{self._why_no_run()}")
         try:
             return load_recipe(str(self.recipe_file))
         except UsageError:
@@ -91,8 +92,8 @@ class RunFolder:
                 "(or where that file is now)"
             ) from None
 
-    def _inside(self) -> str:
-        """What is here in the place of a run."""
+    def _why_no_run(self) -> str:
+        """What this folder has instead of a run."""
         if not self.path.exists():
             return ": there is no such folder"
         runs = sorted(str(path.parent) for path in self.path.glob("*/recipe.toml"))
@@ -104,32 +105,32 @@ class RunFolder:
         """The plugin files of the command that started the run."""
         try:
             words = shlex.split(self.command())
-        except ValueError:  # somebody wrote another comment there
+        except ValueError:  # the first line is another comment
             return []
         return [file for option, file in pairwise(words) if option == "--plugin"]
 
-    def result(self) -> dict[str, Any]:
-        """The result of a finished run."""
+    def result(self) -> Result:
+        """The result of the finished run."""
         if not self.finished:
             raise TailcloudError(
                 f'{self.path} holds no finished run; "tailcloud train --resume --out {self.path}" goes on'
             )
-        return read_json(self.result_file)
+        return read_result(self.result_file)
 
     def append_log(self, line: dict[str, Any]) -> None:
-        """One line per epoch."""
+        """Append the line of an epoch."""
         with named_in_errors(self.log_file), self.log_file.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"format": FORMAT, **line}) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
-    def cut_log(self, keep: Callable[[dict[str, Any]], bool]) -> None:
-        """Drop the lines of epochs that a resumed run will train again, and a last line that was cut short."""
+    def truncate_log(self, keep: Callable[[dict[str, Any]], bool]) -> None:
+        """Drop the lines of epochs that a resumed run will train again, and an incomplete last line."""
         kept = [json.dumps(line) + "\n" for line in self.log() if keep(line)]
         write_atomically(self.log_file, "".join(kept))
 
     def log(self) -> list[dict[str, Any]]:
-        """The whole lines of the log."""
+        """The complete lines of the log."""
         if not self.log_file.is_file():
             return []
         lines = []
@@ -143,13 +144,9 @@ class RunFolder:
             lines.append(line)
         return lines
 
-    def write_result(self, result: dict[str, Any]) -> None:
-        """The result comes last: its presence says that the run is finished."""
-        write_json(self.result_file, result)
-
     @property
-    def held(self) -> bool:
-        """Whether a process trains here. Where the system cannot tell without taking the lock itself, it is assumed."""
+    def is_locked(self) -> bool:
+        """Whether a process trains here; always true on Windows, where only taking the lock would tell."""
         if os.name == "nt":
             return True
         import fcntl
@@ -164,30 +161,32 @@ class RunFolder:
         return False
 
     def check_links(self) -> None:
-        """Refuse a part of the folder that leads out of it: a folder may come from a stranger, and is written to."""
+        """Refuse links that lead out of the folder: a folder may come from a stranger, and is written to."""
         inside = self.path.resolve()
-        own = (path for path in vars(self).values() if path != self.path)
-        for path in (*own, self.path / LOCK, self.path / EVENTS):
+        files = (path for path in vars(self).values() if path != self.path)
+        for path in (*files, self.path / LOCK, self.path / TENSORBOARD_FOLDER):
             if not path.resolve().is_relative_to(inside):
                 raise TailcloudError(
-                    f"{path} is a link to {path.resolve()}, and a run writes only inside of its folder; remove the link"
+                    f"{path} is a link to {path.resolve()}, and a run writes only inside its folder; remove the link"
                 )
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder alone while training; the system lets go even when the process is killed."""
+        """Hold the lock of the folder while training; the system releases it even if the process is killed."""
         self.path.mkdir(parents=True, exist_ok=True)
         self.check_links()
         with (self.path / LOCK).open("ab") as file:
             try:
                 _lock(file)
             except (BlockingIOError, PermissionError):
-                raise InUse(f"{self.path} is in use by another tailcloud process; wait for it or stop it") from None
+                raise FolderInUse(
+                    f"{self.path} is in use by another tailcloud process; wait for it or stop it"
+                ) from None
             except OSError as error:
                 raise TailcloudError(
                     f"{self.path} cannot be locked ({error.strerror}); choose a folder on another disk with --out"
                 ) from None
-            for leftover in self.path.rglob(f"{TEMPORARY}*"):  # of a process that was killed while it wrote
+            for leftover in self.path.rglob(f"{TEMPORARY}*"):  # from a process that was killed while writing
                 leftover.unlink(missing_ok=True)
             yield
 

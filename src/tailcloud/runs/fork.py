@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tailcloud.errors import TailcloudError
 from tailcloud.recipe import Recipe, differences
-from tailcloud.runs.checkpoint import Checkpoint, Damaged, load_checkpoint, save_checkpoint
+from tailcloud.runs.checkpoint import Checkpoint, CheckpointDamaged, load_checkpoint, save_checkpoint
 from tailcloud.runs.folder import RunFolder
 
 FIRST = "stage1"
@@ -21,7 +21,7 @@ def branch(parent: RunFolder, child: RunFolder, recipe: Recipe, command: str) ->
     found = last_checkpoint(parent, recipe)
     try:
         checkpoint = load_checkpoint(found)
-    except Damaged:
+    except CheckpointDamaged:
         raise TailcloudError(f"{found} is cut short or altered; train {parent.path} again") from None
     with child.locked():
         child.create(recipe, command)

@@ -1,30 +1,30 @@
-"""What model.json says about a model, checked: the file may come from a stranger."""
+"""The schema of ``model.json``: what is needed to use the weights beside it. The file may come from a stranger."""
 
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from tailcloud.classifier import Architecture
 from tailcloud.data.read_options import Fit
 from tailcloud.errors import TailcloudError
-from tailcloud.files import read_json
+from tailcloud.files import read_json, write_json
+from tailcloud.runs.record import FileRecord, ImageCount, first_problem
 
 LARGEST_FILE = 1 << 28  # bytes
-Side = Annotated[int, Field(ge=1, le=4096)]
+Side = Annotated[int, Field(ge=1, le=4096)]  # pixels
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
-Count = Annotated[int, Field(ge=0, lt=2**53)]  # of images
 
 
-class Record(BaseModel):
-    """A table of model.json; what a later version adds is left alone."""
+class ModelFileRecord(FileRecord):
+    """A table of model.json: NaN and infinity are refused."""
 
-    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(allow_inf_nan=False)
 
 
-class Transform(Record):
-    """How a picture becomes an image of the model, and how that is normalised."""
+class ImageTransform(ModelFileRecord):
+    """How an image file becomes an input of the model: size (height, width), resizing, and normalisation."""
 
     size: tuple[Side, Side]
     mean: Annotated[list[float], Field(min_length=1, max_length=4)]
@@ -33,7 +33,7 @@ class Transform(Record):
     keep: Share = 1.0
 
 
-class Calibration(Record):
+class CalibrationSettings(ModelFileRecord):
     """scale · outputs / temperature are calibrated logits; ``fitted_on`` is None where nothing was held out."""
 
     scale: Positive
@@ -41,18 +41,18 @@ class Calibration(Record):
     fitted_on: str | None = None
 
 
-class About(Record):
-    """All of it; ``prior`` is the mix of classes that the outputs assume, where the file says so."""
+class ModelFile(ModelFileRecord):
+    """A whole ``model.json``; ``prior`` is the class distribution that the outputs assume, None in older files."""
 
     architecture: Architecture
     class_names: Annotated[list[str], Field(min_length=1)]
-    counts: list[Count]
-    transform: Transform
-    calibration: Calibration
+    counts: list[ImageCount]
+    transform: ImageTransform
+    calibration: CalibrationSettings
     prior: list[Share] | None = None
 
     @model_validator(mode="after")
-    def _agrees(self) -> Self:
+    def _lengths_agree(self) -> Self:
         lengths = {len(self.class_names), len(self.counts), len(self.prior or self.counts)}
         if lengths != {self.architecture.classes}:
             raise ValueError("class names, counts and prior must have one entry per class")
@@ -60,16 +60,24 @@ class About(Record):
             raise ValueError("mean and std must have one entry per channel")
         return self
 
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of an input image."""
+        return *self.transform.size, self.architecture.channels
 
-def read_about(path: Path) -> About:
-    """The content of a model.json, or a sentence that says why it cannot be used."""
+
+def read_model_file(path: Path) -> ModelFile:
+    """The content of a ``model.json``; an error that names the first problem if it cannot be used."""
     if path.stat().st_size > LARGEST_FILE:
         raise TailcloudError(f"{path} is larger than any model.json that tailcloud writes; it is not read")
     try:
-        return About.model_validate(read_json(path))
+        return ModelFile.model_validate(read_json(path))
     except ValidationError as error:
-        first = error.errors()[0]
-        said = ": ".join([*(str(part) for part in first["loc"]), first["msg"].removeprefix("Value error, ")])
         raise TailcloudError(
-            f"{path} is damaged or was not written by tailcloud ({said}); copy the run folder again"
+            f"{path} is damaged or was not written by tailcloud ({first_problem(error)}); copy the run folder again"
         ) from None
+
+
+def write_model_file(path: Path, model_file: ModelFile) -> None:
+    """Write a ``model.json``."""
+    write_json(path, model_file.content())

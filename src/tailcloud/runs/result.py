@@ -1,100 +1,33 @@
-"""What the parts of a record have in common: keys of other versions are ignored, and what is no number is null."""
+"""The schema of ``result.json``: what a run was trained on, how, and every figure that was measured.
 
-import math
+The order of the classes, and of the fields in them, is that of the file. Figures are percentages unless they say
+otherwise; None where nothing could be measured, or where the file is older than the field.
+"""
+
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from tailcloud.errors import TailcloudError
+from tailcloud.files import read_json, write_json
 from tailcloud.profile import GROUPS, shot_groups
+from tailcloud.runs.record import FileRecord, ImageCount, Measured, first_problem
+
+LISTED_CLASSES = 10_000  # classes that a page lists one by one
 
 
-def _finite(value: object) -> object:
-    """NaN and infinity are no measurements."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-Measured = Annotated[float | None, BeforeValidator(_finite)]
-
-
-class Part(BaseModel):
-    """A part of a record: keys that this version does not know are ignored."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=())
-
-
-class Bin(Part):
-    """One bin of the reliability diagram."""
-
-    count: int
-    confidence: Measured = None
-    accuracy: Measured = None
-
-
-class Calibration(Part):
-    """Expected calibration error in percent, and the bins behind it."""
-
-    ece: Measured = None
-    reliability: list[Bin] = Field(default_factory=list)
-
-
-class BeforeAfter(Part):
-    """The calibration of some images without and with the temperature; null where there are no such images."""
-
-    before: Calibration | None = None
-    after: Calibration | None = None
-
-
-class Calibrated(Calibration):
-    """With the temperature, without it, and both by shot group; ``fitted_on`` is null where nothing was fitted."""
-
-    temperature: Measured = None
-    fitted_on: str | None = None
-    images: int = 0
-    before: Calibration = Calibration()
-    groups: dict[str, BeforeAfter] = Field(default_factory=dict)
-
-
-class Mix(Part):
-    """Accuracy in percent where classes come in some mix: as the model is, and with its logits adjusted to the mix."""
-
-    plain: Measured = None
-    adjusted: Measured = None
-
-
-class Priors(Part):
-    """Accuracy where classes come as in training, all alike, or the other way around."""
-
-    assumed: str = "other"
-    forward: Mix = Mix()
-    uniform: Mix = Mix()
-    backward: Mix = Mix()
-
-
-SHOWN = 10_000  # classes that a page lists one by one
-
-Row = tuple[int, int, int]
-Count = Annotated[int, Field(ge=0, lt=2**53)]  # of images
-
-
-class Tested(NamedTuple):
-    """How many classes have test images, and how many these are: all classes and None where that is not recorded."""
-
-    classes: int
-    images: int | None
-
-
-class BestEpoch(Part):
-    """Where the best epoch was."""
+class BestEpoch(FileRecord):
+    """The epoch with the highest accuracy."""
 
     stage: str
     epoch: int
 
 
-class Top1(Part):
-    """Top-1 accuracy of the last epoch, and of the best one on a named split."""
+class Top1(FileRecord):
+    """Top-1 accuracy of the last epoch, and of the best epoch on the split ``best_on``."""
 
     last: Measured
     best: Measured = None
@@ -102,10 +35,19 @@ class Top1(Part):
     best_epoch: BestEpoch | None = None
 
 
-class Scores(Part):
-    """What is measured after a stage, in percent."""
+class ReliabilityBin(FileRecord):
+    """One bin of the reliability diagram: images, mean confidence and accuracy (from 0 to 1)."""
+
+    count: int
+    confidence: Measured = None
+    accuracy: Measured = None
+
+
+class Scores(FileRecord):
+    """What is measured on the test part. ``top5`` is top-k accuracy with k = ``top_k`` where classes are fewer."""
 
     top5: Measured = None
+    top_k: int = 5
     balanced_accuracy: Measured = None
     macro_f1: Measured = None
     many: Measured = None
@@ -113,41 +55,61 @@ class Scores(Part):
     few: Measured = None
     per_class: list[Measured] = Field(default_factory=list)
     ece: Measured = None
-    reliability: list[Bin] = Field(default_factory=list)
-    seconds: Measured = None
+    reliability: list[ReliabilityBin] = Field(default_factory=list)
 
 
-class Picked(Scores):
-    """The epoch whose weights were kept in place of the last one's, the split it was chosen on, and its scores."""
+class EpochChoice(FileRecord):
+    """The epoch whose weights were kept, the split on which it was chosen, and its top-1 accuracy."""
 
     epoch: int
     on: str
     top1: Measured = None
 
 
-class Stage(Scores):
-    """One stage of a run; its scores are of its last epoch, those of the kept weights stand apart."""
+class PickedEpoch(Scores, EpochChoice):  # the fields of the last base come first
+    """The epoch whose weights were kept instead of the last one's, with its scores."""
+
+
+class BestOfStage(FileRecord):
+    """The best epoch of a stage, its top-1 accuracy on the test part, and the split that decided."""
+
+    epoch: int
+    top1: Measured = None
+    on: str
+
+
+class StageTop1(FileRecord):
+    """A stage and its top-1 accuracy after the last epoch."""
 
     name: str
     epochs: int = 0
     top1: Measured = None
-    picked: Picked | None = None
 
 
-class Data(Part):
-    """The data set of a run."""
+class StageResult(Scores, StageTop1):
+    """One stage of a run. The scores are of its last epoch; ``picked`` has those of the weights that were kept."""
+
+    best: BestOfStage | None = None
+    executor: str | None = None
+    kernels: str | None = None
+    seconds: Measured = None
+    picked: PickedEpoch | None = None
+
+
+class DatasetRecord(FileRecord):
+    """The data set of a run; lists have one entry per class."""
 
     spec: str
     fingerprint: str
-    counts: list[Count] = Field(min_length=1)
-    test_counts: list[Count] = Field(default_factory=list)
+    counts: list[ImageCount] = Field(min_length=1)
+    test_counts: list[ImageCount] = Field(default_factory=list)
     class_names: list[str] = Field(default_factory=list)
     images: dict[str, int] = Field(default_factory=dict)
     shape: list[int] = Field(default_factory=list)
 
 
-class Protocol(Part):
-    """How the numbers came about."""
+class ProtocolRecord(FileRecord):
+    """Seed, and how weights were selected: "last", or "best on" a split; every how many epochs was evaluated."""
 
     seed: int
     selection: str = "last"
@@ -155,38 +117,99 @@ class Protocol(Part):
     every: int = 1
 
 
-class Model(Part):
-    """The network and its cost."""
+class ModelRecord(FileRecord):
+    """The network and its cost; ``flops`` are those of one image."""
 
     backbone: str = "unknown"
     head: str | None = None
     width: float | None = None
     parameters: int | None = None
-    flops: Measured = None
+    flops: int | Measured = None
 
 
-class Result(Scores):
-    """A whole result.json."""
+class CalibrationScores(FileRecord):
+    """Expected calibration error, and the bins behind it."""
+
+    ece: Measured = None
+    reliability: list[ReliabilityBin] = Field(default_factory=list)
+
+
+class BeforeAfter(FileRecord):
+    """Calibration without and with the temperature; None for a shot group without images."""
+
+    before: CalibrationScores | None = None
+    after: CalibrationScores | None = None
+
+
+class TemperatureFit(FileRecord):
+    """The temperature, the split it was fitted on, and the number of images; ``fitted_on`` None: nothing was fitted."""
+
+    temperature: Measured = None
+    fitted_on: str | None = None
+    images: int = 0
+
+
+class CalibrationResult(CalibrationScores, TemperatureFit):
+    """Calibration with the temperature, without it (``before``), and both by shot group."""
+
+    before: CalibrationScores = CalibrationScores()
+    groups: dict[str, BeforeAfter] = Field(default_factory=dict)
+
+
+class MixAccuracy(FileRecord):
+    """Accuracy where classes come in some mix: with plain logits, and with logits adjusted to the mix."""
+
+    plain: Measured = None
+    adjusted: Measured = None
+
+
+class PriorResult(FileRecord):
+    """Accuracy where classes are as frequent as in training, equally frequent, or the tail as frequent as the head."""
+
+    assumed: str = "other"
+    forward: MixAccuracy = MixAccuracy()
+    uniform: MixAccuracy = MixAccuracy()
+    backward: MixAccuracy = MixAccuracy()
+
+
+class GroupTestSize(NamedTuple):
+    """How many classes have test images, and how many images; all classes and None where that was not recorded."""
+
+    classes: int
+    images: int | None
+
+
+class MethodTop1(FileRecord):
+    """A method and its top-1 accuracy."""
 
     method: str
     top1: Top1
-    top_k: int = 5
-    confusion: list[Row] = Field(default_factory=list)
-    picked: Picked | None = None
-    calibrated: Calibrated | None = None
-    priors: Priors | None = None
-    stages: list[Stage] = Field(default_factory=list)
-    dataset: Data
-    protocol: Protocol
-    model: Model = Model()
+
+
+class Result(Scores, MethodTop1):
+    """A whole ``result.json``.
+
+    The scores are of the very last epoch. ``picked`` has those of another epoch whose weights were kept;
+    ``calibrated`` and ``priors`` are always of the kept weights.
+    """
+
+    confusion: list[tuple[int, int, int]] = Field(default_factory=list)  # (true class, predicted class, images)
+    picked: PickedEpoch | None = None
+    stages: list[StageResult] = Field(default_factory=list)
+    dataset: DatasetRecord
+    protocol: ProtocolRecord
+    model: ModelRecord = ModelRecord()
     recipe: dict[str, Any] | None = None
     remarks: list[str] = Field(default_factory=list)
+    seconds: Measured = None
     device: str = "unknown"
     version: str = "unknown"
     machine: dict[str, Any] = Field(default_factory=dict)
     commit: str | None = None
     command: str = ""
     finished: str | None = None
+    calibrated: CalibrationResult | None = None
+    priors: PriorResult | None = None
 
     @model_validator(mode="after")
     def _lengths_agree(self) -> "Result":
@@ -205,7 +228,7 @@ class Result(Scores):
 
     @property
     def begun_on(self) -> str | None:
-        """The split on which the weights that the last stage began with were chosen; none if they were not chosen."""
+        """The split that chose the weights from which the last stage started; None if they were not chosen."""
         if self.begun_from is None or self.protocol.selection == "last":
             return None
         if self.begun_from.picked:
@@ -213,8 +236,8 @@ class Result(Scores):
         return None if self.recipe else self.protocol.selection.removeprefix("best on ")
 
     @property
-    def begun_from(self) -> Stage | None:
-        """The stage whose weights the last one began with: one without epochs only changes the head."""
+    def begun_from(self) -> StageResult | None:
+        """The stage from whose weights the last one started; stages without epochs only change the head."""
         return next((stage for stage in reversed(self.stages[:-1]) if stage.epochs), None)
 
     @cached_property
@@ -229,8 +252,8 @@ class Result(Scores):
 
     @property
     def stride(self) -> int:
-        """For how many classes one that is listed stands: 1 up to ``SHOWN`` classes; more would make no page."""
-        return -(-len(self.dataset.counts) // SHOWN)
+        """Pages list every ``stride``-th class: every one up to ``LISTED_CLASSES`` classes."""
+        return -(-len(self.dataset.counts) // LISTED_CLASSES)
 
     @cached_property
     def group_of(self) -> list[str]:
@@ -245,23 +268,30 @@ class Result(Scores):
         return {name: self.group_of.count(name) for name in GROUPS}
 
     @cached_property
-    def tested(self) -> dict[str, Tested]:
-        """What the accuracy of each shot group, and of "all" classes, is measured on."""
+    def tested(self) -> dict[str, GroupTestSize]:
+        """The size of the test part of each shot group, and of "all" classes."""
         tests = self.dataset.test_counts
         if not tests:
             sizes = {**self.group_sizes, "all": len(self.group_of)}
-            return {name: Tested(size, None) for name, size in sizes.items()}
+            return {name: GroupTestSize(size, None) for name, size in sizes.items()}
         counts = {name: [n for n, group in zip(tests, self.group_of, strict=True) if group == name] for name in GROUPS}
-        return {name: Tested(sum(n > 0 for n in some), sum(some)) for name, some in {**counts, "all": tests}.items()}
+        counts["all"] = tests
+        return {name: GroupTestSize(sum(n > 0 for n in part), sum(part)) for name, part in counts.items()}
 
 
-def parse_result(content: "Mapping[str, Any] | Result", where: str = "the result") -> Result:
-    """A checked result, or one sentence that names the first thing that is wrong with it."""
+def parse_result(content: Mapping[str, Any] | Result, where: str = "the result") -> Result:
+    """A checked result; an error that names the first problem if it is not one."""
     try:
         return Result.model_validate(content)
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        reason = first["msg"].removeprefix("Value error, ")
-        problem = f'"{key}": {reason[0].lower()}{reason[1:]}' if key else reason
-        raise TailcloudError(f"{where} is damaged or was not written by tailcloud ({problem})") from None
+        raise TailcloudError(f"{where} is damaged or was not written by tailcloud ({first_problem(error)})") from None
+
+
+def read_result(path: Path) -> Result:
+    """The result in a ``result.json``."""
+    return parse_result(read_json(path), str(path))
+
+
+def write_result(path: Path, result: Result) -> None:
+    """Write a ``result.json``; what was read from one is written to the same bytes."""
+    write_json(path, result.content())

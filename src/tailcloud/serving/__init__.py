@@ -1,4 +1,4 @@
-"""Trained models in use: ``tailcloud.load(RUN)``."""
+"""Using trained models: load, predict, evaluate, embed, export."""
 
 from tailcloud.serving.load import TrainedClassifier, load
 

@@ -1,4 +1,4 @@
-"""What a trained model makes of the images that it was trained and tested on."""
+"""Embeddings (penultimate features) of a run's training and test images."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tailcloud.serving.load import load
 
 
 def embed_run(run: Path, dataset: Dataset, device: torch.device) -> dict[str, Embedding]:
-    """The embeddings of all training and test images, "train" and "test", without augmentation."""
+    """The embeddings of all "train" and "test" images, without augmentation."""
     model = load(run)
     check_fits(run, model, dataset)
     classifier, transform = model.classifier.to(device), Normalise(model.transform.mean, model.transform.std, device)

@@ -1,4 +1,4 @@
-"""A trained model, measured again."""
+"""Evaluate the model of a run again, on its own test images or on others with the same classes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,36 +17,39 @@ from tailcloud.serving.load import TrainedClassifier, load
 
 
 def evaluate_run(run: Path, dataset: Dataset, device: torch.device, prior: str | None = None) -> dict[str, Any]:
-    """Every figure of a result, for the model of a run on the test part of a data set.
+    """Every figure of a result, for the model of a run on the test part of a data set; a dict, for JSON.
 
-    Shot groups follow the counts that the model was trained on. With a ``prior`` (``uniform``, ``train`` or a file) the
-    figures are those of calibrated logits that expect this mix of classes, and so is the ECE.
+    Shot groups follow the training counts of the model. With a ``prior`` (``uniform``, ``train`` or a file), all
+    figures are those of calibrated logits adjusted to this class distribution.
     """
     model = load(run)
     check_fits(run, model, dataset)
     wanted = wanted_prior(prior, model)
     classifier, images = model.classifier.to(device), place_images(dataset.test, device)
     transform = Normalise(model.transform.mean, model.transform.std, device)
-    way = (model.scale, None) if wanted is None else (model.scale / model.temperature, model.shift(wanted))
-    judged = judge_in_ways(classifier, images.in_order(transform), [way])[0]
+    scale_and_shift = (model.scale, None) if wanted is None else (model.scale / model.temperature, model.shift(wanted))
+    judged = judge_in_ways(classifier, images.in_order(transform), [scale_and_shift])[0]
     figures = summarise(gathered(judged, len(model.counts)), model.counts)
     if model.prior is None:
         return figures
-    reading = Calibrated(model.scale, model.temperature, model.prior, model.fitted_on, None)
-    return figures | measure_deployed(classifier, images.in_order(transform), reading, model.counts)
+    calibrated = Calibrated(model.scale, model.temperature, model.prior, model.fitted_on, None)
+    return figures | measure_deployed(classifier, images.in_order(transform), calibrated, model.counts)
 
 
 def check_fits(run: Path, model: TrainedClassifier, dataset: Dataset) -> None:
-    """Same classes in the same order, same image size and channels."""
+    """Refuse data whose classes, their order, the image size or the channels differ from those of the model."""
     if list(dataset.class_names) != model.class_names:
         raise UsageError(
-            f"{run} was trained on {_in_short(model.class_names)}, and {dataset.spec} has "
-            f"{_in_short(dataset.class_names)}: a model can only be measured on its own classes"
+            f"{run} was trained on {_class_range(model.class_names)}, and {dataset.spec} has "
+            f"{_class_range(dataset.class_names)}: a model can only be evaluated on its own classes"
         )
     trained = (*model.size, len(model.transform.mean))
     if trained != dataset.shape:
-        raise UsageError(f"{run} takes images of {trained}, and those of {dataset.spec} are {dataset.shape}")
+        raise UsageError(
+            f"{run} takes images of {trained} (height, width, channels), and those of {dataset.spec} are "
+            f"{dataset.shape}"
+        )
 
 
-def _in_short(names: Sequence[str]) -> str:
+def _class_range(names: Sequence[str]) -> str:
     return f"{len(names)} classes ({names[0]} … {names[-1]})"

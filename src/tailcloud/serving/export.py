@@ -1,4 +1,4 @@
-"""A trained model in a file that other programs read, written only if it says what the original says."""
+"""Export a trained model to a file for other programs; it is written only if its probabilities agree."""
 
 import importlib
 import os
@@ -14,22 +14,22 @@ from tailcloud.data import Split
 from tailcloud.errors import TailcloudError, UsageError, plugin_sentence, unknown
 from tailcloud.files import write_atomically
 from tailcloud.runs.folder import RunFolder
-from tailcloud.runs.model_file import About, read_about
+from tailcloud.runs.model_file import ModelFile, read_model_file
 from tailcloud.serving.formats import FORMATS, Format, Predictor
-from tailcloud.serving.load import ABOUT, load
-from tailcloud.serving.portable import Portable, image_shape
+from tailcloud.serving.load import MODEL_JSON, load
+from tailcloud.serving.portable import PortableClassifier
 
-TOLERANCE = 1e-3  # of a probability; rounding makes some 1e-6, a mistake far more
-IMAGES = 256
-PIXELS = IMAGES * 64 * 64  # fewer images where they are large
-BATCHES = (1, 2, 7, 32)
+TOLERANCE = 1e-3  # of a probability; rounding causes about 1e-6, a mistake far more
+MAX_IMAGES = 256
+MAX_PIXELS = MAX_IMAGES * 64 * 64  # fewer images if they are large
+BATCH_SIZES = (1, 2, 7, 32)
 
 Images = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
 class Export:
-    """What was written, and how far its probabilities are from the original's at most."""
+    """The exported file; ``difference`` is the largest difference of a probability to the original model."""
 
     file: Path
     bytes: int
@@ -43,35 +43,41 @@ class Export:
 def export_run(
     run: Path, to: str, out: Path | None = None, images: Images | None = None, *, force: bool = False
 ) -> Export:
-    """Write the model of a run folder as ``FORMATS[to]``, by default into that folder.
+    """Write the model of a run folder in the format ``FORMATS[to]``, by default into that folder.
 
-    ``images`` (uint8 [N, H, W, C], at the size of the model) are what it is compared on; random ones where there are
-    none. Nothing is written unless all probabilities agree to 0.001; a file that is there is replaced with ``force``.
+    The file is compared with the original on ``images`` (uint8 [N, H, W, C] at the size of the model; random ones by
+    default), and only written if all probabilities agree to 0.001. ``force`` replaces an existing file.
     """
     form = format_of(to)
-    model, about = load(run), read_about(run / ABOUT)
-    target = place_for(run, out or run / form.file, force=force)
-    shown = some_images(image_shape(about), images)
-    content = _encoded(run, to, Portable(model.classifier, about), about)
+    model, model_file = load(run), read_model_file(run / MODEL_JSON)
+    target = check_target(run, out or run / form.file, force=force)
+    sample = sample_images(model_file.image_shape, images)
+    content = _encoded(run, to, PortableClassifier(model.classifier, model_file), model_file)
 
     def original(batch: Images) -> NDArray[np.float32]:
-        said: NDArray[np.float32] = model.predict_proba(torch.from_numpy(batch)).numpy()
-        return said
+        probabilities: NDArray[np.float32] = model.predict_proba(torch.from_numpy(batch)).numpy()
+        return probabilities
 
-    difference = largest_difference(original, form.open(content), shown)
-    if not difference <= TOLERANCE:  # NaN is no agreement either
+    difference = largest_difference(original, form.open(content), sample)
+    if not difference <= TOLERANCE:  # also if it is NaN
         raise TailcloudError(
             f"{run} was not exported: in {form.checker} a probability differs by {difference:.2g} from the original, "
             f"and no more than {TOLERANCE:g} is allowed; try another format ({', '.join(sorted(FORMATS))})"
         )
     write_atomically(target, content)
     return Export(
-        target, len(content), image_shape(about), about.architecture.classes, difference, len(shown), _checker(form)
+        file=target,
+        bytes=len(content),
+        shape=model_file.image_shape,
+        classes=model_file.architecture.classes,
+        difference=difference,
+        images=len(sample),
+        checker=_checker(form),
     )
 
 
 def format_of(to: str) -> Format:
-    """The format of that name; a sentence if there is none, or if a package is missing that it needs."""
+    """The format of that name; an error if there is none, or if a package that it needs is missing."""
     if to not in FORMATS:
         raise unknown("export format", to, [*FORMATS, "card"])
     missing = [name for name in FORMATS[to].needs if not _installed(name)]
@@ -83,61 +89,62 @@ def format_of(to: str) -> Format:
     return FORMATS[to]
 
 
-def place_for(run: Path, target: Path, *, force: bool) -> Path:
-    """Where a file may be written without destroying anything: with ``force`` over another one, not over the run's."""
+def check_target(run: Path, target: Path, *, force: bool) -> Path:
+    """The target, if it may be written: an existing file needs ``force``, files of the run are never replaced."""
     if target.is_dir():
         raise UsageError(f"{target} is a folder; name a file with --out")
-    own = (path.resolve() for path in vars(RunFolder(run)).values() if path != run)
-    if any(target.resolve().is_relative_to(path) for path in own):
+    run_files = (path.resolve() for path in vars(RunFolder(run)).values() if path != run)
+    if any(target.resolve().is_relative_to(path) for path in run_files):
         raise UsageError(f"{target} belongs to the run itself and is never replaced; choose another file with --out")
     if os.path.lexists(target) and not force:
-        raise UsageError(f"{target} is there already; add --force to replace it, or choose another file with --out")
+        raise UsageError(f"{target} exists already; add --force to replace it, or choose another file with --out")
     return target
 
 
-def some_images(shape: tuple[int, int, int], images: Images | None = None) -> Images:
-    """Up to 256 of the images, spread evenly; or so many random ones."""
-    most = max(3, min(IMAGES, PIXELS // (shape[0] * shape[1])))
+def sample_images(shape: tuple[int, int, int], images: Images | None = None) -> Images:
+    """Up to 256 evenly spaced images, or random ones if there are none."""
+    most = max(3, min(MAX_IMAGES, MAX_PIXELS // (shape[0] * shape[1])))
     if images is None:
         return np.random.default_rng(0).integers(0, 256, (most, *shape), dtype=np.uint8)
     positions = np.linspace(0, len(images) - 1, min(most, len(images))).astype(np.int64)
     return np.ascontiguousarray(images[positions])
 
 
-def spread(split: Split) -> Images:
-    """As many images of a part as a check may want; only these are read, where they are in files."""
-    found, _ = split.some(np.linspace(0, len(split) - 1, min(IMAGES, len(split))).astype(np.int64))
-    if not len(found):
-        raise TailcloudError(f"none of {min(IMAGES, len(split))} test images can be read")
-    return found
+def sample_split(split: Split) -> Images:
+    """Up to 256 evenly spaced images of a split; other image files are not read."""
+    wanted = min(MAX_IMAGES, len(split))
+    images, _ = split.some(np.linspace(0, len(split) - 1, wanted).astype(np.int64))
+    if not len(images):
+        raise TailcloudError(f"none of {wanted} test images can be read")
+    return images
 
 
 def largest_difference(one: Predictor, other: Predictor, images: Images) -> float:
-    """The largest difference of a probability, over batches of several sizes; NaN where one of them says NaN."""
+    """The largest difference of a probability, over batches of several sizes; NaN if one of them is NaN."""
     return float(np.max([np.abs(one(batch) - other(batch)).max() for batch in batches(images)]))
 
 
 def batches(images: Images) -> Iterator[Images]:
     """Batches of 1, 2, 7 and then 32 images."""
-    start, sizes = 0, iter(BATCHES)
+    start, sizes = 0, iter(BATCH_SIZES)
     while start < len(images):
-        size = next(sizes, BATCHES[-1])
+        size = next(sizes, BATCH_SIZES[-1])
         yield images[start : start + size]
         start += size
 
 
-def _encoded(run: Path, to: str, model: Portable, about: About) -> bytes:
+def _encoded(run: Path, to: str, model: PortableClassifier, model_file: ModelFile) -> bytes:
     try:
-        return FORMATS[to].encode(model, about)
-    except Exception as error:  # of three packages, none of which says what it raises
-        said = plugin_sentence(error) or _root(error)
-        parts = f'backbone "{about.architecture.backbone}" and head "{about.architecture.head}"'
+        return FORMATS[to].encode(model, model_file)
+    except Exception as error:  # three packages, none of which documents what it raises
+        reason = plugin_sentence(error) or _first_cause(error)
+        parts = f'backbone "{model_file.architecture.backbone}" and head "{model_file.architecture.head}"'
         raise TailcloudError(
-            f"{run}, with {parts}, cannot be written as {to} ({said}); --to safetensors takes every model"
+            f"{run}, with {parts}, cannot be exported as {to} ({reason}); --to safetensors takes every model"
         ) from error
 
 
-def _root(error: BaseException) -> str:
+def _first_cause(error: BaseException) -> str:
     """The first line of the error that caused all others."""
     while error.__cause__:
         error = error.__cause__

@@ -1,4 +1,4 @@
-"""Which files are meant by what somebody typed: files, folders, patterns, or a list on standard input."""
+"""Image files from command-line arguments: files, folders, glob patterns, or a list on standard input."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -10,46 +10,46 @@ from tailcloud.data.image_io import SUFFIXES
 from tailcloud.errors import UsageError
 
 STDIN = "-"
-LONGEST_LINE = 1 << 16  # characters; a path is shorter, and what is longer is none
+LONGEST_LINE = 1 << 16  # characters; paths are shorter
 
 
 def check_paths(paths: Sequence[str]) -> None:
-    """Refuse a name that nothing is behind before anything is computed."""
+    """Refuse arguments that match no image, before anything is computed."""
     if not paths:
-        raise UsageError('nothing to predict: name image files, folders or patterns, or "-" for a list on stdin')
+        raise UsageError('nothing to predict: pass image files, folders or patterns, or "-" for a list on stdin')
     if paths.count(STDIN) > 1:
-        raise UsageError('"-" is there more than once, and standard input can be read only once')
+        raise UsageError('"-" is given more than once, and standard input can be read only once')
     for path in paths:
-        if path != STDIN and next(_meant(path), None) is None:
+        if path != STDIN and next(_expand(path), None) is None:
             raise UsageError(_missing(path))
 
 
 def _missing(path: str) -> str:
     if Path(path).is_dir():
-        return f"{path} holds no image: none of its files ends in .jpg, .png or another suffix of images"
+        return f"{path} holds no image: no file in it ends in .jpg, .png or another suffix of images"
     return f'nothing matches "{path}"' if has_magic(path) else f"{path} does not exist"
 
 
-def find_pictures(paths: Sequence[str], listed: TextIO) -> Iterator[Path]:
-    """The files, one after the other: as they are named, folders with all that is below them in order of names.
+def find_images(paths: Sequence[str], listed: TextIO) -> Iterator[Path]:
+    """The files in the order of the arguments; those of a folder sorted by name, with all subfolders.
 
-    A folder gives its image files, by suffix, without hidden ones; links to folders are not followed. ``listed`` is
-    read where a path is "-": one path a line, without any check.
+    Of a folder, files with a suffix of images are taken, hidden ones not; links to folders are not followed. The
+    argument "-" reads one path per line from ``listed``, without any check.
     """
     for path in paths:
-        yield from _lines(listed) if path == STDIN else _meant(path)
+        yield from _lines(listed) if path == STDIN else _expand(path)
 
 
-def _meant(path: str) -> Iterator[Path]:
-    found = [path] if Path(path).exists() or not has_magic(path) else sorted(iglob(path, recursive=True))  # noqa: PTH207
-    for one in map(Path, found):
-        if one.is_dir():
-            yield from _inside(one)
-        elif one.exists():
-            yield one
+def _expand(path: str) -> Iterator[Path]:
+    matches = [path] if Path(path).exists() or not has_magic(path) else sorted(iglob(path, recursive=True))  # noqa: PTH207
+    for match in map(Path, matches):
+        if match.is_dir():
+            yield from _images_below(match)
+        elif match.exists():
+            yield match
 
 
-def _inside(folder: Path) -> Iterator[Path]:
+def _images_below(folder: Path) -> Iterator[Path]:
     for here, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):

@@ -1,4 +1,4 @@
-"""A trained model from its run folder: data only, nothing in it is executed."""
+"""Load a trained model from its run folder. The files are data only; nothing in them is executed."""
 
 from pathlib import Path
 
@@ -12,31 +12,31 @@ from tailcloud.calibration.priors import adjustment, normalised
 from tailcloud.classifier import Classifier, hollow_classifier
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.runs.model_file import About, read_about
+from tailcloud.runs.model_file import ModelFile, read_model_file
 
-WEIGHTS, ABOUT = "model.safetensors", "model.json"
+WEIGHTS, MODEL_JSON = "model.safetensors", "model.json"
 
 
 class TrainedClassifier(nn.Module):
-    """A trained module with what belongs to it.
+    """A trained model in PyTorch, with its class names, normalisation and calibration.
 
     Calling it gives logits [batch, classes] for normalised images; ``transform`` makes those from uint8 images
-    [batch, H, W, C]; ``class_names`` and ``counts`` (training images per class) are in the order of the logits.
-    Divided by ``temperature``, logits give calibrated probabilities; that was fitted on the part of the data that
-    ``fitted_on`` names, or is 1. ``prior`` is the mix of classes that the logits assume (None where an older model does
-    not say). ``size`` (height, width), ``fit`` and ``keep`` (the share of its middle) say how a picture becomes an
-    image of the model.
+    [batch, H, W, C]. ``class_names`` and ``counts`` (training images per class) are in the order of the logits.
+    ``softmax(logits / temperature)`` are calibrated probabilities; the temperature was fitted on the split
+    ``fitted_on``, and is 1 if that is None. ``prior`` is the class distribution that the logits assume (None in models
+    of older versions). ``size`` (height, width), ``fit`` and ``keep`` (the central share that is kept) say how an image
+    file is resized.
     """
 
-    def __init__(self, classifier: Classifier, about: About) -> None:
+    def __init__(self, classifier: Classifier, model_file: ModelFile) -> None:
         super().__init__()
+        transform, calibration = model_file.transform, model_file.calibration
         self.classifier = classifier
-        self.transform = Normalise(about.transform.mean, about.transform.std)
-        self.size, self.fit, self.keep = about.transform.size, about.transform.fit, about.transform.keep
-        self.class_names, self.counts = about.class_names, about.counts
-        self.scale, self.temperature = about.calibration.scale, about.calibration.temperature
-        self.fitted_on = about.calibration.fitted_on
-        self.prior = None if about.prior is None else normalised(about.prior)
+        self.transform = Normalise(transform.mean, transform.std)
+        self.size, self.fit, self.keep = transform.size, transform.fit, transform.keep
+        self.class_names, self.counts = model_file.class_names, model_file.counts
+        self.scale, self.temperature, self.fitted_on = calibration.scale, calibration.temperature, calibration.fitted_on
+        self.prior = None if model_file.prior is None else normalised(model_file.prior)
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits of normalised images."""
@@ -47,14 +47,13 @@ class TrainedClassifier(nn.Module):
     def predict_proba(self, images: Tensor, prior: ArrayLike | None = None) -> Tensor:
         """Calibrated probabilities [batch, classes] of uint8 images [batch, H, W, C], on the module's device.
 
-        ``prior`` is the mix of classes that is expected where the images come from, one share per class; by default
-        the one that the model was trained for, ``self.prior``.
+        ``prior`` is the class distribution to expect, one share per class; ``self.prior`` by default.
         """
         channels = len(self.transform.mean)
         if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[3] != channels:
             raise UsageError(
                 f"images must be a uint8 tensor [batch, height, width, {channels}], not {images.dtype} "
-                f"{list(images.shape)}; call the module itself on images that you normalised"
+                f"{list(images.shape)}; for images that are already normalised, call the module itself"
             )
         device = next(self.parameters()).device
         logits: Tensor = self(self.transform(images).to(device)) / self.temperature
@@ -63,20 +62,20 @@ class TrainedClassifier(nn.Module):
         return logits.softmax(dim=1)
 
     def shift(self, prior: ArrayLike) -> Tensor:
-        """What a mix of classes adds to calibrated logits."""
+        """What to add to calibrated logits for another class distribution (``prior``), float64 [classes]."""
         wanted = normalised(prior)
         if self.prior is None:
             raise TailcloudError(
-                "this model was trained by an older tailcloud and does not say which mix of classes it assumes: no "
-                "other one can be put in its place; train it again, or leave out the prior"
+                "this model was trained by an older tailcloud and does not record which class distribution it assumes, "
+                "so that no other one can be set; train it again, or leave out the prior"
             )
         if len(wanted) != len(self.class_names):
-            raise UsageError(f"the prior has {len(wanted)} shares, and the model {len(self.class_names)} classes")
+            raise UsageError(f"the prior has {len(wanted)} shares, and the model has {len(self.class_names)} classes")
         return torch.from_numpy(adjustment(wanted, self.prior))
 
 
 def load(run: str | Path) -> TrainedClassifier:
-    """The trained module of a run folder, on the CPU, in evaluation mode; or that of a file that was exported.
+    """Load the model of a run folder, or of an exported safetensors file: on the CPU, in evaluation mode.
 
     >>> model = tailcloud.load("runs/digits-lt-gcl-seed0")                  # doctest: +SKIP
     >>> names = [model.class_names[i] for i in model.predict_proba(images).argmax(dim=1)]  # doctest: +SKIP
@@ -86,25 +85,25 @@ def load(run: str | Path) -> TrainedClassifier:
         from tailcloud.serving.formats.safetensors import decode
 
         return TrainedClassifier(*decode(folder.read_bytes(), str(folder))).eval()
-    if not (folder / ABOUT).is_file():
-        raise TailcloudError(f"{folder} holds no trained model: {_without_model(folder)}")
-    about = read_about(folder / ABOUT)
+    if not (folder / MODEL_JSON).is_file():
+        raise TailcloudError(f"{folder} holds no trained model: {_why_no_model(folder)}")
+    model_file = read_model_file(folder / MODEL_JSON)
     try:
-        classifier = hollow_classifier(about.architecture)
+        classifier = hollow_classifier(model_file.architecture)
         classifier.load_state_dict(load_file(folder / WEIGHTS), assign=True)
-        return TrainedClassifier(classifier, about).eval()
+        return TrainedClassifier(classifier, model_file).eval()
     except FileNotFoundError:
         raise TailcloudError(f"{folder / WEIGHTS} is missing") from None
     except (SafetensorError, RuntimeError, KeyError, TypeError):
         raise TailcloudError(
-            f"{folder} holds a damaged model: {WEIGHTS} and {ABOUT} do not fit together; copy the run folder again"
+            f"{folder} holds a damaged model: {WEIGHTS} and {MODEL_JSON} do not fit together; copy the run folder again"
         ) from None
 
 
-def _without_model(folder: Path) -> str:
+def _why_no_model(folder: Path) -> str:
     """Why a folder has no model, and what to do."""
     if not folder.exists():
         return "there is no such folder; name that of a finished run"
     if not (folder / "recipe.toml").is_file():
-        return f"there is no {ABOUT} in it; name the folder of a finished run"
-    return f'its run is not finished, and goes on with "tailcloud train --resume --out {folder}"'
+        return f"there is no {MODEL_JSON} in it; name the folder of a finished run"
+    return f'its run is not finished; continue it with "tailcloud train --resume --out {folder}"'

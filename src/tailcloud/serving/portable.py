@@ -1,4 +1,4 @@
-"""A trained model as one module that can leave tailcloud: pixels in, calibrated probabilities out."""
+"""A trained model as one module for export: pixels in, calibrated probabilities out."""
 
 import json
 
@@ -8,46 +8,41 @@ from torch import Tensor, nn
 import tailcloud
 from tailcloud.classifier import Classifier
 from tailcloud.data.augment.normalize import Normalise
-from tailcloud.runs.model_file import About
+from tailcloud.runs.model_file import ModelFile
 
 
-class Portable(nn.Module):
-    """uint8 images [batch, H, W, C] to probabilities [batch, classes], normalisation and calibration inside."""
+class PortableClassifier(nn.Module):
+    """uint8 images [batch, H, W, C] to probabilities [batch, classes], with normalisation and calibration."""
 
     factor: Tensor
     offset: Tensor
 
-    def __init__(self, classifier: Classifier, about: About) -> None:
+    def __init__(self, classifier: Classifier, model_file: ModelFile) -> None:
         super().__init__()
-        self.classifier, transform = classifier, Normalise(about.transform.mean, about.transform.std)
+        self.classifier, transform = classifier, Normalise(model_file.transform.mean, model_file.transform.std)
         self.register_buffer("factor", transform.factor)
         self.register_buffer("offset", transform.offset)
-        self.sharpness = about.calibration.scale / about.calibration.temperature
+        self.logit_factor = model_file.calibration.scale / model_file.calibration.temperature
         self.eval().requires_grad_(False)
 
     def forward(self, images: Tensor) -> Tensor:
         """Probabilities."""
         normalised = torch.addcmul(self.offset, images.float(), self.factor).permute(0, 3, 1, 2)
         outputs: Tensor = self.classifier(normalised)
-        return (self.sharpness * outputs).softmax(dim=1)
+        return (self.logit_factor * outputs).softmax(dim=1)
 
 
-def image_shape(about: About) -> tuple[int, int, int]:
-    """Height, width and channels of an image."""
-    return *about.transform.size, about.architecture.channels
-
-
-def facts(about: About) -> dict[str, str]:
-    """What a program needs to know beside the numbers, as the texts that file formats have room for."""
+def metadata(model_file: ModelFile) -> dict[str, str]:
+    """What a program needs to know beside the weights, as strings for the metadata of a file."""
     return {
-        "class_names": json.dumps(about.class_names),
-        "size": json.dumps(about.transform.size),
-        "channels": json.dumps(about.architecture.channels),
-        "fit": about.transform.fit,
-        "keep": json.dumps(about.transform.keep),
-        "scale": json.dumps(about.calibration.scale),
-        "temperature": json.dumps(about.calibration.temperature),
-        "fitted_on": json.dumps(about.calibration.fitted_on),
-        "prior": json.dumps(about.prior),
+        "class_names": json.dumps(model_file.class_names),
+        "size": json.dumps(model_file.transform.size),
+        "channels": json.dumps(model_file.architecture.channels),
+        "fit": model_file.transform.fit,
+        "keep": json.dumps(model_file.transform.keep),
+        "scale": json.dumps(model_file.calibration.scale),
+        "temperature": json.dumps(model_file.calibration.temperature),
+        "fitted_on": json.dumps(model_file.calibration.fitted_on),
+        "prior": json.dumps(model_file.prior),
         "tailcloud": tailcloud.__version__,
     }

@@ -1,4 +1,4 @@
-"""What a trained model says about image files: decoded by threads while it computes, in bounded memory."""
+"""Predict the classes of image files. Threads decode them while the model computes; memory is bounded."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -19,21 +19,21 @@ from tailcloud.serving.load import TrainedClassifier
 from tailcloud.training.devices import cores
 
 BATCH = 256
-BATCHES_AHEAD = 4  # that are decoded, or on their way, while one is computed
+BATCHES_AHEAD = 4  # batches that are decoded while one is computed
 
-Decoded = Picture | str  # as the model takes it, or why there is none
+Decoded = Picture | str  # the image at the size of the model, or why it cannot be read
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What the model says about a file: its likeliest classes with calibrated probabilities, or why it says nothing."""
+class FilePrediction:
+    """The prediction for one file: its ``top`` classes with calibrated probabilities, or the ``error``."""
 
     path: Path
     top: tuple[tuple[str, float], ...] = ()
     error: str | None = None
 
-    def sure(self, threshold: float) -> bool:
-        """Whether the likeliest class is at least that probable."""
+    def is_sure(self, threshold: float) -> bool:
+        """Whether the probability of the top class reaches the threshold."""
         return bool(self.top) and self.top[0][1] >= threshold
 
 
@@ -44,32 +44,32 @@ def predict_files(
     device: torch.device | str = "cpu",
     top: int = 1,
     prior: Prior | None = None,
-) -> Iterator[Answer]:
-    """One answer per path, in their order. What cannot be read gets an answer with an error, and stops nothing."""
-    speak = Speaker(model, torch.device(device), top, prior)
-    batch = min(BATCH, evaluation_batch(speak.device, model.size[0] * model.size[1]))
+) -> Iterator[FilePrediction]:
+    """One prediction per path, in order. A file that cannot be read gets one with an error, and the rest goes on."""
+    predict = BatchPredictor(model, torch.device(device), top, prior)
+    batch = min(BATCH, evaluation_batch(predict.device, model.size[0] * model.size[1]))
     decode = partial(_decoded, channels=len(model.transform.mean), model=model)
     waiting: list[tuple[Path, Decoded]] = []
     for pair in in_threads(decode, paths, BATCHES_AHEAD * batch):
         waiting.append(pair)
         if len(waiting) == batch:
-            yield from speak(waiting)
+            yield from predict(waiting)
             waiting = []
-    yield from speak(waiting)
+    yield from predict(waiting)
 
 
 def _decoded(path: Path, channels: int, model: TrainedClassifier) -> Decoded:
-    """The image of a file; whatever is wrong with it or its name is its own affair."""
+    """The image of a file, or why it cannot be read."""
     try:
         return picture_at(path, channels, model.size, model.fit, model.keep)
     except Unreadable as error:
         return error.why
-    except (OSError, ValueError) as error:  # of names that no file can have
+    except (OSError, ValueError) as error:  # names that no file can have
         return str(error)
 
 
 def in_threads(work: Callable[[Path], Decoded], paths: Iterable[Path], ahead: int) -> Iterator[tuple[Path, Decoded]]:
-    """``(path, work(path))`` in order; at most ``ahead`` are under way, however many paths there are."""
+    """``(path, work(path))`` in order; at most ``ahead`` paths are in work, however many there are."""
     pool = ThreadPoolExecutor(max(2, cores()))
     waiting: deque[tuple[Path, Future[Decoded]]] = deque()
     try:
@@ -84,8 +84,8 @@ def in_threads(work: Callable[[Path], Decoded], paths: Iterable[Path], ahead: in
         pool.shutdown(cancel_futures=True)
 
 
-class Speaker:
-    """The model on a device, with the mix of classes that is expected."""
+class BatchPredictor:
+    """Predicts batches on a device, with logits adjusted to ``prior``."""
 
     def __init__(self, model: TrainedClassifier, device: torch.device, top: int, prior: Prior | None) -> None:
         self.device, self.names = device, model.class_names
@@ -95,22 +95,22 @@ class Speaker:
         self.factor = model.scale / model.temperature
         self.shift = None if prior is None else model.shift(prior).to(device, torch.float32)
 
-    def __call__(self, decoded: list[tuple[Path, Decoded]]) -> Iterator[Answer]:
-        """The answers for a batch, in its order."""
+    def __call__(self, decoded: list[tuple[Path, Decoded]]) -> Iterator[FilePrediction]:
+        """The predictions for a batch, in order."""
         pictures = [picture for _, picture in decoded if not isinstance(picture, str)]
-        tops = iter(self.likeliest(np.stack(pictures)) if pictures else ())
+        tops = iter(self.top_classes(np.stack(pictures)) if pictures else ())
         for path, picture in decoded:
-            yield Answer(path, error=picture) if isinstance(picture, str) else Answer(path, next(tops))
+            yield FilePrediction(path, error=picture) if isinstance(picture, str) else FilePrediction(path, next(tops))
 
     @torch.inference_mode()
-    def likeliest(self, pictures: Picture) -> list[tuple[tuple[str, float], ...]]:
-        """The top classes of each picture [batch, H, W, C], with their probabilities."""
+    def top_classes(self, pictures: Picture) -> list[tuple[tuple[str, float], ...]]:
+        """The top classes of uint8 images [batch, H, W, C], with their probabilities."""
         images = self.transform(torch.from_numpy(pictures).to(self.device))
         logits: Tensor = self.factor * self.classifier(images).float()
         if self.shift is not None:
             logits = logits + self.shift
         values, classes = logits.softmax(dim=1).topk(self.top, dim=1)
         return [
-            tuple((self.names[c], p) for c, p in zip(row, sure, strict=True))
-            for row, sure in zip(classes.tolist(), values.tolist(), strict=True)
+            tuple((self.names[c], p) for c, p in zip(row, probabilities, strict=True))
+            for row, probabilities in zip(classes.tolist(), values.tolist(), strict=True)
         ]

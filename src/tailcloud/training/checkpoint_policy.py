@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tailcloud.runs.checkpoint import Checkpoint, save_checkpoint
 from tailcloud.runs.folder import RunFolder
-from tailcloud.runs.progress import Progress
+from tailcloud.runs.progress import TrainingProgress
 from tailcloud.training import signals
 from tailcloud.training.executors.base import EpochState
 from tailcloud.training.session import Session
@@ -25,7 +25,7 @@ class Checkpointer:
 
     session: Session
     folder: RunFolder
-    progress: Progress
+    progress: TrainingProgress
     parts: StageParts
     saved_at: float = field(default_factory=time.perf_counter)
     epoch_started_at: float = 0.0
@@ -98,7 +98,7 @@ def terminated(folder: RunFolder) -> signals.Terminated:
 
 
 def make_checkpoint(
-    session: Session, parts: StageParts, progress: Progress, state: EpochState | None = None
+    session: Session, parts: StageParts, progress: TrainingProgress, state: EpochState | None = None
 ) -> Checkpoint:
     """Everything that the rest of the run depends on."""
     groups = {
@@ -116,7 +116,7 @@ def make_checkpoint(
     return Checkpoint(tensors, {**progress.state(), **about})
 
 
-def unfinished_epoch(checkpoint: Checkpoint | None, progress: Progress) -> EpochState | None:
+def unfinished_epoch(checkpoint: Checkpoint | None, progress: TrainingProgress) -> EpochState | None:
     """The state of the epoch in which a checkpoint was saved; None if it was saved after an epoch."""
     if checkpoint is None or not progress.step:
         return None

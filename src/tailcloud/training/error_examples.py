@@ -1,29 +1,28 @@
-"""Test images that the finished model got wrong, small and few, so that a report can show them without the data."""
+"""Which misclassified test images a run keeps, so that its report can show them without the data."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors.numpy import save
 from torch import Tensor
 from torch.nn.functional import interpolate
 
 from tailcloud.evaluation import Predictions
-from tailcloud.files import FORMAT, write_atomically
 from tailcloud.profile import worst_tail
+from tailcloud.runs.examples_file import ErrorExamples, write_error_examples
 from tailcloud.runs.folder import RunFolder
 from tailcloud.training.session import Session
 
-EACH = 6  # images of a class
+IMAGES_PER_CLASS = 6
 SIDE = 64  # pixels of the longer side of a thumbnail, at most
 
 
 def write_examples(session: Session, folder: RunFolder, per_class: Sequence[float | None]) -> None:
-    """Write ``examples.safetensors``: ``images`` [N, H, W, C], and the ``true`` and ``predicted`` class of each [N].
+    """Write ``examples.safetensors``: the most confident errors of the kept weights in the worst tail classes.
 
-    They are the surest errors in the worst tail classes by ``per_class``, of the weights that are kept; less than a
-    megabyte in all. Nothing is written where there are none, or where the recipe says ``logging.examples = false``.
+    ``per_class`` are accuracies. The file has less than a megabyte. None is written if there are no such classes, or
+    with ``logging.examples = false``.
     """
     worst = worst_tail(session.dataset.profile.counts.tolist(), per_class) if session.recipe.logging.examples else []
     if not worst:
@@ -34,22 +33,19 @@ def write_examples(session: Session, folder: RunFolder, per_class: Sequence[floa
         return
     wrong = np.concatenate([surest_errors(predictions, label) for label in worst])
     images, chosen = session.dataset.test.some(wrong)
-    content = {
-        "images": thumbnails(torch.from_numpy(images)).numpy(),
-        "true": predictions.target[chosen],
-        "predicted": predictions.predicted[chosen],
-    }
-    write_atomically(folder.examples_file, save(content, {"format": str(FORMAT)}))
+    small = thumbnails(torch.from_numpy(images)).numpy()
+    examples = ErrorExamples(small, predictions.target[chosen], predictions.predicted[chosen])
+    write_error_examples(folder.examples_file, examples, session.dataset.classes)
 
 
 def surest_errors(predictions: Predictions, label: int) -> NDArray[np.int64]:
-    """Where the images of a class are that were taken for another, those first that the model was surest of."""
+    """The indices of the misclassified images of a class, the most confident errors first."""
     wrong = np.flatnonzero((predictions.target == label) & (predictions.predicted != label))
-    return wrong[np.argsort(-predictions.confidence[wrong], kind="stable")[:EACH]]
+    return wrong[np.argsort(-predictions.confidence[wrong], kind="stable")[:IMAGES_PER_CLASS]]
 
 
 def thumbnails(images: Tensor) -> Tensor:
-    """Images [N, H, W, C] of at most ``SIDE`` pixels: each pixel the mean of those that it stands for."""
+    """Images [N, H, W, C] scaled down to at most ``SIDE`` pixels by area averaging."""
     height, width = images.shape[1:3]
     factor = SIDE / max(height, width)
     if factor >= 1 or not len(images):

@@ -22,8 +22,8 @@ from tailcloud.recipe import Recipe
 from tailcloud.runs.checkpoint import Checkpoint
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.observer import Observer
-from tailcloud.runs.progress import Progress
-from tailcloud.runs.result_writer import finish
+from tailcloud.runs.progress import TrainingProgress
+from tailcloud.runs.result import Result
 from tailcloud.training import signals
 from tailcloud.training.checkpoint_policy import Checkpointer, terminated, unfinished_epoch
 from tailcloud.training.devices import set_deterministic, set_threads
@@ -34,6 +34,7 @@ from tailcloud.training.error_examples import write_examples
 from tailcloud.training.executors.base import EpochState
 from tailcloud.training.executors.compiled import CannotCompile
 from tailcloud.training.resume import resume
+from tailcloud.training.run_result import finish_run
 from tailcloud.training.schedule import learning_rate
 from tailcloud.training.session import Session
 from tailcloud.training.stage_metrics import evaluate_epoch, finish_stage
@@ -50,10 +51,10 @@ def train(
     device: torch.device,
     observer: Observer,
     world: World = SINGLE_PROCESS,
-) -> dict[str, Any]:
+) -> Result | None:
     """Train a run to its end, from its newest checkpoint if there is one; the result is also written to the folder.
 
-    Of several ranks only rank 0 reads and writes the folder and returns the result; the others return {}.
+    Of several ranks only rank 0 reads and writes the folder and returns the result; the others return None.
     """
     observer = with_tensorboard(recipe, folder.path, observer) if world.rank0 else observer
     set_deterministic(device)
@@ -76,11 +77,11 @@ def train(
     session.images.share_faults(world)
     with signals.stop_immediately():  # all that is trained is saved
         write_examples(session, folder, progress.finished[-1]["per_class"])
-        return finish(session, folder, progress) if world.rank0 else {}
+        return finish_run(session, folder, progress) if world.rank0 else None
 
 
 def train_stage(
-    session: Session, folder: RunFolder, progress: Progress, checkpoint: Checkpoint | None, observer: Observer
+    session: Session, folder: RunFolder, progress: TrainingProgress, checkpoint: Checkpoint | None, observer: Observer
 ) -> None:
     """Train the remaining epochs of the current stage."""
     name, stage = progress.stage, session.recipe.stages[progress.stage]

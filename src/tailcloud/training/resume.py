@@ -7,23 +7,23 @@ import torch
 
 from tailcloud.errors import TailcloudError
 from tailcloud.recipe import Recipe, completed, differences
-from tailcloud.runs.checkpoint import Checkpoint, load_newest
+from tailcloud.runs.checkpoint import Checkpoint, load_latest_checkpoint
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.observer import Observer
-from tailcloud.runs.progress import Progress
+from tailcloud.runs.progress import TrainingProgress
 from tailcloud.training.session import Session
 from tailcloud.training.stages.start import use_new_head
 
 
-def resume(session: Session, folder: RunFolder, observer: Observer) -> tuple[Progress, Checkpoint | None]:
+def resume(session: Session, folder: RunFolder, observer: Observer) -> tuple[TrainingProgress, Checkpoint | None]:
     """Load model and progress from the newest complete checkpoint; a new run starts from the beginning."""
-    checkpoint, remarks = session.world.from_rank0(partial(load_newest, folder.checkpoints))
+    checkpoint, remarks = session.world.from_rank0(partial(load_latest_checkpoint, folder.checkpoints))
     for remark in remarks:
         observer.note(remark)
     if checkpoint is None:
         if session.world.rank0:
-            folder.cut_log(lambda _: False)
-        return Progress(), None
+            folder.truncate_log(lambda _: False)
+        return TrainingProgress(), None
     state = dict(checkpoint.state)
     try:
         with session.world.rank0_errors():
@@ -31,7 +31,7 @@ def resume(session: Session, folder: RunFolder, observer: Observer) -> tuple[Pro
         check_same_environment(state.pop("environment"), state.pop("fingerprint"), session, observer)
         use_new_head(session, state["stage"])
         session.model.load_state_dict(checkpoint.group("model"))
-        progress = Progress(**state, best_weights=checkpoint.group("best"))
+        progress = TrainingProgress(**state, best_weights=checkpoint.group("best"))
     except (RuntimeError, TypeError, KeyError):
         raise TailcloudError(
             f"the checkpoint in {folder.checkpoints} belongs to another model than {folder.recipe_file}"
@@ -41,11 +41,11 @@ def resume(session: Session, folder: RunFolder, observer: Observer) -> tuple[Pro
     return progress, checkpoint
 
 
-def cut_log(session: Session, folder: RunFolder, progress: Progress, observer: Observer) -> None:
+def cut_log(session: Session, folder: RunFolder, progress: TrainingProgress, observer: Observer) -> None:
     """Remove from the log the epochs that will be trained again."""
     order = list(session.recipe.stages)
     reached = (order.index(progress.stage), progress.epoch)
-    folder.cut_log(lambda line: (order.index(line["stage"]), line["epoch"]) <= reached)
+    folder.truncate_log(lambda line: (order.index(line["stage"]), line["epoch"]) <= reached)
     done = progress.epoch + sum(stage["epochs"] for stage in progress.finished)
     if len(folder.log()) < done:
         observer.note(f"{folder.log_file} lacks some of the {done} finished epochs; its curves will have a gap.")

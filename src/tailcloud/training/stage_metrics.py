@@ -5,14 +5,14 @@ from typing import Any
 from tailcloud.evaluation import Predictions, confusion, summarise
 from tailcloud.recipe import Stage
 from tailcloud.runs.observer import Observer
-from tailcloud.runs.progress import Progress
+from tailcloud.runs.progress import TrainingProgress
 from tailcloud.training.session import Session
 from tailcloud.training.stages.parts import StageParts
 
 LOGGED = ("top1", "many", "medium", "few")
 
 
-def evaluate_epoch(session: Session, parts: StageParts, progress: Progress, epoch: int) -> dict[str, Any]:
+def evaluate_epoch(session: Session, parts: StageParts, progress: TrainingProgress, epoch: int) -> dict[str, Any]:
     """Accuracy after an epoch, for the log; remembers the best epoch, chosen on validation if there is any."""
     counts = session.dataset.profile.counts
     test = summarise(session.predict(session.images.test, parts.scale), counts)
@@ -25,7 +25,7 @@ def evaluate_epoch(session: Session, parts: StageParts, progress: Progress, epoc
     return measured
 
 
-def finish_stage(session: Session, progress: Progress, stage: Stage, observer: Observer) -> dict[str, Any]:
+def finish_stage(session: Session, progress: TrainingProgress, stage: Stage, observer: Observer) -> dict[str, Any]:
     """All metrics of the last epoch. If another epoch was picked, load its weights and add its metrics as well."""
     scale, counts = session.loss(stage).scale, session.dataset.profile.counts
     predictions = session.predict(session.images.test, scale)

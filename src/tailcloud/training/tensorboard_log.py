@@ -10,7 +10,7 @@ from tailcloud.errors import UsageError
 from tailcloud.files import named_in_errors
 from tailcloud.recipe import Recipe, Stage
 from tailcloud.recipe.schema import Logging
-from tailcloud.runs.folder import EVENTS
+from tailcloud.runs.folder import TENSORBOARD_FOLDER
 from tailcloud.runs.observer import Observer
 
 TAGS = {
@@ -38,7 +38,7 @@ def check_logging(logging: Logging) -> None:
 def with_tensorboard(recipe: Recipe, folder: Path, observer: Observer) -> Observer:
     """The observer, or one that also writes TensorBoard events if the recipe says so."""
     check_logging(recipe.logging)
-    return TensorboardLog(recipe, folder / EVENTS, observer) if recipe.logging.tensorboard else observer
+    return TensorboardLog(recipe, folder / TENSORBOARD_FOLDER, observer) if recipe.logging.tensorboard else observer
 
 
 class TensorboardLog:

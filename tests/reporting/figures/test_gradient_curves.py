@@ -10,7 +10,7 @@ from helpers.synthetic_runs import make_log, make_result, write_run
 from tailcloud.errors import TailcloudError
 from tailcloud.reporting import write_report
 from tailcloud.reporting.figures.gradient_curves import plot_gradients, plot_method_gradients
-from tailcloud.reporting.run_record import Epoch, Run
+from tailcloud.reporting.run_record import Epoch, RunRecord
 from tailcloud.reporting.tables import by_dataset
 from tailcloud.runs.result import parse_result
 
@@ -61,7 +61,7 @@ def compared(raws, factors):
     """The figure of several watched runs."""
     results = [parse_result(raw) for raw in raws]
     logs = [tuple(epochs(watched_log(raw, factor))) for raw, factor in zip(raws, factors, strict=True)]
-    runs = [Run(Path(), result, log, "") for result, log in zip(results, logs, strict=True)]
+    runs = [RunRecord(Path(), result, log, "") for result, log in zip(results, logs, strict=True)]
     return plot_method_gradients(by_dataset(results)[0], runs)
 
 

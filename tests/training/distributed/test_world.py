@@ -118,9 +118,9 @@ def test_a_shared_run_is_the_run_of_one_process_and_goes_on_when_one_is_asked_to
     settings = {"stage1": {"epochs": 2}, "stage2": {"epochs": 1}, "selection": {"pick": "best"}}
     alone, _, _ = run_in(SINGLE_PROCESS, tmp_path / "alone", settings)
     (whole, notes, _), (other, _, seen) = in_ranks(2, run_in, tmp_path / "whole", settings)
-    assert whole["machine"]["ranks"] == 2
-    assert whole["machine"]["sync_batch_norm"] is True
-    assert whole["top1"]["last"] == pytest.approx(alone["top1"]["last"], abs=3)
+    assert whole.machine["ranks"] == 2
+    assert whole.machine["sync_batch_norm"] is True
+    assert whole.top1.last == pytest.approx(alone.top1.last, abs=3)
     assert other == {}
     assert not seen
     assert notes == []
@@ -215,7 +215,7 @@ def test_a_run_goes_on_with_another_number_of_processes_and_says_so(tmp_path):
     settings = {"stage1": {"epochs": 1}, "stage2": {"epochs": 1}}
     in_ranks(2, run_in, tmp_path / "run", settings, 3)
     result, notes, _ = run_in(SINGLE_PROCESS, tmp_path / "run", settings)
-    assert result["machine"]["ranks"] == 1
+    assert result.machine["ranks"] == 1
     assert any("started with ranks 2 and continues with 1" in note for note in notes)
 
 

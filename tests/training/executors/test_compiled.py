@@ -16,7 +16,7 @@ from helpers.runs import Interrupted, StopAfter, Watcher, run, same_weights, sma
 from tailcloud.data.dataset import Dataset, Split
 from tailcloud.errors import UsageError
 from tailcloud.recipe import Engine
-from tailcloud.runs.checkpoint import peek
+from tailcloud.runs.checkpoint import read_latest_state
 from tailcloud.training.devices import check_engine
 from tailcloud.training.executors import compiled
 from tailcloud.training.executors.compiled import CannotCompile
@@ -153,7 +153,7 @@ def test_a_run_compiles_each_stage_once_for_each_size_of_batch(tmp_path, graphs)
     """Evaluation and its mode, warm-up and other learning rates, epochs: none of them compiles anything again."""
     settings = {"stage1": {"epochs": 4}, "stage2": {"epochs": 3}, "engine": {"executor": "compiled"}}
     result = run(tmp_path / "run", small_recipe(settings))
-    assert result["machine"]["executor"] == "compiled"
+    assert result.machine["executor"] == "compiled"
     assert len(graphs) == 4  # of 64 and of 11 images, in two stages
 
 
@@ -194,10 +194,10 @@ def test_an_interrupted_compiled_run_ends_where_it_would_have_ended(tmp_path, li
     for epochs in (2, 2):  # in stage 1, then in stage 2
         with pytest.raises(Interrupted):
             run(tmp_path / "broken", recipe, StopAfter(epochs))
-        assert peek(tmp_path / "broken" / "checkpoint")["environment"]["executor"] == "compiled"
+        assert read_latest_state(tmp_path / "broken" / "checkpoint")["environment"]["executor"] == "compiled"
     result = run(tmp_path / "broken", recipe, watcher)
     assert watcher.notes == []
-    assert result["machine"]["executor"] == "compiled"
+    assert result.machine["executor"] == "compiled"
     assert same_weights(tmp_path / "undisturbed", tmp_path / "broken")
 
 
@@ -223,8 +223,8 @@ def test_without_a_compiler_a_run_is_the_eager_one_and_says_so_once(
     watcher = Watcher()
     result = run(tmp_path / "run", small_recipe(COMPILED), watcher)
     assert watcher.notes == [SENTENCE]
-    assert result["machine"]["executor"] == "eager"
-    assert peek(tmp_path / "run" / "checkpoint")["environment"]["executor"] == "eager"
+    assert result.machine["executor"] == "eager"
+    assert read_latest_state(tmp_path / "run" / "checkpoint")["environment"]["executor"] == "eager"
     assert same_weights(finished_run, tmp_path / "run")
     assert capfd.readouterr() == ("", "")
 
@@ -262,8 +262,8 @@ def test_a_compiled_run_that_cannot_go_on_so_says_that_bits_differ(tmp_path, mon
     watcher = Watcher()
     result = run(tmp_path / "run", recipe, watcher)
     assert watcher.notes == [SENTENCE]
-    assert result["machine"]["executor"] == "eager"
-    assert [stage["executor"] for stage in result["stages"]] == ["compiled", "eager"]
+    assert result.machine["executor"] == "eager"
+    assert [stage.executor for stage in result.stages] == ["compiled", "eager"]
 
 
 def test_compiling_that_is_switched_off_is_not_passed_over():

@@ -150,10 +150,10 @@ def test_accumulating_gives_the_same_run_up_to_rounding(tmp_path):
     settings = {"stage1": {"batch_norm": "frozen"}}
     whole = run(tmp_path / "whole", small_recipe(settings))
     pieces = run(tmp_path / "pieces", small_recipe(settings, {"engine": {"accumulate": 3}}))
-    assert pieces["machine"]["accumulate"] == 3
-    assert pieces["top1"]["last"] == pytest.approx(whole["top1"]["last"], abs=1.0)
-    for made, expected in zip(pieces["stages"], whole["stages"], strict=True):
-        assert made["per_class"] == pytest.approx(expected["per_class"], abs=10)
+    assert pieces.machine["accumulate"] == 3
+    assert pieces.top1.last == pytest.approx(whole.top1.last, abs=1.0)
+    for made, expected in zip(pieces.stages, whole.stages, strict=True):
+        assert made.per_class == pytest.approx(expected.per_class, abs=10)
 
 
 WEIGHED = {"stage1": {"loss": {"weights": "inverse"}}}
@@ -175,7 +175,7 @@ def test_methods_that_are_means_over_images_train_in_pieces(method, tmp_path):
     table = {"engine": {"accumulate": 2}, "stage1": {"epochs": 1, "batch": 200}, "model": {"width": 0.25}}
     recipe = load_recipe(f"digits-lt/{method}", [table])
     recipe = recipe.model_copy(update={"stage2": None})
-    assert run(tmp_path / "run", recipe)["machine"]["accumulate"] == 2
+    assert run(tmp_path / "run", recipe).machine["accumulate"] == 2
 
 
 def test_whole_batches_stay_whole():

@@ -12,7 +12,7 @@ from tailcloud.profile import GROUPS
 from tailcloud.reporting.figures.learning_curves import epoch_scale, stage_bounds, whole_ticks
 from tailcloud.reporting.figures.shot_groups import Series, method_series
 from tailcloud.reporting.figures.svg import Canvas, Figure, Scale
-from tailcloud.reporting.run_record import Epoch, Run
+from tailcloud.reporting.run_record import Epoch, RunRecord
 from tailcloud.reporting.tables import DatasetTable, MethodRow
 from tailcloud.runs.result import Result
 
@@ -41,7 +41,7 @@ def plot_gradients(result: Result, log: Sequence[Epoch]) -> Figure | None:
     return Figure("Softmax saturation", canvas.svg(), caption, tuple((group, group) for group in curves))
 
 
-def plot_method_gradients(table: DatasetTable, runs: Sequence[Run]) -> Figure | None:
+def plot_method_gradients(table: DatasetTable, runs: Sequence[RunRecord]) -> Figure | None:
     """The gradients of each shot group for each method that was watched, a panel for each group; none without any."""
     logs = {id(run.result): run.log for run in runs}
     found = {group: _series(table, logs, group) for group in GROUPS if table.example.group_sizes[group]}

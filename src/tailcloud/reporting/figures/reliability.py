@@ -7,7 +7,7 @@ from tailcloud.profile import GROUPS
 from tailcloud.reporting.figures.shot_groups import method_series
 from tailcloud.reporting.figures.svg import WIDTH, Canvas, Figure, Point, Scale
 from tailcloud.reporting.tables import DatasetTable, MethodRow
-from tailcloud.runs.result import BeforeAfter, Bin, Calibrated, Result
+from tailcloud.runs.result import BeforeAfter, CalibrationResult, ReliabilityBin, Result
 
 
 def plot_reliability(result: Result) -> Figure | None:
@@ -86,7 +86,7 @@ def plot_calibrated(result: Result) -> Figure | None:
     return Figure("Reliability by shot group", canvas.svg(), caption, legend)
 
 
-def temperature_sentence(calibrated: Calibrated) -> str:
+def temperature_sentence(calibrated: CalibrationResult) -> str:
     """What was fitted on what, or why nothing was."""
     if calibrated.fitted_on is None:
         return (
@@ -121,23 +121,23 @@ def plot_method_reliability(table: DatasetTable) -> Figure | None:
     return Figure("Reliability", canvas.svg(), caption, tuple(legend)) if legend else None
 
 
-def pooled(row: MethodRow) -> list[Bin]:
+def pooled(row: MethodRow) -> list[ReliabilityBin]:
     """The bins of all runs of a method as if they were one."""
     found = [result.reliability for result in row.results if result.reliability]
     return [_together(bins) for bins in zip(*found, strict=False)]
 
 
-def _together(bins: Iterable[Bin]) -> Bin:
+def _together(bins: Iterable[ReliabilityBin]) -> ReliabilityBin:
     full = [one for one in bins if one.confidence is not None and one.accuracy is not None]
     count = sum(one.count for one in full)
     if not count:
-        return Bin(count=0)
+        return ReliabilityBin(count=0)
     sure = sum(one.count * (one.confidence or 0.0) for one in full)
     right = sum(one.count * (one.accuracy or 0.0) for one in full)
-    return Bin(count=count, confidence=sure / count, accuracy=right / count)
+    return ReliabilityBin(count=count, confidence=sure / count, accuracy=right / count)
 
 
-def _panels(calibrated: Calibrated) -> dict[str, BeforeAfter]:
+def _panels(calibrated: CalibrationResult) -> dict[str, BeforeAfter]:
     """All images, and each shot group that has any."""
     groups = {name: calibrated.groups.get(name) for name in GROUPS}
     found = {name: both for name, both in groups.items() if both and both.after}
@@ -159,6 +159,6 @@ def _frame(canvas: Canvas, x: Scale, y: Scale) -> None:
     canvas.rule((x(0), y(0)), (x(100), y(100)), "bound")
 
 
-def _points(bins: Sequence[Bin], x: Scale, y: Scale) -> list[Point]:
+def _points(bins: Sequence[ReliabilityBin], x: Scale, y: Scale) -> list[Point]:
     known = [(one.confidence, one.accuracy) for one in bins if one.count]
     return [(x(100 * sure), y(100 * right)) for sure, right in known if sure is not None and right is not None]

@@ -1,4 +1,4 @@
-"""Files that other programs read: how a model is written into each, and run from it again."""
+"""Export formats: how a model is encoded in each, and run from it again."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcloud.runs.model_file import About
+from tailcloud.runs.model_file import ModelFile
 from tailcloud.serving.formats import onnx, pt2, safetensors
-from tailcloud.serving.portable import Portable
+from tailcloud.serving.portable import PortableClassifier
 
 __all__ = ["FORMATS", "Format", "Predictor"]
 
@@ -17,18 +17,18 @@ Predictor = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of file.
+    """A file format.
 
     Args:
-        file: its name in a run folder.
-        encode: the content of the file.
-        open: from the content to a function from uint8 images to probabilities.
-        checker: what runs that function.
-        needs: packages that tailcloud itself does not.
+        file: the file name in a run folder.
+        encode: makes the content of the file.
+        open: makes a function from uint8 images to probabilities out of the content.
+        checker: the package that runs this function.
+        needs: packages that tailcloud itself does not need.
     """
 
     file: str
-    encode: Callable[[Portable, About], bytes]
+    encode: Callable[[PortableClassifier, ModelFile], bytes]
     open: Callable[[bytes], Predictor]
     checker: str
     needs: tuple[str, ...] = ()
@@ -37,6 +37,6 @@ class Format:
 FORMATS: dict[str, Format] = {
     "onnx": Format("model.onnx", onnx.encode, onnx.open_model, "onnxruntime", ("onnx", "onnxscript", "onnxruntime")),
     "pt2": Format("model.pt2", pt2.encode, pt2.open_model, "torch.export"),
-    # model.safetensors is the run's own, without what belongs to its numbers
+    # another name than model.safetensors, which the run folder has, without class names and calibration
     "safetensors": Format("portable.safetensors", safetensors.encode, safetensors.open_model, "safetensors"),
 }

@@ -1,4 +1,4 @@
-"""ONNX: a graph with its weights, which onnxruntime runs without PyTorch."""
+"""ONNX: a graph with its weights; onnxruntime runs it without PyTorch."""
 
 import logging
 import warnings
@@ -11,39 +11,39 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import tailcloud
-from tailcloud.runs.model_file import About
+from tailcloud.runs.model_file import ModelFile
 from tailcloud.serving.formats.pt2 import traced
-from tailcloud.serving.portable import Portable, facts
+from tailcloud.serving.portable import PortableClassifier, metadata
 
-OPSET = 18  # old enough for the programs that people have installed
+OPSET = 18  # old enough for common runtimes
 INPUT, OUTPUT = "images", "probabilities"
 
 
-def encode(model: Portable, about: About) -> bytes:
-    """The content of an .onnx file; class names and the like are in its ``metadata_props``."""
+def encode(model: PortableClassifier, model_file: ModelFile) -> bytes:
+    """The content of an .onnx file; class names and other metadata are in ``metadata_props``."""
     import onnx
 
     with _silence():
-        program = _decomposed(traced(model, about))
+        program = _decomposed(traced(model, model_file))
         converted = torch.onnx.export(
             program, dynamo=True, opset_version=OPSET, input_names=[INPUT], output_names=[OUTPUT], verbose=False
         )
     assert converted is not None
     proto = converted.model_proto
     proto.producer_name, proto.producer_version = "tailcloud", tailcloud.__version__
-    proto.graph.ClearField("value_info")  # shapes that readers infer by themselves
+    proto.graph.ClearField("value_info")  # shapes; readers infer them
     for node in proto.graph.node:
-        node.ClearField("metadata_props")  # names files of this machine
+        node.ClearField("metadata_props")  # has file names of this machine
     for value in (*proto.graph.input, *proto.graph.output):
         value.type.tensor_type.shape.dim[0].dim_param = "batch"
-    onnx.helper.set_model_props(proto, facts(about))
+    onnx.helper.set_model_props(proto, metadata(model_file))
     onnx.checker.check_model(proto)
     content: bytes = proto.SerializeToString()
     return content
 
 
 def open_model(content: bytes) -> Callable[[NDArray[np.uint8]], NDArray[np.float32]]:
-    """Run it in onnxruntime, on the CPU."""
+    """A function that runs the model in onnxruntime, on the CPU."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
@@ -56,10 +56,10 @@ def open_model(content: bytes) -> Callable[[NDArray[np.uint8]], NDArray[np.float
 
 
 def _decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """What ONNX has no operator for, in terms of what it has."""
-    lacking = {torch.ops.aten.cdist.default: _distances}
-    found = any(node.target in lacking for node in program.graph.nodes)
-    return program.run_decompositions({**lacking}) if found else program
+    """Replace operators that ONNX lacks."""
+    replacements = {torch.ops.aten.cdist.default: _distances}
+    needed = any(node.target in replacements for node in program.graph.nodes)
+    return program.run_decompositions({**replacements}) if needed else program
 
 
 def _distances(x: Tensor, y: Tensor, p: float = 2.0, _mode: int | None = None) -> Tensor:
@@ -70,7 +70,7 @@ def _distances(x: Tensor, y: Tensor, p: float = 2.0, _mode: int | None = None) -
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """The exporter speaks of other people's packages."""
+    """Hide the exporter's warnings, which concern other packages."""
     log = logging.getLogger("torch.onnx")
     level = log.level
     log.setLevel(logging.ERROR)

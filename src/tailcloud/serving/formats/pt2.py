@@ -1,4 +1,4 @@
-"""PyTorch's own file: a program with its weights, for ``torch.export.load``, without this package."""
+"""PyTorch's export format: a program with its weights. ``torch.export.load`` reads it without tailcloud."""
 
 import io
 import warnings
@@ -8,32 +8,32 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tailcloud.runs.model_file import About
-from tailcloud.serving.portable import Portable, facts, image_shape
+from tailcloud.runs.model_file import ModelFile
+from tailcloud.serving.portable import PortableClassifier, metadata
 
-TRACED = 2  # images; from one, PyTorch would conclude that there is always one
+TRACED_BATCH = 2  # with one image, PyTorch would fix the batch size to 1
 
 
-def traced(model: Portable, about: About) -> torch.export.ExportedProgram:
-    """The model as a graph, for any number of images."""
-    images = torch.zeros(TRACED, *image_shape(about), dtype=torch.uint8)
+def traced(model: PortableClassifier, model_file: ModelFile) -> torch.export.ExportedProgram:
+    """The model as a graph, for any batch size."""
+    images = torch.zeros(TRACED_BATCH, *model_file.image_shape, dtype=torch.uint8)
     program = torch.export.export(model, (images,), dynamic_shapes=({0: torch.export.Dim("batch")},))
     for node in program.graph.nodes:
-        node.meta.pop("stack_trace", None)  # names files of this machine
+        node.meta.pop("stack_trace", None)  # has file names of this machine
     return program
 
 
-def encode(model: Portable, about: About) -> bytes:
-    """The content of a .pt2 file; class names and the like are in it as extra files, one for each key."""
+def encode(model: PortableClassifier, model_file: ModelFile) -> bytes:
+    """The content of a .pt2 file; class names and other metadata are extra files, one per key."""
     file = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.export.save(traced(model, about), file, extra_files=facts(about))
+        torch.export.save(traced(model, model_file), file, extra_files=metadata(model_file))
     return file.getvalue()
 
 
 def open_model(content: bytes) -> Callable[[NDArray[np.uint8]], NDArray[np.float32]]:
-    """Load it again."""
+    """A function that runs the loaded model."""
     module = torch.export.load(io.BytesIO(content)).module()
 
     @torch.inference_mode()

@@ -1,0 +1,137 @@
+"""The end of a run: its model and its result are collected from the session and written."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from safetensors.torch import save
+
+import tailcloud
+from tailcloud.calibration.deployment_metrics import Calibrated, measure_deployed
+from tailcloud.calibration.run_calibration import calibrate
+from tailcloud.data import Dataset
+from tailcloud.files import FORMAT, write_atomically
+from tailcloud.runs.folder import RunFolder
+from tailcloud.runs.model_file import ModelFile, write_model_file
+from tailcloud.runs.progress import TrainingProgress
+from tailcloud.runs.result import Result, write_result
+from tailcloud.training.devices import commit, machine
+from tailcloud.training.session import Session
+
+ONLY_OF_STAGES = ("name", "epochs", "top1", "best", "executor", "kernels", "seconds")
+
+
+def finish_run(session: Session, folder: RunFolder, progress: TrainingProgress) -> Result:
+    """Write the model and then the result: a run with a ``result.json`` is finished."""
+    calibrated = calibrate(session)
+    write_model(session, folder, calibrated)
+    result = make_result(session, folder, progress, calibrated)
+    write_result(folder.result_file, result)
+    return result
+
+
+def write_model(session: Session, folder: RunFolder, calibrated: Calibrated) -> None:
+    """Write the weights, and ``model.json`` with what is needed to use them."""
+    weights = {name: value.cpu().contiguous() for name, value in session.model.state_dict().items()}
+    write_atomically(folder.weights_file, save(weights, {"format": str(FORMAT)}))
+    write_model_file(folder.model_file, describe_model(session, calibrated))
+
+
+def describe_model(session: Session, calibrated: Calibrated) -> ModelFile:
+    """The model of a run, as ``model.json`` has it."""
+    dataset = session.dataset
+    return ModelFile.create(
+        {
+            "architecture": session.architecture,
+            "class_names": list(dataset.class_names),
+            "counts": dataset.profile.counts.tolist(),
+            "transform": {
+                "size": dataset.shape[:2],
+                "mean": list(dataset.mean),
+                "std": list(dataset.std),
+                "fit": dataset.fit,
+                "keep": dataset.keep,
+            },
+            "calibration": {
+                "scale": calibrated.scale,
+                "temperature": calibrated.temperature,
+                "fitted_on": calibrated.fitted_on,
+            },
+            "prior": calibrated.prior.tolist(),
+        }
+    )
+
+
+def make_result(session: Session, folder: RunFolder, progress: TrainingProgress, calibrated: Calibrated) -> Result:
+    """The record of a run: the figures of its last epoch first, then everything they depend on.
+
+    If another epoch was picked, its weights are kept, and its figures are under ``picked``.
+    """
+    recipe, dataset, final, cost = session.recipe, session.dataset, progress.finished[-1], session.cost
+    return Result.create(
+        {
+            "method": recipe.method,
+            "top1": {
+                "last": final["top1"],
+                "best": final["best"]["top1"],
+                "best_on": final["best"]["on"],
+                "best_epoch": {"stage": final["name"], "epoch": final["best"]["epoch"]},
+            },
+            **{key: value for key, value in final.items() if key not in ONLY_OF_STAGES},
+            "stages": [{key: stage[key] for key in stage if key != "confusion"} for stage in progress.finished],
+            "dataset": describe_data(dataset),
+            "protocol": {
+                "seed": recipe.seed,
+                "selection": "last" if recipe.selection.pick == "last" else f"best on {session.best_on}",
+                "split": recipe.selection.split,
+                "every": recipe.selection.every,
+            },
+            "model": {
+                "backbone": recipe.model.backbone,
+                "head": session.architecture.head,
+                "width": recipe.model.width,
+                "parameters": cost.parameters,
+                "flops": cost.flops,
+            },
+            "recipe": recipe.substance(),
+            "remarks": [
+                *dataset.profile.remarks(),
+                *dataset.remarks,
+                *session.images.faults,
+                *session.overflows,
+                *progress.changes,
+            ],
+            "seconds": sum(stage["seconds"] for stage in progress.finished),
+            "device": session.device.type,
+            "version": tailcloud.__version__,
+            "machine": {**machine(session.device), **session.environment},
+            "commit": commit(),
+            "command": folder.command(),
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+            **deployment_figures(session, calibrated),
+        }
+    )
+
+
+def deployment_figures(session: Session, calibrated: Calibrated) -> dict[str, Any]:
+    """``calibrated`` and ``priors``: the kept weights on the test part, computed as in use."""
+    session.model.eval()
+    batches = session.images.test.in_order(session.transform)
+    return measure_deployed(session.model, batches, calibrated, session.dataset.profile.counts.tolist())
+
+
+def describe_data(dataset: Dataset) -> dict[str, Any]:
+    """The data set of a run, as ``result.json`` has it."""
+    return {
+        "spec": dataset.spec,
+        "fingerprint": dataset.fingerprint,
+        "counts": dataset.profile.counts.tolist(),
+        "test_counts": np.bincount(dataset.test.labels, minlength=dataset.classes).tolist(),
+        "class_names": list(dataset.class_names),
+        "images": {
+            "train": len(dataset.train),
+            "val": len(dataset.val) if dataset.val else 0,
+            "test": len(dataset.test),
+        },
+        "shape": list(dataset.shape),
+    }
