@@ -18,12 +18,12 @@ import torch
 from measuring import RESULTS, write_record
 from safetensors.torch import load_file
 
+from tailcloud.cli.progress import execute_with_progress
 from tailcloud.errors import TailcloudError
-from tailcloud.launch.execute import train_all
-from tailcloud.launch.run_plan import Run
+from tailcloud.launch.run_plan import PlannedRun
 from tailcloud.recipe import Recipe, load_recipe, parse_setting
 from tailcloud.runs.folder import RunFolder
-from tailcloud.runs.fork import branch, last_checkpoint
+from tailcloud.runs.fork import first_stage_checkpoint, fork_run
 from tailcloud.training.devices import pick_device
 
 CANDIDATES = {  # every field that differs among them, so that none follows from what gcl has by itself today
@@ -45,7 +45,7 @@ def main() -> None:
     train_missing([run for (_, name, _), run in runs.items() if name == FIRST], options.device)
     for (spec, name, seed), run in runs.items():
         if name != FIRST and not run.folder.exists:
-            branch(runs[spec, FIRST, seed].folder, run.folder, run.recipe, run.command)
+            fork_run(runs[spec, FIRST, seed].folder, run.folder, run.recipe, run.command)
     train_missing([run for (_, name, _), run in runs.items() if name != FIRST], options.device)
     rows = [figures(spec, name, seed, run) for (spec, name, seed), run in runs.items() if run.folder.finished]
     record = {"data": options.data, "candidates": CANDIDATES, "runs": rows}
@@ -75,7 +75,7 @@ def cases(options: argparse.Namespace) -> Iterator[tuple[str, str, int]]:
             yield from ((spec, name, seed) for seed in range(options.seeds))
 
 
-def run_of(options: argparse.Namespace, spec: str, name: str, seed: int) -> Run:
+def run_of(options: argparse.Namespace, spec: str, name: str, seed: int) -> PlannedRun:
     """A run with its folder, and the command that would train it alone."""
     settings = [f"stage2.{setting}" for setting in CANDIDATES[name]]
     settings += ["selection.every=1000"] if "tune" in spec else []
@@ -87,20 +87,20 @@ def run_of(options: argparse.Namespace, spec: str, name: str, seed: int) -> Run:
     command = f"tailcloud train --data {spec} --seed {seed}" + "".join(f" --set {setting}" for setting in settings)
     variant = "" if name == FIRST else "-" + name.replace(", ", "-").replace(" ", "")
     folder = options.out / f"{spec.replace(':', '-')}-gcl{variant}-seed{seed}"  # as a bench calls it
-    return Run(RunFolder(folder), recipe, command)
+    return PlannedRun(RunFolder(folder), recipe, command)
 
 
-def train_missing(runs: Sequence[Run], device: torch.device) -> None:
+def train_missing(runs: Sequence[PlannedRun], device: torch.device) -> None:
     missing = [run for run in runs if not run.folder.finished]
-    for run, outcome in zip(missing, train_all(missing, device.type) if missing else [], strict=True):
+    for run, outcome in zip(missing, execute_with_progress(missing, device.type) if missing else [], strict=True):
         if isinstance(outcome, TailcloudError):
             print(f"{run.folder.path}: {outcome}")
 
 
-def figures(spec: str, name: str, seed: int, run: Run) -> dict[str, Any]:
+def figures(spec: str, name: str, seed: int, run: PlannedRun) -> dict[str, Any]:
     """What a run achieved, after each stage, and how long its anchors were in between."""
     result = run.folder.result()
-    first = load_file(last_checkpoint(run.folder, run.recipe))["model.head.weight"]
+    first = load_file(first_stage_checkpoint(run.folder, run.recipe))["model.head.weight"]
     return {
         "spec": spec,
         "candidate": name,

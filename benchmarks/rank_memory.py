@@ -12,9 +12,9 @@ import torch
 
 from tailcloud.data import open_dataset
 from tailcloud.files import write_json
-from tailcloud.launch.torchrun import Silent
 from tailcloud.recipe import load_recipe
 from tailcloud.runs.folder import RunFolder
+from tailcloud.runs.observer import SilentObserver
 from tailcloud.training.devices import commit, machine
 from tailcloud.training.distributed.world import process_group, world_from_environment
 from tailcloud.training.loop import train
@@ -28,7 +28,7 @@ def resident() -> float:
     return pages * 4096 / 1e6
 
 
-class Measuring(Silent):
+class Measuring(SilentObserver):
     """Measures after some of the epochs."""
 
     def __init__(self, every: int) -> None:

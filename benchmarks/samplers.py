@@ -19,7 +19,7 @@ from measuring import RESULTS, write_record
 from tailcloud.data import open_dataset
 from tailcloud.recipe import Recipe, Stage, load_recipe
 from tailcloud.runs.folder import RunFolder
-from tailcloud.runs.fork import branch
+from tailcloud.runs.fork import fork_run
 from tailcloud.training.devices import pick_device
 from tailcloud.training.loop import train
 
@@ -63,7 +63,7 @@ def measure(place: Path, seed: int, epochs: int, device: torch.device) -> dict[s
         if sampler == SAMPLERS[0]:
             folder.create(recipe)
         else:
-            branch(parent, folder, recipe, "")
+            fork_run(parent, folder, recipe, "")
         with folder.locked():
             dataset = open_dataset(recipe.data.spec, reading=recipe.data.read_options)
             train(recipe, dataset, folder, device, Silent())

@@ -1,6 +1,6 @@
 """tailcloud: image classifiers that do not forget the tail.
 
-The public names below are loaded on first use, so that ``import tailcloud`` and ``tailcloud --help`` stay quick.
+The public names below are loaded on first use, so that ``import tailcloud`` and ``tailcloud --help`` stay fast.
 """
 
 from importlib import import_module
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tailcloud import backbones, data, heads, losses, sampling
     from tailcloud.estimator import LongTailClassifier
+    from tailcloud.launch.train import Run, train
     from tailcloud.plugins import (
         load_plugin,
         register_backbone,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "LongTailClassifier",
+    "Run",
     "__version__",
     "backbones",
     "cloud_sizes",
@@ -37,11 +39,14 @@ __all__ = [
     "register_method",
     "register_sampler",
     "sampling",
+    "train",
 ]
 
 _PLUGINS = [name for name in __all__ if name.startswith("register_") or name == "load_plugin"]
 _HOMES = {
     "LongTailClassifier": "tailcloud.estimator",
+    "Run": "tailcloud.launch.train",
+    "train": "tailcloud.launch.train",
     "cloud_sizes": "tailcloud.profile",
     "load": "tailcloud.serving",
     **dict.fromkeys(_PLUGINS, "tailcloud.plugins"),

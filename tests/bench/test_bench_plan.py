@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from helpers.small_table import table
 from tailcloud.bench import TABLES, Protocol, plan, read_table
-from tailcloud.bench.shared_stages import shared, waves
+from tailcloud.bench.shared_stages import dependency_waves, steps_of
 from tailcloud.cli import app
 from tailcloud.errors import UsageError
 from tailcloud.recipe import load_recipe
@@ -97,7 +97,7 @@ def test_a_row_that_cannot_be_a_recipe_is_a_sentence_and_stops_no_other():
 def test_the_large_data_sets_are_planned_and_share_first_stages():
     runs = plan(read_table("table2"), Protocol(seeds=(0,)), OUT).runs
     assert len(runs) == 30
-    parents = {step.run.title: step.parent.title for step in shared(runs) if step.parent}
+    parents = {step.run.title: step.parent.title for step in steps_of(runs) if step.parent}
     assert parents["imagenet-lt ce-mixup+crt seed 0"] == "imagenet-lt ce-mixup seed 0"
     assert parents["places-lt mislas seed 0"] == "places-lt ce-mixup seed 0"
     assert parents["inat2018 lws seed 0"] == "inat2018 ce seed 0"
@@ -105,7 +105,7 @@ def test_the_large_data_sets_are_planned_and_share_first_stages():
 
 def test_rows_that_differ_in_the_second_stage_alone_share_the_first():
     runs = plan(table(), Protocol(seeds=(0, 1)), OUT).runs
-    steps = {step.run.folder.path.name: step for step in shared(runs)}
+    steps = {step.run.folder.path.name: step for step in steps_of(runs)}
     parents = {name: step.parent.folder.path.name for name, step in steps.items() if step.parent}
     assert parents == {
         "digits-lt-gcl-cben-seed0": "digits-lt-gcl-seed0",
@@ -113,7 +113,7 @@ def test_rows_that_differ_in_the_second_stage_alone_share_the_first():
         "digits-lt-20-gcl-cben-seed0": "digits-lt-20-gcl-seed0",
         "digits-lt-20-gcl-cben-seed1": "digits-lt-20-gcl-seed1",
     }
-    first, second = waves(list(steps.values()))
+    first, second = dependency_waves(list(steps.values()))
     assert {step.run.folder.path.name for step in second} == set(parents)
     assert len(first) + len(second) == len(runs)
 
@@ -123,7 +123,7 @@ def test_a_row_that_is_nothing_but_the_first_stage_owns_it():
         {"label": "One", "method": "gcl"},
         {"label": "Two", "method": "gcl", "variant": "stage1", "set": ["stage2.epochs=0"]},
     ]
-    one, two = shared(plan(table(rows=rows, columns=["digits-lt"]), Protocol(seeds=(0,)), OUT).runs)
+    one, two = steps_of(plan(table(rows=rows, columns=["digits-lt"]), Protocol(seeds=(0,)), OUT).runs)
     assert (two.parent, one.parent) == (None, two.run)
 
 
@@ -131,11 +131,11 @@ def test_a_run_that_was_begun_goes_on_by_itself_and_lends_its_first_stage(tmp_pa
     runs = plan(table(columns=["digits-lt"], rows=table_rows()), Protocol(seeds=(0,)), tmp_path).runs
     begun = runs[1]
     begun.folder.create(begun.recipe)
-    assert [step.parent for step in shared(runs)] == [begun, None]
+    assert [step.parent for step in steps_of(runs)] == [begun, None]
     finish(begun)
-    steps = shared(runs)
+    steps = steps_of(runs)
     assert [(step.run, step.parent) for step in steps] == [(runs[0], begun)]
-    assert waves(steps) == [steps]
+    assert dependency_waves(steps) == [steps]
 
 
 def test_a_finished_run_without_its_checkpoints_lends_nothing(tmp_path):
@@ -144,7 +144,7 @@ def test_a_finished_run_without_its_checkpoints_lends_nothing(tmp_path):
     runs[0].folder.create(runs[0].recipe)
     finish(runs[0])
     first_stage_file(runs[0].folder, runs[0].recipe).unlink()
-    assert [(step.run, step.parent) for step in shared(runs)] == [(runs[1], None), (runs[2], runs[1])]
+    assert [(step.run, step.parent) for step in steps_of(runs)] == [(runs[1], None), (runs[2], runs[1])]
 
 
 def finish(run):
@@ -165,9 +165,9 @@ def table_rows():
 def test_one_first_stage_serves_a_whole_ablation():
     for name in ("sampling", "retraining"):
         runs = plan(read_table(name), Protocol(seeds=(0,)), OUT).runs
-        assert sum(step.parent is None for step in shared(runs)) == 1
+        assert sum(step.parent is None for step in steps_of(runs)) == 1
     runs = plan(read_table("cloud-size"), Protocol(seeds=(0,)), OUT).runs
-    assert (len(runs), sum(step.parent is None for step in shared(runs))) == (8, 4)
+    assert (len(runs), sum(step.parent is None for step in steps_of(runs))) == (8, 4)
 
 
 def test_a_row_of_the_same_name_is_the_same_run_in_every_table():

@@ -8,9 +8,9 @@ import pytest
 from helpers.small_table import table
 from tailcloud.bench import Protocol, plan
 from tailcloud.bench.bench_runner import train_step
-from tailcloud.bench.folder_transfer import parcel_of
-from tailcloud.bench.ray_worker import Order, work
-from tailcloud.bench.shared_stages import shared, waves
+from tailcloud.bench.folder_transfer import folder_copy
+from tailcloud.bench.ray_worker import WorkerSetup, work
+from tailcloud.bench.shared_stages import dependency_waves, steps_of
 from tailcloud.errors import TailcloudError
 from tailcloud.runs.folder import RunFolder
 
@@ -19,7 +19,7 @@ class Nobody:
     """A mailbox that nobody reads."""
 
     @property
-    def tell(self):
+    def add(self):
         return self
 
     def remote(self, message):
@@ -33,28 +33,30 @@ def steps(tmp_path_factory):
     protocol = Protocol([0], 1, ["model.width=0.25", "engine.checkpoint_seconds=0"])
     rows = [row for row in table().rows if row.method == "gcl"]
     chosen = table().only(rows, ["digits-lt"])
-    owner, borrower = (wave[0] for wave in waves(shared(plan(chosen, protocol, place).runs)))
+    owner, borrower = (wave[0] for wave in dependency_waves(steps_of(plan(chosen, protocol, place).runs)))
     assert borrower.parent is owner.run
     return place, owner, borrower
 
 
 def train(place, step, *needed, token="not here"):
     """What a machine does that shares no folder with the one that asks."""
-    return work(0, partial(train_step, step, "cpu"), step.run.folder, Order(place / token, place, 1), Nobody(), *needed)
+    return work(
+        0, partial(train_step, step, "cpu"), step.run.folder, WorkerSetup(place / token, place, 1), Nobody(), *needed
+    )
 
 
 @pytest.fixture(scope="module")
 def owned(steps):
     """The first run, trained by a machine whose disk is then gone."""
     place, owner, _ = steps
-    result, parcel = train(place, owner)
+    result, copy = train(place, owner)
     shutil.rmtree(owner.run.folder.path)
-    return result, parcel
+    return result, copy
 
 
 def test_the_files_of_a_run_come_back_whole(steps, owned):
-    result, parcel = owned
-    parcel.unpack()
+    result, copy = owned
+    copy.unpack()
     folder = steps[1].run.folder
     assert folder.finished
     assert folder.result() == result
@@ -69,23 +71,23 @@ def test_the_files_of_a_run_come_back_whole(steps, owned):
 def test_a_second_stage_starts_where_another_machine_ended_the_first(steps, owned):
     place, owner, borrower = steps
     shutil.rmtree(owner.run.folder.path, ignore_errors=True)
-    result, parcel = train(place, borrower, None, owned[1])
+    result, copy = train(place, borrower, None, owned[1])
     assert result.stages[0].top1 == owned[0].stages[0].top1
-    assert parcel.folder == borrower.run.folder.path
+    assert copy.folder == borrower.run.folder.path
 
 
 def test_a_machine_that_shares_the_folder_sends_nothing(steps):
     place, owner, _ = steps
     (place / "token").touch()
-    result, parcel = train(place, owner, token="token")
+    result, copy = train(place, owner, token="token")
     assert result.method == "gcl"
-    assert parcel is None
+    assert copy is None
 
 
 def test_a_run_that_a_machine_has_begun_is_not_overwritten_by_an_older_copy(steps, owned):
     place, owner, _ = steps
     owned[1].unpack()
-    older = parcel_of(owner.run.folder)
+    older = folder_copy(owner.run.folder)
     older.files["log.jsonl"] = b""
     train(place, owner, older)
     assert owner.run.folder.log()
@@ -100,7 +102,7 @@ def test_of_the_checkpoints_only_the_last_of_each_stage_travels(tmp_path):
     for name in ("recipe.toml", ".lock", ".tmp-half"):
         (folder.path / name).touch()
     kept = {"recipe.toml", *(f"checkpoint/{name}.safetensors" for name in names[1::2])}
-    assert set(parcel_of(folder).files) == kept
+    assert set(folder_copy(folder).files) == kept
 
 
 def test_what_fails_names_the_machine(steps, monkeypatch):
@@ -110,10 +112,10 @@ def test_what_fails_names_the_machine(steps, monkeypatch):
         raise TailcloudError("cifar10-lt:100 needs CIFAR-10 in data/")
 
     monkeypatch.setattr("platform.node", lambda: "node7")
-    order = Order(place / "token", place, 1)
-    outcome, _ = work(0, closed, owner.run.folder, order, Nobody())
+    setup = WorkerSetup(place / "token", place, 1)
+    outcome, _ = work(0, closed, owner.run.folder, setup, Nobody())
     assert str(outcome) == "cifar10-lt:100 needs CIFAR-10 in data/ [on the machine node7]"
-    outcome, _ = work(0, lambda observer: 1 / 0, owner.run.folder, order, Nobody())
+    outcome, _ = work(0, lambda observer: 1 / 0, owner.run.folder, setup, Nobody())
     assert "this should not have happened (ZeroDivisionError" in str(outcome)
-    outcome, _ = work(0, closed, owner.run.folder, Order(place / "token", place, 1, version="9"), Nobody())
+    outcome, _ = work(0, closed, owner.run.folder, WorkerSetup(place / "token", place, 1, version="9"), Nobody())
     assert "install the same version on every machine [on the machine node7]" in str(outcome)

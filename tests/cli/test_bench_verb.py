@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import tailcloud.bench
 import tailcloud.bench.bench_runner
+import tailcloud.cli.bench_summary
 import tailcloud.plugins
 from helpers.small_table import measured, table
 from tailcloud.bench import Protocol, plan
@@ -155,10 +156,10 @@ def test_a_run_that_another_bench_trains_is_waited_for(bench, home, filled, monk
 
     waited = tailcloud.bench.bench_runner.wait_for
 
-    def then_release(steps):
+    def then_release(steps, board):
         assert {step.run.row.key for step in steps} == {"gcl", "gcl-cben"}
         threading.Timer(0.2, released.set).start()
-        waited(steps)
+        waited(steps, board)
 
     monkeypatch.setattr(tailcloud.bench.bench_runner, "wait_for", then_release)
     thread = threading.Thread(target=another)
@@ -176,7 +177,7 @@ def test_a_run_that_another_bench_trains_is_waited_for(bench, home, filled, monk
 def test_what_another_bench_has_finished_meanwhile_is_taken(bench, home, filled, monkeypatch):
     place = home / "taken" / filled[0].name
 
-    def finished_elsewhere(steps):
+    def finished_elsewhere(steps, board):
         for step in steps:
             shutil.rmtree(step.run.folder.path)
             shutil.copytree(filled[0] / step.run.folder.path.name, step.run.folder.path)
@@ -196,9 +197,9 @@ def test_a_full_disk_is_told_with_what_it_spoiled(bench, home, monkeypatch):
 
     rows = [{"label": "Wild", "method": "ce", "set": ["stage1.lr=1e20"]}]
     monkeypatch.setattr(tailcloud.bench, "read_table", lambda name: table(name=name, rows=rows))
-    monkeypatch.setattr(tailcloud.bench.bench_runner, "write_atomically", full)
+    monkeypatch.setattr(tailcloud.cli.bench_summary, "write_atomically", full)
     said = []
-    monkeypatch.setattr(tailcloud.bench.bench_runner, "say_note", said.append)
+    monkeypatch.setattr(tailcloud.cli.bench_summary, "say_note", said.append)
     with pytest.raises(OSError, match="No space"):
         bench(f"table1 {SHORT} --seed 0 --out full")
     assert any("Wild failed: the loss became NaN" in sentence for sentence in said)

@@ -103,7 +103,7 @@ def test_what_is_said_to_go_on_with_several_chosen_runs_finds_them(images, monke
         started.append(run.folder.path)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(execute, "run_all", stopped)
+    monkeypatch.setattr(execute, "run_jobs", stopped)
     _, complaint = command(words)
     again = re.search(r'Go on with "tailcloud ([^"]*)"', complaint).group(1)
     text = said(f"{again} --dry-run")

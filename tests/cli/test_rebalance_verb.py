@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tailcloud.cli import app
-from tailcloud.cli.rebalance import WAYS, rebalanced
+from tailcloud.cli.rebalance import SECOND_STAGES, rebalanced
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.recipe import load_recipe, parse_setting
 
@@ -26,14 +26,14 @@ def call(tmp_path, monkeypatch, finished_run):
     return call
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", SECOND_STAGES)
 def test_every_way_works_on_a_finished_run(call, tmp_path, way):
-    post_hoc = load_recipe(f"digits-lt/{WAYS[way]}").stage2.epochs == 0
+    post_hoc = load_recipe(f"digits-lt/{SECOND_STAGES[way]}").stage2.epochs == 0
     said = call(f"rebalance run --with {way}" + ("" if post_hoc else " --set stage2.epochs=1"))
     assert "stage2  top1" in said
     folder = tmp_path / f"run-{way}"
     result, before = (json.loads((path / "result.json").read_text()) for path in (folder, tmp_path / "run"))
-    assert result["method"] == f"gcl+{WAYS[way]}"
+    assert result["method"] == f"gcl+{SECOND_STAGES[way]}"
     assert result["stages"][0]["top1"] == before["stages"][0]["top1"]
     assert result["stages"][0]["seconds"] == before["stages"][0]["seconds"]
     assert result["command"].startswith(f"tailcloud rebalance run --with {way} --out run-{way}")
@@ -50,7 +50,7 @@ def test_the_new_run_is_a_run_like_any_other(call, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["digits-lt/gcl", "cifar100-lt/ce-mixup", "cifar100-lt/gcl"])
-@pytest.mark.parametrize("second", WAYS.values())
+@pytest.mark.parametrize("second", SECOND_STAGES.values())
 def test_the_recipe_is_the_one_that_two_methods_have_from_the_start(name, second):
     assert rebalanced(load_recipe(name), second, []) == load_recipe(f"{name}+{second}")
 
@@ -66,7 +66,9 @@ def test_a_third_stage_goes_with_the_second_one_unless_it_is_asked_for():
 
 
 def test_a_third_stage_without_held_out_images_is_refused_before_anything_is_written(call, tmp_path):
-    with pytest.raises(UsageError, match=r"stage3\.head = \"level\" looks at images that were not trained on"):
+    with pytest.raises(
+        UsageError, match=r"stage3\.head_transform = \"tuned-logit-adjust\" looks at images that were not trained on"
+    ):
         call("rebalance run --with crt --set stage3.head_transform=tuned-logit-adjust")
     assert not (tmp_path / "run-crt").exists()
 
@@ -83,7 +85,7 @@ def test_settings_change_the_second_stage_only(call, tmp_path):
     ("words", "sentence"),
     [
         ("rebalance nowhere --with crt", "nowhere holds no run"),
-        ("rebalance run --with crx", 'no way to re-balance "crx"; did you mean "crt"'),
+        ("rebalance run --with crx", 'no second stage "crx"; did you mean "crt"'),
         ("rebalance run --with crt --out run", "run already holds a run"),
         ("rebalance run --with crt --set stage2.epcohs=3", "epcohs"),
         ("rebalance run --with crt --set method=ce", "the method is FIRST"),

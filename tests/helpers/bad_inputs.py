@@ -532,9 +532,9 @@ CASES = [case for section in SECTIONS.values() for case in section]
 def command(words):
     """Run ``tailcloud WORDS`` in this process: its exit code and what it said on standard error."""
     from tailcloud.cli import main
-    from tailcloud.launch.run_data import _open_data
+    from tailcloud.launch.run_data import clear_data_cache
 
-    _open_data.cache_clear()  # a command is usually a process of its own
+    clear_data_cache()  # a command is usually a process of its own
     said = io.StringIO()
     with (
         mock.patch.object(sys, "argv", ["tailcloud", *words.split()]),

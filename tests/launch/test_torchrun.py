@@ -1,4 +1,4 @@
-"""``tailcloud train`` under torchrun: one process speaks, SIGTERM saves, a killed one takes nothing with it."""
+"""``tailcloud train`` under torchrun: rank 0 prints, SIGTERM saves a checkpoint, a run can be resumed."""
 
 import logging
 import os
@@ -17,11 +17,10 @@ from tailcloud.cli import app
 from tailcloud.data import open_dataset
 from tailcloud.data.loaders import cache_fill
 from tailcloud.errors import Elsewhere, TailcloudError, UsageError
-from tailcloud.launch import torchrun as torchrun_driver
-from tailcloud.launch.run_plan import Request
-from tailcloud.launch.torchrun import check_same_data, hush, started_again, the_run
+from tailcloud.launch.execute import check_same_data
+from tailcloud.launch.run_plan import TrainRequest
+from tailcloud.launch.torchrun import plan_shared_run, silence_notes, torchrun_resume_command
 from tailcloud.runs.folder import RunFolder
-from tailcloud.training.distributed.world import World
 
 PAGE = Path(__file__).parents[2] / "docs" / "distributed.md"
 COMMANDS = re.findall(r"^\$ torchrun (.*) -m tailcloud (.*)$", PAGE.read_text(), re.MULTILINE)
@@ -57,28 +56,28 @@ def torchrun(tmp_path):
 def test_several_runs_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=r"torchrun lets several processes share one run.*asks for 2"):
-        the_run(Request(seeds=[0, 1]))
+        plan_shared_run(TrainRequest(seeds=[0, 1]))
 
 
-def test_what_torchrun_starts_again_goes_on(tmp_path, monkeypatch):
+def test_a_run_that_torchrun_restarts_is_resumed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    run = the_run(Request())  # it failed before it began
+    run = plan_shared_run(TrainRequest())  # it failed before the run folder was created
     run.folder.create(run.recipe, run.command)
-    assert the_run(Request()).folder.path == run.folder.path
+    assert plan_shared_run(TrainRequest()).folder.path == run.folder.path
 
 
-def test_the_words_to_go_on_name_the_processes(tmp_path, monkeypatch):
+def test_the_resume_command_has_the_number_of_processes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    run = the_run(Request())
+    run = plan_shared_run(TrainRequest())
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
     expected = "-m tailcloud train --resume --out runs/digits-lt-gcl-seed0"
-    assert started_again(run) == f"torchrun --nproc-per-node 8 {expected}"
+    assert torchrun_resume_command(run) == f"torchrun --nproc-per-node 8 {expected}"
     monkeypatch.setenv("GROUP_WORLD_SIZE", "2")
-    assert started_again(run) == f"torchrun … {expected}"
+    assert torchrun_resume_command(run) == f"torchrun … {expected}"
 
 
-def test_bench_is_no_work_for_torchrun(monkeypatch):
+def test_bench_is_refused_under_torchrun(monkeypatch):
     for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "here"}.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(UsageError, match=r'"tailcloud bench" cannot run under torchrun .*without torchrun'):
@@ -88,39 +87,32 @@ def test_bench_is_no_work_for_torchrun(monkeypatch):
         CliRunner().invoke(app, ["bench", "table1", "--dry-run"], catch_exceptions=False)
 
 
-def test_only_the_cache_that_a_process_fills_is_told_by_others_than_the_chief(monkeypatch):
+def test_other_ranks_report_nothing_but_the_cache_that_they_fill(monkeypatch):
     for name in ("tailcloud", cache_fill.__name__):
-        monkeypatch.setattr(logging.getLogger(name), "tuned-logit-adjust", logging.NOTSET)
-    hush()
+        monkeypatch.setattr(logging.getLogger(name), "level", logging.NOTSET)
+    silence_notes()
     assert logging.getLogger(cache_fill.__name__).getEffectiveLevel() == logging.INFO
     assert logging.getLogger("tailcloud.data.loaders.substitutes").getEffectiveLevel() == logging.CRITICAL
 
 
-def test_other_data_than_those_of_the_chief_are_refused():
+def test_data_that_differ_from_those_of_rank_0_are_refused():
     dataset = open_dataset("digits-lt")
     check_same_data(dataset, dataset.fingerprint)
-    with pytest.raises(TailcloudError, match=r"digits-lt is not what rank 0 has.*give all processes the same data"):
+    with pytest.raises(
+        TailcloudError, match=r"digits-lt differs from the data of rank 0.*give all processes the same data"
+    ):
         check_same_data(dataset, "0")
 
 
-def test_a_trunk_that_stays_random_is_told_here_too(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(torchrun_driver.console, "speak_as", lambda _: None)
-    monkeypatch.setattr(torchrun_driver.loop, "train", lambda *_: {})
-    monkeypatch.setattr(torchrun_driver, "write_report", lambda _: None)
-    torchrun_driver.train_together(the_run(Request(["digits-lt/ce"], settings=["stage1.train=head"])), "cpu", World())
-    assert "keeps the random weights that it starts with" in capsys.readouterr().err
-
-
 @pytest.mark.slow
-def test_data_that_are_not_there_are_said_once_and_leave_no_run(torchrun, tmp_path):
+def test_missing_data_are_one_error_and_leave_no_run_folder(torchrun, tmp_path):
     said, _ = torchrun("train own/gcl --data ./nowhere --out run --device cpu").communicate(timeout=100)
     assert said.count("there is no nowhere") == said.count("error:") == 1
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow
-def test_ctrl_c_is_a_sentence_of_the_chief(torchrun, tmp_path):
+def test_ctrl_c_is_one_error_of_rank_0(torchrun, tmp_path):
     process = torchrun("train --out run --device cpu --set model.width=0.25 --set stage1.epochs=4000")
     wait_for_an_epoch(process, tmp_path / "run")
     process.send_signal(signal.SIGINT)
@@ -138,7 +130,7 @@ def wait_for_an_epoch(process, folder):
 
 
 @pytest.mark.slow
-def test_sigterm_ends_all_processes_and_one_says_how_to_go_on(torchrun, tmp_path):
+def test_sigterm_ends_all_processes_and_rank_0_says_how_to_resume(torchrun, tmp_path):
     process = torchrun("train --out run --device cpu --set model.width=0.25 --set stage1.epochs=4000")
     wait_for_an_epoch(process, tmp_path / "run")
     process.send_signal(signal.SIGTERM)

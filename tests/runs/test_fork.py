@@ -8,7 +8,7 @@ from tailcloud.data import open_dataset
 from tailcloud.errors import TailcloudError
 from tailcloud.recipe import load_recipe
 from tailcloud.runs.folder import RunFolder
-from tailcloud.runs.fork import branch
+from tailcloud.runs.fork import fork_run
 from tailcloud.training import loop
 from tailcloud.training.devices import pick_device
 
@@ -37,7 +37,7 @@ def recipe_of(*settings):
 def trained(path, recipe, parent=None):
     folder, observer = RunFolder(path), Silent()
     if parent:
-        branch(parent, folder, recipe, "tailcloud train")
+        fork_run(parent, folder, recipe, "tailcloud train")
     else:
         folder.create(recipe)
     result = loop.train(recipe, open_dataset("digits-lt"), folder, pick_device("cpu"), observer)
@@ -80,7 +80,7 @@ def test_a_branch_ends_as_the_whole_run_does(parent, tmp_path, change):
 )
 def test_another_first_stage_is_refused(parent, tmp_path, setting, field):
     with pytest.raises(TailcloudError, match=f"cannot lend its first stage: its {field} is"):
-        branch(parent, RunFolder(tmp_path / "child"), recipe_of(setting), "")
+        fork_run(parent, RunFolder(tmp_path / "child"), recipe_of(setting), "")
     assert not (tmp_path / "child").exists()
 
 
@@ -88,20 +88,20 @@ def test_a_first_stage_that_is_not_over_is_refused(tmp_path):
     folder = RunFolder(tmp_path / "started")
     folder.create(recipe_of())
     with pytest.raises(TailcloudError, match=r"stage1-0000002\.safetensors"):
-        branch(folder, RunFolder(tmp_path / "child"), recipe_of(), "")
+        fork_run(folder, RunFolder(tmp_path / "child"), recipe_of(), "")
 
 
 def test_a_run_that_is_there_is_not_overwritten(parent, tmp_path):
     child, _, _ = trained(tmp_path / "child", recipe_of())
     with pytest.raises(TailcloudError, match="already holds a run"):
-        branch(parent, child, recipe_of(), "")
+        fork_run(parent, child, recipe_of(), "")
 
 
 def test_a_head_that_changed_resumes_in_the_middle_of_its_stage(parent, tmp_path):
     recipe = recipe_of({"stage2": ANOTHER_HEAD})
     whole, _, _ = trained(tmp_path / "whole", recipe, parent)
     cut = RunFolder(tmp_path / "cut")
-    branch(parent, cut, recipe, "")
+    fork_run(parent, cut, recipe, "")
     dataset, device = open_dataset("digits-lt"), pick_device("cpu")
 
     class Impatient(Silent):

@@ -11,7 +11,7 @@ from helpers.runs import SMALL, Watcher, run
 from tailcloud.data import open_dataset
 from tailcloud.recipe import load_recipe, resolve
 from tailcloud.runs.folder import RunFolder
-from tailcloud.runs.fork import branch
+from tailcloud.runs.fork import fork_run
 from tailcloud.serving.evaluate import evaluate_run
 from tailcloud.training.loop import train
 from tailcloud.training.session import Session
@@ -114,7 +114,7 @@ def test_it_can_start_from_a_finished_first_stage(finished, plain, tmp_path):
     if method in {"mislas", "tde"}:
         pytest.skip("its first stage is not that of ce")
     child, recipe = RunFolder(tmp_path / "child"), short_recipe(method)
-    branch(plain, child, recipe, "tailcloud rebalance")
+    fork_run(plain, child, recipe, "tailcloud rebalance")
     train(recipe, open_dataset("digits-lt"), child, torch.device("cpu"), Watcher())
     assert_same_model(child.path, folder)
 

@@ -23,7 +23,7 @@ from tailcloud.data.loaders.batch import Batch
 from tailcloud.errors import UsageError
 from tailcloud.head_transforms import tuned_logit_adjust
 from tailcloud.runs.folder import RunFolder
-from tailcloud.runs.fork import branch
+from tailcloud.runs.fork import fork_run
 from tailcloud.serving.evaluate import evaluate_run
 from tailcloud.training.loop import train
 from tailcloud.training.session import Session
@@ -116,7 +116,7 @@ def test_a_third_stage_may_train_and_be_resumed(tmp_path):
 
 def test_it_starts_from_the_first_stage_of_a_run_without_it(finished, without, tmp_path):
     child, recipe = RunFolder(tmp_path / "child"), small_recipe(LEVEL)
-    branch(RunFolder(without[0]), child, recipe, "tailcloud rebalance")
+    fork_run(RunFolder(without[0]), child, recipe, "tailcloud rebalance")
     train(recipe, hold_out(open_dataset("digits-lt"), 0.1), child, torch.device("cpu"), Watcher())
     assert same_weights(child.path, finished[0])
 

@@ -13,7 +13,7 @@ from tailcloud.recipe import Recipe, load_recipe, parse_setting
 from tailcloud.runs.folder import RunFolder
 
 OF_THE_TABLE = {"data", "method", "seed", "root"}  # fields that --set must leave alone
-NO_MATTER = {"engine", "watch"}  # fields that change nothing but rounding and what is written down
+NO_MATTER = {"engine", "logging"}  # fields that change nothing but rounding and what is written down
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a machine of a cluster does with a run: the same as here, with the same paths, and word of it sent home."""
+"""A Ray worker: trains one run with the paths of the command, and sends its progress and files back."""
 
 import os
 import platform
@@ -13,97 +13,97 @@ import torch
 
 import tailcloud
 from tailcloud import plugins
-from tailcloud.bench.folder_transfer import Parcel, parcel_of
+from tailcloud.bench.folder_transfer import FolderCopy, folder_copy
 from tailcloud.errors import TailcloudError, explained
 from tailcloud.launch.fleet import Job, Message, Outcome, Reporter
 from tailcloud.runs.folder import RunFolder
 
-RELEASE = 20.0  # seconds after which the last process of a killed worker has let go of its folder
+LOCK_RELEASE_SECONDS = 20.0  # within which the last process of a killed worker has released its folder
 
 
 @dataclass(frozen=True)
-class Order:
-    """What every worker is told."""
+class WorkerSetup:
+    """What every worker needs to know."""
 
-    token: Path  # a file in the folder of the runs: who sees it shares the file system
-    home: Path  # the folder that the command was given in, which relative names start from
+    token: Path  # a file in the folder of the runs: a machine that sees it shares the file system
+    home: Path  # working directory of the command: relative paths start here
     cores: int
     plugins: tuple[str, ...] = ()
     version: str = tailcloud.__version__
 
 
 class Mailbox:
-    """An actor: what the workers have to say waits here until it is asked for."""
+    """A Ray actor that holds the messages of the workers until the command takes them."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
 
-    def tell(self, message: Message) -> None:
-        """Something happened."""
+    def add(self, message: Message) -> None:
+        """Add a message."""
         self.messages.append(message)
 
     def take(self) -> list[Message]:
-        """Everything that happened since the last time."""
+        """All messages since the last call."""
         taken, self.messages = self.messages, []
         return taken
 
 
-class Post:
-    """The way to a mailbox, from another machine: nobody waits for an answer."""
+class MailboxSender:
+    """Sends messages to a mailbox on another machine, without waiting for an answer."""
 
     def __init__(self, mailbox: Any) -> None:
         self.mailbox = mailbox
 
     def put(self, message: Message) -> None:
         """Send it."""
-        self.mailbox.tell.remote(message)
+        self.mailbox.add.remote(message)
 
 
 def work(
-    number: int, job: Job, folder: RunFolder, order: Order, mailbox: Any, *needed: Parcel | None
-) -> tuple[Outcome, Parcel | None]:
-    """Train one run; its outcome, and its files where this machine does not share the folder that they belong to.
+    number: int, job: Job, folder: RunFolder, setup: WorkerSetup, mailbox: Any, *copies: FolderCopy | None
+) -> tuple[Outcome, FolderCopy | None]:
+    """Train one run; its outcome, and a copy of its folder if this machine does not share the file system.
 
-    ``needed`` are folders that were trained elsewhere: the run itself as far as it came, and the one whose first stage
-    it takes. A run that this machine has begun already goes on from its own checkpoint.
+    ``copies`` are folders from other machines: the run itself as far as it was trained, and the run whose first stage
+    it needs. A run that was started on this machine continues from its own checkpoint.
     """
-    shared = order.token.is_file()
+    shared = setup.token.is_file()
     try:
-        prepare(order)
-        for parcel in needed if not shared else ():
-            if parcel and not (parcel.folder == folder.path and folder.exists):
-                parcel.unpack()
+        prepare(setup)
+        for copy in copies if not shared else ():
+            if copy and not (copy.folder == folder.path and folder.exists):
+                copy.unpack()
         wait_until_free(folder)
-        outcome: Outcome = job(Reporter(number, Post(mailbox)))
+        outcome: Outcome = job(Reporter(number, MailboxSender(mailbox)))
     except Exception as error:
-        outcome = at_this_machine(error)
-    return outcome, None if shared else parcel_of(folder)
+        outcome = with_machine_name(error)
+    return outcome, None if shared else folder_copy(folder)
 
 
-def prepare(order: Order) -> None:
-    """The same names, cores and plugins as where the command was given."""
-    if tailcloud.__version__ != order.version:
+def prepare(setup: WorkerSetup) -> None:
+    """Use the working directory, cores and plugins of the command."""
+    if tailcloud.__version__ != setup.version:
         raise TailcloudError(
-            f"tailcloud {tailcloud.__version__} is installed, and the command came from {order.version}; "
+            f"tailcloud {tailcloud.__version__} is installed, and the command uses {setup.version}; "
             "install the same version on every machine"
         )
-    if order.home.is_dir():
-        os.chdir(order.home)
-    torch.set_num_threads(order.cores)  # the run before may have asked for fewer
+    if setup.home.is_dir():
+        os.chdir(setup.home)
+    torch.set_num_threads(setup.cores)  # the run before may have set fewer
     plugins.load_entry_points()
-    for file in order.plugins:
+    for file in setup.plugins:
         plugins.load_plugin(file)
 
 
 def wait_until_free(folder: RunFolder) -> None:
-    """The lock of a killed run is released with the last of its processes, which may outlive it by seconds."""
-    patience = time.monotonic() + RELEASE
-    while folder.is_locked and time.monotonic() < patience:
+    """Wait for the lock of a killed run, which its last process may hold for some seconds."""
+    deadline = time.monotonic() + LOCK_RELEASE_SECONDS
+    while folder.is_locked and time.monotonic() < deadline:
         time.sleep(0.2)
 
 
-def at_this_machine(error: Exception) -> TailcloudError:
-    """What ended a run, and on which machine. What nobody foresaw is also told in the worker's log."""
+def with_machine_name(error: Exception) -> TailcloudError:
+    """The error that ended a run, with the name of the machine. An unexpected one is also in the worker's log."""
     sentence = explained(error)
     if sentence is None:
         traceback.print_exc(file=sys.stderr)

@@ -1,10 +1,9 @@
-"""The command line: one file per verb. Heavy imports stay inside the verbs, so that ``--help`` answers at once.
+"""The command line: one file per verb. Heavy imports stay inside the verbs, so that ``--help`` is fast.
 
 Verbs: ``train``, ``watch``, ``evaluate``, ``predict``, ``inspect``, ``report``, ``rebalance``, ``bench``, ``export``,
-``recipes``, ``data``. What they share: ``console`` (what is said, and how), the option ``plugin``, and where runs are
-trained, ``planning`` (words become runs), ``choosing`` (a recipe), ``opening`` (data), ``running`` and ``outcomes``.
-What one of them needs: ``watching`` and ``ranks`` (train: its screen, torchrun), ``following``, ``logtail`` and
-``spectating`` (watch), ``benching`` and ``board`` (bench), ``answers`` (predict), ``verifying`` (data).
+``recipes``, ``data``. Shared: ``console`` (notes and errors), ``plugin_option``, and for verbs that train, ``progress``
+and ``train_summary``. Of one verb: ``train_plan`` (train), ``run_status`` and ``live_table`` (watch),
+``bench_progress`` and ``bench_summary`` (bench), ``prediction_output`` (predict), ``verify`` (data).
 """
 
 import os
@@ -18,7 +17,7 @@ import typer
 from tailcloud import __version__
 from tailcloud.cli import data, recipes
 from tailcloud.cli.bench import bench
-from tailcloud.cli.console import pass_notes_on, say_error
+from tailcloud.cli.console import print_log_as_notes, say_error
 from tailcloud.cli.evaluate import evaluate
 from tailcloud.cli.export import export
 from tailcloud.cli.inspect import inspect
@@ -30,11 +29,11 @@ from tailcloud.cli.train import train
 from tailcloud.cli.watch import watch
 from tailcloud.errors import Elsewhere, TailcloudWarning, explained
 
-warnings.filterwarnings("ignore", category=TailcloudWarning)  # verbs print remarks of their own
-warnings.filterwarnings("ignore", message="Image size", module="PIL")  # of pictures that verbs name and do not decode
-pass_notes_on()
+warnings.filterwarnings("ignore", category=TailcloudWarning)  # verbs print their own notes
+warnings.filterwarnings("ignore", message="Image size", module="PIL")  # verbs name such images themselves
+print_log_as_notes()
 
-LET_SPEAK = 2.0  # seconds for the process that says why: torchrun ends all of them when the first one ends
+ERROR_GRACE_SECONDS = 2.0  # torchrun ends all processes with the first: leaves rank 0 time to print the error
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -64,11 +63,11 @@ def tailcloud(
 ) -> None:
     """Image classifiers that do not forget the tail.
 
-    A first run, on data that is built in:
+    A first run, on built-in data:
 
         tailcloud train
 
-    The paper's benchmark, and what is in it:
+    The paper's benchmark: download, inspect, train:
 
         tailcloud data get cifar10
 
@@ -81,15 +80,15 @@ def tailcloud(
 
 
 def main() -> None:
-    """Run the command line: a sentence instead of a traceback, exit code 2 for wrong use and 1 for failure."""
-    if "WORLD_SIZE" in os.environ:  # every process would show what PyTorch remarks by the way
+    """Run the command line. An error is one sentence; the exit code is 2 for wrong use and 1 for failure."""
+    if "WORLD_SIZE" in os.environ:  # otherwise every process prints PyTorch's warnings
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
         app(prog_name="tailcloud")
     except Exception as error:
         sentence = explained(error)
         if isinstance(sentence, Elsewhere):
-            time.sleep(LET_SPEAK)
+            time.sleep(ERROR_GRACE_SECONDS)
             sys.exit(sentence.exit_code)
         if sentence is None:
             _unexpected(error)

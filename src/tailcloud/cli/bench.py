@@ -81,23 +81,17 @@ def bench(
     Runs that exist are not repeated, and an interrupted bench goes on where it was: just call it again.
     """
     from tailcloud.bench import Protocol, narrowed, plan, read_table
-    from tailcloud.bench.bench_runner import (
-        conclude,
-        on_a_cluster,
-        on_this_machine,
-        print_steps,
-        take_finished,
-        train_missing,
-    )
-    from tailcloud.bench.ray_cluster import asked
+    from tailcloud.bench.bench_runner import on_a_cluster, on_this_machine, take_finished, train_missing
+    from tailcloud.bench.ray_cluster import parse_cluster
     from tailcloud.bench.table import with_methods
     from tailcloud.cli.bench_progress import Board
+    from tailcloud.cli.bench_summary import conclude, print_steps
     from tailcloud.cli.train import seeds_of
     from tailcloud.files import check_output
     from tailcloud.training.distributed.world import check_single_process
 
     check_single_process("bench")
-    cluster = asked(on, device, gpus, cores)
+    cluster = parse_cluster(on, device, gpus, cores)
     chosen = narrowed(with_methods(read_table(table), methods or []), only or [])
     if cluster:  # every machine takes paths as they are
         root, output = str(Path(root or "data").absolute()), (output or Path("runs") / "bench" / table).absolute()

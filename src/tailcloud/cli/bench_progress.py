@@ -1,6 +1,7 @@
 """A table that fills in: live where there is a terminal, a line for each run where there is none."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from threading import RLock
 from types import TracebackType
@@ -14,7 +15,7 @@ from rich.text import Text
 from tailcloud.bench import Cell, Filled, Planned, Protocol, Table
 from tailcloud.bench.filled_table import Place, fill
 from tailcloud.bench.table_text import MARK
-from tailcloud.cli.console import on_terminal, out, say_note
+from tailcloud.cli.console import live_display, on_terminal, out, say_note
 from tailcloud.formatting import counted, number
 from tailcloud.recipe import Stage
 from tailcloud.runs.result import Result
@@ -37,15 +38,15 @@ class Board:
     lock: RLock = field(default_factory=RLock)
 
     def __enter__(self) -> Self:
-        self.live = Live(get_renderable=self.picture, console=out, refresh_per_second=2, transient=True)
-        if on_terminal():
-            self.live.start()
+        live = Live(get_renderable=self.picture, console=out, refresh_per_second=2, transient=True)
+        self.display = live_display(live) if on_terminal() else nullcontext()
+        self.display.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.live.stop()
+        self.display.__exit__(kind, error, trace)
 
     def watch(self, run: Planned) -> "Seat":
         """An observer for one run."""
@@ -67,6 +68,13 @@ class Board:
         """A run, or all runs of a cell, cannot be had."""
         with self.lock:
             self.failures.setdefault(place, []).append(sentence)
+
+    def note(self, text: str) -> None:
+        """A sentence, once for all runs that have it."""
+        with self.lock:
+            if text not in self.notes:
+                self.notes.add(text)
+                say_note(text)
 
     def look(self) -> None:
         """Take in the runs whose results have been written since."""
@@ -138,8 +146,5 @@ class Seat:
             self.board.look()
 
     def note(self, text: str) -> None:
-        """A sentence, once for all runs that say it."""
-        with self.board.lock:
-            if text not in self.board.notes:
-                self.board.notes.add(text)
-                say_note(text)
+        """A sentence that the user should read."""
+        self.board.note(text)

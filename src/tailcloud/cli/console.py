@@ -1,56 +1,80 @@
-"""What the command line says, and how."""
+"""The consoles of the command line, and how notes and errors are printed."""
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 
 from tailcloud.formatting import readable
 
+if TYPE_CHECKING:
+    from rich.live import Live
+    from rich.progress import Progress
+
 out = Console(soft_wrap=True, highlight=False)
 errors = Console(stderr=True, soft_wrap=True, highlight=False)
 
+_error_prefix = ""
+_live_displays = 0
 
-_speaker = ""
 
-
-def speak_as(name: str) -> None:
-    """Let errors say who they are from, where several processes share a screen."""
-    global _speaker  # noqa: PLW0603
-    _speaker = f"{name}: "
+def prefix_errors(name: str) -> None:
+    """Let errors say which process they are from, if several share a terminal."""
+    global _error_prefix  # noqa: PLW0603
+    _error_prefix = f"{name}: "
 
 
 def say_error(sentence: str) -> None:
-    """The one sentence that a failed command ends with, on standard error."""
-    errors.print(f"[bold red]error:[/] {_speaker}{escape(_harmless(sentence))}")
+    """Print the sentence that a failed command ends with, on standard error."""
+    errors.print(f"[bold red]error:[/] {_error_prefix}{escape(_without_control_characters(sentence))}")
 
 
 def say_note(sentence: str) -> None:
-    """Something worth knowing that stops nothing, on standard error."""
-    errors.print(f"[yellow]note:[/] {escape(_harmless(sentence))}")
+    """Print something worth knowing on standard error; above the progress bars, if the terminal shows some."""
+    console = out if _live_displays and sys.stderr.isatty() else errors
+    console.print(f"[yellow]note:[/] {escape(_without_control_characters(sentence))}")
 
 
-def _harmless(sentence: str) -> str:
-    """Without what could steer a terminal: a sentence may quote names from a stranger's file."""
+@contextmanager
+def live_display(display: "Live | Progress") -> Iterator[None]:
+    """Show bars or a table on ``out`` that redraw themselves.
+
+    They know of what is printed on their own console only: a line on any other would be written into them. Notes
+    therefore go there meanwhile.
+    """
+    global _live_displays  # noqa: PLW0603
+    with display:
+        _live_displays += 1
+        try:
+            yield
+        finally:
+            _live_displays -= 1
+
+
+def _without_control_characters(sentence: str) -> str:
+    """A sentence may quote names from a file of unknown origin, which must not control the terminal."""
     return "\n".join(map(readable, sentence.split("\n")))
 
 
 def on_terminal() -> bool:
-    """Whether a person watches: then there are bars that move, otherwise plain lines."""
+    """Whether standard output is a terminal: then there are progress bars, otherwise plain lines."""
     return sys.stdout.isatty()
 
 
-class Notes(logging.Handler):
-    """What the library logs while something takes long, as notes."""
+class NoteHandler(logging.Handler):
+    """Prints what the library logs as notes."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Say it; what is no warning goes on."""
+        """Print it; what is less than a warning is work in progress, and ends in "…"."""
         say_note(record.getMessage() if record.levelno >= logging.WARNING else f"{record.getMessage()} …")
 
 
-def pass_notes_on() -> None:
-    """Let people see what the library logs."""
+def print_log_as_notes() -> None:
+    """Print what the library logs at level INFO or above."""
     logger = logging.getLogger("tailcloud")
     logger.setLevel(logging.INFO)
-    logger.addHandler(Notes())
+    logger.addHandler(NoteHandler())

@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from tailcloud.cli.console import on_terminal, out
+from tailcloud.cli.console import live_display, on_terminal, out
 from tailcloud.cli.run_status import Followed, runs_in
 from tailcloud.errors import TailcloudError
 from tailcloud.formatting import NOT_MEASURED, duration, number
@@ -35,7 +35,8 @@ class Spectator:
         self.look()
         watched = not self.ended  # where all have ended before, nothing more is to come
         if on_terminal():
-            with Live(self.picture(), console=out, auto_refresh=False) as live:
+            live = Live(self.picture(), console=out, auto_refresh=False)
+            with live_display(live):
                 self.wait(watched, live)
         else:
             self.wait(watched, None)

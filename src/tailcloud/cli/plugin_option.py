@@ -1,6 +1,6 @@
-"""The option ``--plugin``, for the command as a whole and for every verb that works with parts.
+"""The option ``--plugin``, of ``tailcloud`` itself and of every verb that uses recipes or models.
 
-A verb takes it with one more parameter, ``_plugin: Plugin = None``: parts are then registered before the verb starts.
+A verb declares it as ``_plugin: Plugin = None``; plugins are loaded before the verb starts.
 """
 
 from typing import Annotated
@@ -11,7 +11,7 @@ from tailcloud.cli.console import say_note
 
 
 def load(context: typer.Context, files: list[str] | None) -> list[str] | None:
-    """Load what the option names; on a verb, what installed packages bring as well."""
+    """Load the named files; for a verb, plugins of installed packages as well."""
     of_a_verb = context.parent is not None
     if context.resilient_parsing or not (files or of_a_verb):
         return files
@@ -27,6 +27,9 @@ def load(context: typer.Context, files: list[str] | None) -> list[str] | None:
 Plugin = Annotated[
     list[str] | None,
     typer.Option(
-        "--plugin", metavar="FILE", callback=load, help="A Python file with parts of your own: see docs/extending.md."
+        "--plugin",
+        metavar="FILE",
+        callback=load,
+        help="A Python file with your own losses, samplers …: see docs/extending.md.",
     ),
 ]

@@ -1,47 +1,49 @@
-"""Watching runs: bars where there is a terminal, plain lines where there is none."""
+"""Progress of runs: bars on a terminal, otherwise plain lines."""
 
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from tailcloud.cli.console import on_terminal, out, say_note
+from tailcloud.cli.console import live_display, on_terminal, out, say_note
 from tailcloud.formatting import number
+from tailcloud.launch.execute import execute_all
+from tailcloud.launch.fleet import Outcome
+from tailcloud.launch.run_plan import PlannedRun
 from tailcloud.recipe import Stage
 
 PLAIN_LINES = 5  # per stage
 
 
-class Screen:
-    """Shows the stages of one run or several, each with loss, accuracy and time left."""
-
-    def __init__(self) -> None:
-        self.bars = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[figures]}"),
-            TimeRemainingColumn(),
-            console=out,
-            disable=not on_terminal(),
-        )
-
-    def __enter__(self) -> Self:
-        self.bars.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.bars.stop()
-
-    def watch(self, title: str) -> "Watcher":
-        """An observer for one run."""
-        return Watcher(title, self.bars)
+def execute_with_progress(runs: Sequence[PlannedRun], device: str) -> list[Outcome]:
+    """Execute runs and show their progress; the result of each, or the error that ended it."""
+    with shown_progress([run.title for run in runs]) as observers:
+        return execute_all(runs, device, observers)
 
 
-class Watcher:
-    """One run on the screen: a bar that starts anew with each stage."""
+@contextmanager
+def shown_progress(titles: Sequence[str]) -> Iterator[list["RunProgress"]]:
+    """An observer for each run; the bars are shown meanwhile."""
+    bars = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[figures]}"),
+        TimeRemainingColumn(),
+        console=out,
+        disable=not on_terminal(),
+    )
+    observers = [RunProgress(title, bars) for title in titles]
+    if bars.disable:
+        yield observers
+        return
+    with live_display(bars):
+        yield observers
+
+
+class RunProgress:
+    """The progress of one run: a bar that starts again with each stage."""
 
     def __init__(self, title: str, bars: Progress) -> None:
         self.title, self.bars = title, bars
@@ -49,14 +51,14 @@ class Watcher:
         self.epochs = 0
 
     def stage_started(self, name: str, stage: Stage, done: int) -> None:
-        """The bar of this stage takes the place of the one before."""
+        """The bar of this stage replaces the one of the stage before."""
         self.epochs = stage.epochs
         self.bars.reset(
             self.bar, description=f"{self.title} {name}", total=stage.epochs, completed=done, figures="starting"
         )
 
     def epoch_done(self, line: dict[str, Any]) -> None:
-        """Move the bar; without a terminal, print a line every so often."""
+        """Move the bar; without a terminal, print a line for every fifth part of the stage."""
         split, accuracy = ("val", line["val_top1"]) if "val_top1" in line else ("test", line.get("top1"))
         figures = f"loss {line['loss']:.3f}"
         if accuracy is not None:
@@ -68,5 +70,5 @@ class Watcher:
             out.print(f"{self.title} {where}  {figures}  {line['seconds']:.2f} s/epoch", markup=False)
 
     def note(self, text: str) -> None:
-        """A sentence beside the bars."""
+        """Print a sentence above the bars."""
         say_note(text)

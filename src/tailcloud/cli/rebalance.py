@@ -1,4 +1,4 @@
-"""``tailcloud rebalance``: another second stage for a finished run, without training the first again."""
+"""``tailcloud rebalance``: train another second stage for a finished run."""
 
 import shlex
 from pathlib import Path
@@ -12,7 +12,7 @@ from tailcloud.errors import TailcloudError, UsageError, unknown
 if TYPE_CHECKING:
     from tailcloud.recipe import Recipe
 
-WAYS = {  # the methods whose second stage is laid behind the first one of a run
+SECOND_STAGES = {  # by option value: the method whose second stage replaces that of the run
     "crt": "crt",
     "lws": "lws",
     "tau-norm": "tau-norm",
@@ -25,7 +25,9 @@ WAYS = {  # the methods whose second stage is laid behind the first one of a run
 
 def rebalance(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run folder.")],
-    way: Annotated[str, typer.Option("--with", metavar="NAME", help=f"How: {', '.join(WAYS)}.")],
+    second: Annotated[
+        str, typer.Option("--with", metavar="NAME", help=f"The second stage: {', '.join(SECOND_STAGES)}.")
+    ],
     output: Annotated[Path | None, typer.Option("--out", help="The new run folder.  [default: RUN-NAME]")] = None,
     settings: Annotated[
         list[str] | None,
@@ -34,7 +36,7 @@ def rebalance(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     _plugin: Plugin = None,
 ) -> None:
-    """Re-balance the classifier of a finished run: the features stay, only the second stage is trained.
+    """Re-balance the classifier of a finished run: only the second stage is trained, from the end of the first.
 
     Examples:
 
@@ -44,38 +46,40 @@ def rebalance(
 
     The new folder is a run like any other; its method is called FIRST+SECOND, for example ce+crt.
     """
+    from tailcloud.cli.progress import execute_with_progress
     from tailcloud.cli.train_summary import finish_with_errors, print_result
-    from tailcloud.launch.execute import train_all
     from tailcloud.launch.run_data import open_data
-    from tailcloud.launch.run_plan import Run
+    from tailcloud.launch.run_plan import PlannedRun, check_machine
     from tailcloud.runs.folder import RunFolder
-    from tailcloud.runs.fork import branch
+    from tailcloud.runs.fork import fork_run
+    from tailcloud.training.devices import pick_device
 
-    if way not in WAYS:
-        raise unknown("way to re-balance", way, WAYS)
-    parent, place = RunFolder(run), output or default_place(run, way)
-    recipe = rebalanced(parent.recipe(), WAYS[way], settings or [])
+    if second not in SECOND_STAGES:
+        raise unknown("second stage", second, SECOND_STAGES)
+    parent, place = RunFolder(run), output or default_place(run, second)
+    recipe = rebalanced(parent.recipe(), SECOND_STAGES[second], settings or [])
     parent.result()  # refuses a run that is not finished
-    child = Run(RunFolder(place), recipe, command(run, way, settings or [], place))
+    child = PlannedRun(RunFolder(place), recipe, command(run, second, settings or [], place))
     child.folder.check_free()
-    open_data(recipe)  # refuses data that the new stages cannot work with
-    branch(parent, child.folder, recipe, child.command)
-    outcomes = train_all([child], device)
+    check_machine(recipe, pick_device(device))
+    open_data(recipe)  # refuses data that the new stages cannot use
+    fork_run(parent, child.folder, recipe, child.command)
+    outcomes = execute_with_progress([child], device)
     if not isinstance(outcomes[0], TailcloudError):
         print_result(child, outcomes[0])
     finish_with_errors([child], outcomes)
 
 
-def default_place(run: Path, way: str) -> Path:
-    """Beside the run, under its name and the way's."""
+def default_place(run: Path, second: str) -> Path:
+    """A folder beside the run: RUN-NAME."""
     path = run if run.name else run.resolve()
-    return path.with_name(f"{path.name}-{way}")
+    return path.with_name(f"{path.name}-{second}")
 
 
 def rebalanced(recipe: "Recipe", second: str, settings: list[str]) -> "Recipe":
-    """The recipe of a run with the second stage of another method, as that method has it on the same data.
+    """The recipe of a run with the second stage of another method on the same data.
 
-    A third stage was made for the second one of the run, and goes with it.
+    A third stage is dropped: it belongs to the second stage that is replaced.
     """
     from tailcloud.recipe import find_recipe, parse_setting, read_toml, resolve
     from tailcloud.recipe.library import default_recipe
@@ -87,16 +91,18 @@ def rebalanced(recipe: "Recipe", second: str, settings: list[str]) -> "Recipe":
     table |= {"stage2": own["stage2"]} if "stage2" in own else {}
     for setting in settings:
         if "method" in parse_setting(setting):
-            raise UsageError(f"--set {setting} is not for rebalance: the method is FIRST+SECOND, and --with is SECOND")
+            raise UsageError(
+                f"--set {setting} cannot be used with rebalance: the method is FIRST+SECOND, and --with names SECOND"
+            )
         table = merge(table, parse_setting(setting))
     return resolve(table, "the re-balanced run")
 
 
-def command(run: Path, way: str, settings: list[str], place: Path) -> str:
-    """The command that makes the same run."""
+def command(run: Path, second: str, settings: list[str], place: Path) -> str:
+    """The command that repeats the run."""
     from tailcloud import plugins
 
-    words = ["tailcloud", "rebalance", str(run), "--with", way, "--out", str(place)]
+    words = ["tailcloud", "rebalance", str(run), "--with", second, "--out", str(place)]
     for setting in settings:
         words += ["--set", setting]
     return shlex.join([*words, *plugins.words()])

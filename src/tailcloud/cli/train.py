@@ -2,24 +2,32 @@
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tailcloud.cli.console import say_note
 from tailcloud.cli.plugin_option import Plugin
 from tailcloud.errors import UsageError
+
+if TYPE_CHECKING:
+    from tailcloud.launch.run_plan import PlannedRun, TrainRequest
+    from tailcloud.training.distributed.world import World
 
 
 def train(
     recipes: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="RECIPE...", help="Recipes by name or file; by default GCL on --data.", show_default=False
+            metavar="RECIPE...",
+            help="Recipes by name or file. Default: GCL for --data, chosen for your own images.",
+            show_default=False,
         ),
     ] = None,
-    data: Annotated[str | None, typer.Option(help="A folder or list of images, or cifar10-lt:100 …")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="A folder or list of images, or a name such as cifar10-lt:100.")
+    ] = None,
     root: Annotated[
         str | None, typer.Option(help="The folder that data files, or the images of a list, are in.")
     ] = None,
@@ -40,9 +48,11 @@ def train(
     ] = None,
     time_budget: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Without a recipe: choose one that is done in 90s, 10m or 2h."),
+        typer.Option(
+            metavar="TIME", help="Without a recipe: choose one that is done in this time, such as 90s, 10m or 2h."
+        ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what is in --out.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, print the plan, train nothing.")
     ] = False,
@@ -64,34 +74,75 @@ def train(
 
         torchrun --nproc-per-node 8 -m tailcloud train cifar10-lt/gcl
 
-    Ctrl-C ends with code 130 and SIGTERM, which saves the runs first, with 143; --resume goes on.
+    Ctrl-C ends with exit code 130; SIGTERM saves a checkpoint, then ends with 143. Continue with --resume.
     """
     started = time.perf_counter()  # before the imports, which take seconds of a time budget
-    from tailcloud.launch.run_plan import Request, plan_runs, print_plan
-    from tailcloud.training.devices import pick_device
+    from tailcloud.launch.run_plan import TrainRequest, plan_runs
     from tailcloud.training.distributed.world import world_from_environment
 
-    words = recipes or [], data, root, settings or [], seeds_of(seed or []), output
-    request = Request(*words, resume, dry_run, device, time_budget, started)
+    request = TrainRequest(
+        recipes=recipes or [],
+        data=data,
+        root=root,
+        settings=settings or [],
+        seeds=seeds_of(seed or []),
+        out=output,
+        resume=resume,
+        dry_run=dry_run,
+        device=device,
+        time_budget=time_budget,
+        started=started,
+    )
     world = world_from_environment()
     if world.size > 1:
-        from tailcloud.launch.torchrun import train_shared
-
         train_shared(request, world)
         return
     runs = plan_runs(request)
+    show_plan(request, runs)
     if dry_run:
-        print_plan(runs, pick_device(device))
         return
+    from tailcloud.cli.progress import execute_with_progress
     from tailcloud.cli.train_summary import finish_with_errors, print_outcomes
-    from tailcloud.launch.execute import train_all
 
-    for run in runs:
-        if run.folder.finished:
-            say_note(f"{run.folder.path} is finished already.")
-    outcomes = train_all(runs, device)
+    outcomes = execute_with_progress(runs, device)
     print_outcomes(runs, outcomes)
     finish_with_errors(runs, outcomes)
+
+
+def train_shared(request: "TrainRequest", world: "World") -> None:
+    """Train the one run of a request in all processes of a world; rank 0 prints."""
+    from tailcloud.cli.console import prefix_errors
+    from tailcloud.cli.progress import shown_progress
+    from tailcloud.cli.train_summary import print_result
+    from tailcloud.launch.torchrun import execute_shared, plan_shared_run, silence_notes
+    from tailcloud.runs.observer import SilentObserver
+    from tailcloud.training.devices import pick_device
+    from tailcloud.training.distributed.world import process_group
+
+    if not world.rank0:
+        silence_notes()
+    with process_group(world, pick_device(request.device)):
+        run = world.from_rank0(partial(plan_shared_run, request))
+        world.from_rank0(lambda: show_plan(request, [run]))
+        if request.dry_run:
+            return
+        prefix_errors(f"rank {world.rank}")
+        if not world.rank0:
+            execute_shared(run, request.device, SilentObserver(), world)
+            return
+        with shown_progress([run.title]) as (observer,):
+            result = execute_shared(run, request.device, observer, world)
+        print_result(run, result)
+
+
+def show_plan(request: "TrainRequest", runs: Sequence["PlannedRun"]) -> None:
+    """Print why a recipe was chosen, if it was; of a dry run, everything."""
+    from tailcloud.cli.train_plan import print_choice, print_plan
+    from tailcloud.training.devices import pick_device
+
+    print_choice(runs)
+    if request.dry_run:
+        print_plan(runs, pick_device(request.device))
 
 
 def seeds_of(words: Sequence[str]) -> list[int]:

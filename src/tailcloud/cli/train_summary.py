@@ -1,4 +1,4 @@
-"""What the runs of a command came to, in lines for the terminal."""
+"""Results of the runs of a command, in lines for the terminal."""
 
 import shlex
 from collections.abc import Sequence
@@ -7,13 +7,13 @@ from tailcloud.cli.console import out, say_error
 from tailcloud.errors import TailcloudError
 from tailcloud.formatting import number
 from tailcloud.launch.fleet import Outcome
-from tailcloud.launch.run_plan import Run
+from tailcloud.launch.run_plan import PlannedRun
 from tailcloud.reporting.tables import by_dataset
 from tailcloud.runs.result import PickedEpoch, Result, StageResult
 
 
-def print_outcomes(runs: Sequence[Run], outcomes: Sequence[Outcome]) -> None:
-    """The figures of the runs that were trained, and how to compare several."""
+def print_outcomes(runs: Sequence[PlannedRun], outcomes: Sequence[Outcome]) -> None:
+    """The results of finished runs, their mean, and how to compare several."""
     for run, outcome in zip(runs, outcomes, strict=True):
         if not isinstance(outcome, TailcloudError):
             print_result(run, outcome)
@@ -23,8 +23,8 @@ def print_outcomes(runs: Sequence[Run], outcomes: Sequence[Outcome]) -> None:
         out.print(f"compare them: tailcloud report {folders} --out comparison.html", markup=False)
 
 
-def print_result(run: Run, result: Result) -> None:
-    """The figures of a run, stage by stage, and where its report is."""
+def print_result(run: PlannedRun, result: Result) -> None:
+    """The metrics of a run, stage by stage, and the path of its report."""
     out.print(f"{run.title}  {run.folder.report_file}", markup=False)
     for stage in result.stages:
         out.print(f"  {stage.name}  {figures_of(stage)}  ({stage.seconds or 0:.1f} s)")
@@ -34,12 +34,12 @@ def print_result(run: Run, result: Result) -> None:
 
 
 def figures_of(measured: StageResult | PickedEpoch) -> str:
-    """The figures that matter most, in a line."""
+    """The main metrics in one line."""
     return "  ".join(f"{key} {number(getattr(measured, key))}" for key in ("top1", "many", "medium", "few", "ece"))
 
 
 def print_summary(results: list[Result]) -> None:
-    """Mean and standard deviation over the runs of each method, where there are several."""
+    """Mean and standard deviation over the runs of each method that has several."""
     keys = ("top1", "many", "medium", "few", "ece")
     lines: list[tuple[str, ...]] = [("mean ± deviation", "runs", *keys)]
     for table in by_dataset(results):
@@ -53,8 +53,12 @@ def print_summary(results: list[Result]) -> None:
         )
 
 
-def finish_with_errors(runs: Sequence[Run], outcomes: Sequence[Outcome]) -> None:
-    """Among several runs the failed ones are named, each sentence once; the command fails if any did."""
+def finish_with_errors(runs: Sequence[PlannedRun], outcomes: Sequence[Outcome]) -> None:
+    """Print each error once, with the runs that failed with it.
+
+    Raises:
+        TailcloudError: a run failed.
+    """
     failed: dict[str, list[str]] = {}
     errors = [outcome for outcome in outcomes if isinstance(outcome, TailcloudError)]
     for run, outcome in zip(runs, outcomes, strict=True):

@@ -1,23 +1,24 @@
 """``LongTailClassifier``: fit, predict and the rest of what scikit-learn expects, over the training of tailcloud."""
 
 import os
+import time
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tailcloud.errors import TailcloudError
-from tailcloud.estimator.fit import Task, Teller, learn
+from tailcloud.estimator.fit import fit_run
 from tailcloud.estimator.inference import probabilities
 from tailcloud.estimator.inputs import pictures_of
-from tailcloud.estimator.parameters import asked_for, command_of, seconds_of, source_of
-from tailcloud.estimator.persistence import NOT_KEPT, check_new, read_kept, result_of, texts_of, write_folder
-from tailcloud.reporting import write_report
+from tailcloud.estimator.parameters import call_text, data_of, settings_of
+from tailcloud.estimator.persistence import NOT_KEPT, read_kept, result_of, texts_of, write_folder
+from tailcloud.launch.run_plan import TrainRequest
 from tailcloud.runs.folder import RunFolder
 from tailcloud.serving.load import load
 from tailcloud.training.devices import pick_device
@@ -90,18 +91,22 @@ class LongTailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         text or numbers; a folder has its own, so ``y`` is left out. A file that cannot be read is left out with a
         warning; more than 5 % of such files are an error.
         """
-        source, classes = source_of(X, y)
+        started = time.perf_counter()
+        data, classes = data_of(X, y)
         parameters = self.get_params()
-        command = command_of(type(self).__name__, parameters, type(self)().get_params())
-        budget, device = seconds_of(self.time_budget), pick_device(self.device)
-        task = Task(source, asked_for(parameters), device, budget, command)
+        request = TrainRequest(
+            data=data,
+            settings=settings_of(parameters),
+            device=self.device,
+            time_budget=self.time_budget,
+            started=started,
+            origin=call_text(type(self).__name__, parameters, type(self)().get_params()),
+        )
         if self.out is None:
             with TemporaryDirectory(prefix="tailcloud-") as place:
-                self._learn(task, RunFolder(Path(place) / "run"))
+                self._train(request, Path(place) / "run", report=False)
         else:
-            check_new(Path(self.out))
-            self._learn(task, RunFolder(Path(self.out)))
-            write_report([Path(self.out)])
+            self._train(request, Path(self.out), report=True)
         self.classes_ = np.array(self.model_.class_names) if classes is None else classes
         return self
 
@@ -145,13 +150,9 @@ class LongTailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         loaded.classes_ = classes
         return loaded
 
-    def _learn(self, task: Task, folder: RunFolder) -> None:
-        threads = torch.get_num_threads()  # training sets them for the whole process
-        try:
-            learn(task, folder, Teller(self.verbose))
-        finally:
-            torch.set_num_threads(threads)
-        self._take(folder)
+    def _train(self, request: TrainRequest, out: Path, *, report: bool) -> None:
+        fit_run(replace(request, out=out), verbose=self.verbose, report=report)
+        self._take(RunFolder(out))
 
     def _take(self, folder: RunFolder) -> None:
         """Remember a finished run, so that its folder is not needed any more."""

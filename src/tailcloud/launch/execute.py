@@ -1,101 +1,168 @@
-"""Runs that were asked for, trained to their end: side by side where the device has it so."""
+"""The one driver: every run is trained by ``execute``.
+
+The command line, ``torchrun``, ``bench``, Ray workers, fleets, ``tailcloud.train`` and ``LongTailClassifier.fit`` all
+call it with a planned run, a device, an observer and, if several processes share the run, their world.
+"""
 
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
 
+import torch
+
 from tailcloud import plugins
-from tailcloud.cli.progress import Screen
+from tailcloud.data import Dataset
 from tailcloud.errors import TailcloudError, explained
 from tailcloud.launch.fleet import Job, Outcome, train_on_streams, train_side_by_side
 from tailcloud.launch.run_data import open_data
-from tailcloud.launch.run_plan import Run
+from tailcloud.launch.run_plan import PlannedRun, check_machine
+from tailcloud.recipe import Recipe
 from tailcloud.runs.observer import Observer
 from tailcloud.runs.result import Result
-from tailcloud.training.devices import check_engine, pick_device, resumed_device
+from tailcloud.training.devices import pick_device, resumed_device
+from tailcloud.training.distributed.world import SINGLE_PROCESS, World, rank_device
 from tailcloud.training.signals import Terminated
 
 
 class Stopped(TailcloudError):
-    """Ctrl-C: not a failure, and nothing is lost."""
+    """Ctrl-C: the run is kept as of its last checkpoint and can be resumed."""
 
     exit_code = 130
 
 
-def train_all(runs: Sequence[Run], device: str) -> list[Outcome]:
-    """Train every run: several side by side on the CPU or a GPU, else one after the other."""
+def execute(
+    run: PlannedRun, device: str, observer: Observer, *, world: World = SINGLE_PROCESS, report: bool = True
+) -> Result:
+    """Train a run to its end: device, checks, data, run folder, training, report.
+
+    A run folder that exists is continued; a finished run is not trained again. SIGTERM saves a checkpoint first.
+
+    Args:
+        run: what to train, and where.
+        device: "auto", "cpu", "cuda" or "mps"; "auto" continues a run on the device it was started on.
+        observer: hears of stages, epochs and notes.
+        world: the processes that share this run; all of them call ``execute``. Rank 0 alone reads and writes the
+            run folder.
+        report: write ``report.html`` into the run folder.
+
+    Returns:
+        What ``result.json`` holds, in every process.
+
+    Raises:
+        TailcloudError: the run cannot start, failed, or was stopped by SIGTERM (``Terminated``).
+    """
+    # A process that only distributes runs does not need these.
+    from tailcloud.reporting import write_report
+    from tailcloud.training import loop, signals
+
+    with ExitStack() as lock:
+        chosen = world.from_rank0(partial(checked_device, run, device))
+        chosen = world.on_all_ranks(partial(rank_device, world, chosen))
+        dataset = None
+        if not world.from_rank0(lambda: run.folder.finished):
+            dataset = world.on_all_ranks(partial(open_data, run.recipe, run.source))
+            world.on_all_ranks(partial(check_same_data, dataset, world.gather(dataset.fingerprint)[0]))
+        result: Result | None = world.from_rank0(partial(claim_folder, run, lock))
+        if result is not None:
+            observer.note(f"{run.folder.path} is finished already.")
+        elif dataset is None:  # the folder was emptied between two looks
+            raise TailcloudError(f"{run.folder.path} was changed by another process; start the run again")
+        else:
+            for remark in run_remarks(run.recipe, dataset):
+                observer.note(remark)
+            with signals.handle_sigterm():
+                loop.train(run.recipe, dataset, run.folder, chosen, observer, world)
+            result = world.from_rank0(run.folder.result)
+        if report and world.rank0 and (dataset or not run.folder.report_file.is_file()):
+            write_report([run.folder.path])
+    return result
+
+
+def checked_device(run: PlannedRun, device: str) -> torch.device:
+    """The device of a run; refused if the run is still to be trained and this machine lacks something for it."""
+    from tailcloud.runs.checkpoint import read_latest_state
+
+    state = read_latest_state(run.folder.checkpoints) or {}
+    chosen = resumed_device(device, state.get("environment", {}).get("device"))
+    if not run.folder.finished:
+        check_machine(run.recipe, chosen)
+    return chosen
+
+
+def check_same_data(dataset: Dataset, fingerprint: str) -> None:
+    """Refuse data that differ from those of rank 0: the processes would draw different epochs."""
+    if dataset.fingerprint != fingerprint:
+        raise TailcloudError(
+            f"{dataset.spec} differs from the data of rank 0 (fingerprint {dataset.fingerprint}, rank 0 has "
+            f"{fingerprint}); give all processes the same data"
+        )
+
+
+def claim_folder(run: PlannedRun, lock: ExitStack) -> Result | None:
+    """Lock the run folder and start the run in it, or check that it holds this run; the result of a finished run."""
+    lock.enter_context(run.folder.locked())
+    run.folder.claim(run.recipe, run.command)
+    return run.folder.result() if run.folder.finished else None
+
+
+def run_remarks(recipe: Recipe, dataset: Dataset) -> list[str]:
+    """What the user should know about a recipe and its data before training."""
+    from tailcloud.recipe.parameter_names import frozen_remarks
+
+    return [*frozen_remarks(recipe), *dataset.profile.remarks(), *dataset.remarks]
+
+
+def execute_all(runs: Sequence[PlannedRun], device: str, observers: Sequence[Observer]) -> list[Outcome]:
+    """Execute several runs, at the same time on the CPU or a GPU; the result of each, or the error that ended it.
+
+    Raises:
+        Stopped: Ctrl-C.
+        Terminated: SIGTERM. Both say how to resume.
+    """
     try:
-        with Screen() as screen:
-            watchers = [screen.watch(run.title) for run in runs]
-            return run_all([partial(train_one, run, device) for run in runs], watchers, device)
+        return run_jobs([partial(execute, run, device) for run in runs], observers, device)
     except KeyboardInterrupt:
-        raise Stopped(f'stopped; nothing but the last second is lost. Go on with "{to_go_on(runs)}"') from None
+        raise Stopped(f'stopped; nothing but the last second is lost. Go on with "{resume_command(runs)}"') from None
     except Terminated:
-        raise Terminated(f'stopped by SIGTERM; go on with "{to_go_on(runs)}"') from None
+        raise Terminated(f'stopped by SIGTERM; go on with "{resume_command(runs)}"') from None
 
 
-def to_go_on(runs: Sequence[Run]) -> str:
-    """What to type to go on with runs that were stopped."""
+def resume_command(runs: Sequence[PlannedRun]) -> str:
+    """The command that resumes runs of this process."""
     if len(runs) > 1:
         words = sys.argv[1:] if "--resume" in sys.argv else [*sys.argv[1:], "--resume"]
         seeds = {run.recipe.seed for run in runs}
         if len(seeds) == len(runs) and not any(word.partition("=")[0] == "--out" for word in words):
-            words = [*words, "--out", str(runs[0].folder.path.parent)]  # the name of a method that was chosen is in it
+            words = [*words, "--out", str(runs[0].folder.path.parent)]  # a chosen method is a part of this path
         return shlex.join(["tailcloud", *words])
     return shlex.join(["tailcloud", "train", "--resume", "--out", str(runs[0].folder.path), *plugins.words()])
 
 
-def run_all(jobs: Sequence[Job], watchers: Sequence[Observer], device: str) -> list[Outcome]:
-    """Run every job as the device has it best; the result of each, or the error that ended it. SIGTERM ends all."""
+def run_jobs(jobs: Sequence[Job], observers: Sequence[Observer], device: str) -> list[Outcome]:
+    """Run all jobs, at the same time if there are several and the device allows it; SIGTERM ends all."""
     kind = pick_device(device).type
     if len(jobs) > 1 and kind == "cpu":
-        outcomes = train_side_by_side(jobs, watchers)
+        outcomes = train_side_by_side(jobs, observers)
     elif len(jobs) > 1 and kind == "cuda":
-        outcomes = train_on_streams(jobs, watchers)
+        outcomes = train_on_streams(jobs, observers)
     else:
-        outcomes = [attempt(job, watcher) for job, watcher in zip(jobs, watchers, strict=True)]
+        outcomes = [run_job(job, observer) for job, observer in zip(jobs, observers, strict=True)]
     for outcome in outcomes:
         if isinstance(outcome, Terminated):
             raise outcome
     return outcomes
 
 
-def attempt(job: Job, observer: Observer) -> Outcome:
-    """One job here and now; an error that has a sentence is an outcome."""
+def run_job(job: Job, observer: Observer) -> Outcome:
+    """Run one job in this thread; an error with an explanation is its outcome."""
     try:
         return job(observer)
     except Terminated:
         raise
     except Exception as error:
-        sentence = explained(error)
-        if sentence is None:
+        explanation = explained(error)
+        if explanation is None:
             raise
-        return sentence
-
-
-def train_one(run: Run, device: str, observer: Observer) -> Result:
-    """Train a run to its end and write its report."""
-    # A process that only hands out runs can do without these.
-    from tailcloud.recipe.parameter_names import frozen_remarks
-    from tailcloud.reporting import write_report
-    from tailcloud.runs.checkpoint import read_latest_state
-    from tailcloud.training import loop, signals
-    from tailcloud.training.tensorboard_log import check_logging
-
-    state = read_latest_state(run.folder.checkpoints) or {}
-    chosen = resumed_device(device, state.get("environment", {}).get("device"))
-    check_engine(run.recipe.engine, chosen)
-    check_logging(run.recipe.logging)
-    dataset = None if run.folder.finished else open_data(run.recipe)
-    with run.folder.locked():
-        run.folder.claim(run.recipe, run.command)
-        if dataset is not None and not run.folder.finished:
-            for remark in [*frozen_remarks(run.recipe), *dataset.profile.remarks(), *dataset.remarks]:
-                observer.note(remark)
-            with signals.handle_sigterm():
-                loop.train(run.recipe, dataset, run.folder, chosen, observer)
-        result = run.folder.result()
-        if dataset or not run.folder.report_file.is_file():
-            write_report([run.folder.path])
-    return result
+        return explanation

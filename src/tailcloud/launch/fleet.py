@@ -1,7 +1,7 @@
 """Many runs at once: on the CPU as processes side by side, on a GPU as threads with a stream each.
 
 A small model cannot keep a processor busy, but several small models can. Each run has its own folder, generators and
-checkpoints, and does what it would do alone with as many threads; if one fails, the others go on.
+checkpoints, and gives the same bits as alone with as many threads; if one fails, the others continue.
 """
 
 import gc
@@ -28,29 +28,29 @@ from tailcloud.training import signals
 from tailcloud.training.devices import cores
 from tailcloud.training.stages.cost import passes
 
-Job = Callable[[Observer], Result]  # trains one run; must survive pickling
+Job = Callable[[Observer], Result]  # trains one run; must be picklable
 Outcome = Result | TailcloudError
 Message = tuple[int, str, tuple[Any, ...]]
 
 
 class Killed(TailcloudError):
-    """The system ended a worker, and with it every run that was under way."""
+    """The operating system killed a worker, and with it every run in the process pool."""
 
 
-PATIENCE = 0.1  # seconds between looks at the workers
+POLL_SECONDS = 0.1  # between looks at the workers
 
 
-class Line(Protocol):
-    """A way for messages to another process: a queue, for example."""
+class MessageQueue(Protocol):
+    """Takes messages for another process."""
 
     def put(self, message: Message, /) -> None:
-        """Send one."""
+        """Send a message."""
 
 
 class Reporter:
-    """Tells an observer in another process."""
+    """An observer that passes everything on to an observer in another process."""
 
-    def __init__(self, run: int, events: Line) -> None:
+    def __init__(self, run: int, events: MessageQueue) -> None:
         self.run, self.events = run, events
 
     def stage_started(self, name: str, stage: Stage, done: int) -> None:
@@ -62,22 +62,22 @@ class Reporter:
         self.events.put((self.run, "epoch_done", (line,)))
 
     def note(self, text: str) -> None:
-        """A sentence to read."""
+        """A sentence that the user should read."""
         self.events.put((self.run, "note", (text,)))
 
 
 def train_side_by_side(jobs: Sequence[Job], observers: Sequence[Observer]) -> list[Outcome]:
     """Run all jobs, as many at a time as there are cores; the result of each, or the error that ended it.
 
-    Ctrl-C ends the workers at once: a run can be killed at any moment, and goes on from its last checkpoint. SIGTERM
-    lets them save what they have. If the system kills a worker, the runs that it took down are tried again one by one,
-    so that only the culprit fails.
+    Ctrl-C kills the workers: a run can be killed at any moment, and is resumed from its last checkpoint. SIGTERM lets
+    them save a checkpoint first. If the operating system kills a worker, the runs that ended with it are tried again
+    one by one, so that only the run that caused it fails.
     """
     with signals.handle_sigterm():
-        return _with_second_chance(jobs, observers)
+        return _with_retries(jobs, observers)
 
 
-def _with_second_chance(jobs: Sequence[Job], observers: Sequence[Observer]) -> list[Outcome]:
+def _with_retries(jobs: Sequence[Job], observers: Sequence[Observer]) -> list[Outcome]:
     outcomes = _in_processes(jobs, observers, min(len(jobs), cores()))
     if len(jobs) > 1 and not signals.stop_requested():
         for number in [number for number, outcome in enumerate(outcomes) if isinstance(outcome, Killed)]:
@@ -86,22 +86,22 @@ def _with_second_chance(jobs: Sequence[Job], observers: Sequence[Observer]) -> l
 
 
 def _in_processes(jobs: Sequence[Job], observers: Sequence[Observer], workers: int) -> list[Outcome]:
-    context, strangers = get_context("spawn"), set(active_children())
+    context, other_children = get_context("spawn"), set(active_children())
     events: SimpleQueue[Message] = context.SimpleQueue()
     stop = context.Event()
-    setting = events, cores() // workers, plugins.loaded_files(), stop
-    with ProcessPoolExecutor(workers, context, _prepare, setting) as pool:
-        heard = signal.signal(signal.SIGINT, signal.SIG_IGN)  # workers are born deaf to Ctrl-C
+    worker_setup = events, cores() // workers, plugins.loaded_files(), stop
+    with ProcessPoolExecutor(workers, context, _prepare, worker_setup) as pool:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # workers inherit it: they ignore Ctrl-C
         futures = [pool.submit(_work, number, job) for number, job in enumerate(jobs)]
-        signal.signal(signal.SIGINT, heard)
+        signal.signal(signal.SIGINT, before)
         try:
             while not all(future.done() for future in futures):
-                wait(futures, timeout=PATIENCE)
+                wait(futures, timeout=POLL_SECONDS)
                 _pass_on(events, observers)
                 if signals.stop_requested():
                     stop.set()
         except KeyboardInterrupt:
-            for worker in set(active_children()) - strangers:
+            for worker in set(active_children()) - other_children:
                 worker.kill()
             raise
     return [_outcome(future) for future in futures]
@@ -111,7 +111,7 @@ _events: "SimpleQueue[Message]"
 
 
 def _prepare(events: "SimpleQueue[Message]", threads: int, files: Sequence[str], stop: StopEvent) -> None:
-    """Once in every worker: an equal share of the cores, the lines to the parent, and the parent's plugins."""
+    """Once in every worker: an equal share of the cores, the queue to the parent, and the parent's plugins."""
     global _events  # noqa: PLW0603
     _events = events
     signals.follow_parent(stop.is_set)
@@ -123,7 +123,7 @@ def _prepare(events: "SimpleQueue[Message]", threads: int, files: Sequence[str],
 
 
 def _follow_parent() -> None:
-    """A worker whose parent was killed has nobody to work for, and must let go of its run folder."""
+    """End the worker when its parent is killed, so that its run folder is released."""
     parent = parent_process()
     if parent:
         parent.join()
@@ -134,22 +134,22 @@ def _work(number: int, job: Job) -> Result:
     signals.raise_if_stopped()
     try:
         return job(Reporter(number, _events))
-    except Exception as error:  # its traceback, which tells a plugin's mistake, stays in this process
+    except Exception as error:  # explained here, because the traceback, which names a plugin's line, is not pickled
         raise explained(error) or error from None
 
 
 def _pass_on(events: "SimpleQueue[Message]", observers: Sequence[Observer]) -> None:
-    """Hand what the workers said to the observers, until there is no more for the moment."""
+    """Pass the messages that have arrived on to the observers."""
     while not events.empty():
         run, what, details = events.get()
         getattr(observers[run], what)(*details)
 
 
 def train_on_streams(jobs: Sequence[Job], observers: Sequence[Observer], in_flight: int | None = None) -> list[Outcome]:
-    """Run all jobs on one GPU, each in a thread with a stream of its own: ``in_flight`` at a time, or as many as pays.
+    """Run all jobs on one GPU, each in a thread with its own stream.
 
-    A captured step leaves most of a GPU idle; the steps of several runs fill it. Ctrl-C and SIGTERM stop every run at
-    the end of its epoch.
+    ``in_flight`` jobs run at a time; by default as many as increase throughput. A captured step of a small model leaves
+    most of a GPU idle. Ctrl-C and SIGTERM stop every run at the end of its epoch.
     """
     with signals.handle_sigterm():
         return _in_threads(jobs, observers, in_flight)
@@ -169,14 +169,14 @@ def _in_threads(jobs: Sequence[Job], observers: Sequence[Observer], in_flight: i
         except Exception as error:
             return _sentence(error)
         finally:
-            gc.collect()  # PyTorch leaves circles behind, and in one of them what the first run had on the device
+            gc.collect()  # PyTorch leaves reference cycles, and one of them holds the run's device memory
             admission.leave(run)
 
     with ThreadPoolExecutor(len(jobs)) as pool:
         try:
             futures = [pool.submit(work, run, job) for run, job in enumerate(jobs)]
             while not all(future.done() for future in futures):
-                wait(futures, timeout=PATIENCE)
+                wait(futures, timeout=POLL_SECONDS)
         except KeyboardInterrupt:
             stop.set()
             raise
@@ -184,14 +184,14 @@ def _in_threads(jobs: Sequence[Job], observers: Sequence[Observer], in_flight: i
 
 
 class Member:
-    """An observer of a run in a fleet: it counts epochs, and ends the run when it is told to."""
+    """An observer of a run in a fleet: it reports epoch times to the admission, and ends the run after Ctrl-C."""
 
     def __init__(self, run: int, observer: Observer, admission: Admission, stop: Event) -> None:
         self.run, self.observer, self.admission, self.stop = run, observer, admission, stop
         self.passes = 3
 
     def stage_started(self, name: str, stage: Stage, done: int) -> None:
-        """A stage begins; where only the head is trained, an epoch is a forward pass instead of three."""
+        """A stage begins; an epoch that trains the head alone costs one pass instead of three."""
         self.passes = passes(stage)
         self.observer.stage_started(name, stage, done)
 
@@ -203,7 +203,7 @@ class Member:
             raise TailcloudError("stopped")
 
     def note(self, text: str) -> None:
-        """A sentence to read."""
+        """A sentence that the user should read."""
         self.observer.note(text)
 
 
@@ -212,14 +212,14 @@ def _outcome(future: Future[Result] | Future[Outcome]) -> Outcome:
     if error is None:
         return future.result()
     if isinstance(error, BrokenProcessPool):
-        return Killed("the worker process was killed, perhaps for want of memory; go on with --resume")
+        return Killed("the worker process was killed, perhaps for lack of memory; continue with --resume")
     if not isinstance(error, Exception):
         raise error
     return _sentence(error)
 
 
 def _sentence(error: Exception) -> TailcloudError:
-    """What ended a run, without the frames of its functions: those would keep all that it has on the device."""
+    """The error that ended a run, without its traceback: the frames would keep the run's device memory alive."""
     sentence = explained(error)
     if sentence is None:
         raise error

@@ -1,36 +1,145 @@
-"""The data of a recipe, opened once for all runs of a command."""
+"""The data of a run: opened once for all runs of a command, with the validation part that the recipe asks for."""
 
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from threading import Lock
+from typing import Protocol
 
-from tailcloud.calibration.held_out import check_held_out
-from tailcloud.data import Dataset, hold_out, open_dataset
+from tailcloud.calibration.held_out import check_held_out, stages_that_look
+from tailcloud.data import Dataset, ReadOptions, hold_out, open_dataset
+from tailcloud.errors import UsageError
 from tailcloud.recipe import Data, Recipe
 
-_opening = Lock()  # runs in threads share what the first of them has opened
-_read_alike: dict[Data, Data] = {}
+_lock = Lock()  # runs in threads share the data set that the first of them opens
+_same_images: dict[Data, Data] = {}
 
 
-def open_data(recipe: Recipe) -> Dataset:
-    """The data of a recipe, a part of it held out where the recipe says so, and refused where it needs more of them."""
-    dataset = open_whole(recipe, recipe.selection.split)
+class DataSource(Protocol):
+    """Labelled images that Python code hands over, in the place of a data set's name or path."""
+
+    @property
+    def spec(self) -> str:
+        """The name of the data in recipes and results."""
+
+    def open(self, reading: ReadOptions) -> Dataset:
+        """The images, read as the recipe says. If there is no test part, ``test`` is the same object as ``train``."""
+
+
+@dataclass(frozen=True)
+class OpenDataset:
+    """A data set that is open already."""
+
+    dataset: Dataset
+
+    @property
+    def spec(self) -> str:
+        """The name of the data set."""
+        return self.dataset.spec
+
+    def open(self, reading: ReadOptions) -> Dataset:
+        """The data set itself; options that would read its images in another way are refused."""
+        size = self.dataset.shape[0]
+        if reading.size not in {None, size}:
+            raise UsageError(
+                f"the recipe has data.size = {reading.size}, and {self.spec} is open already with images of {size} "
+                f"pixels; add data.size={size} to the settings, or pass the path of the images"
+            )
+        for field in fields(reading):
+            value = getattr(reading, field.name)
+            if field.name != "size" and value != field.default:
+                raise UsageError(f"data.{field.name} = {value} is for files, and {self.spec} is open; leave it out")
+        return self.dataset
+
+
+class CachedSource:
+    """A data source that keeps the data set it opened last: a recipe is chosen and trained on the same images."""
+
+    def __init__(self, source: DataSource) -> None:
+        self.source = source
+        self._opened: Dataset | None = None
+
+    @property
+    def spec(self) -> str:
+        """The name of the data."""
+        return self.source.spec
+
+    def open(self, reading: ReadOptions) -> Dataset:
+        """The data set; opened again only if another image size is asked for."""
+        if self._opened is None or reading.size not in {None, self._opened.shape[0]}:
+            self._opened = self.source.open(reading)
+        return self._opened
+
+
+def open_data(recipe: Recipe, source: DataSource | None = None) -> Dataset:
+    """The data of a recipe, with its validation and test parts.
+
+    Raises:
+        UsageError: a stage needs held-out images and there are none.
+    """
+    whole = open_whole(recipe, source)
+    dataset = hold_out(whole, recipe.selection.split) if source else _open_held_out(recipe)
+    if not has_test(whole):
+        dataset = with_test_part(dataset, recipe)
     check_held_out(recipe, dataset)
     return dataset
 
 
-def open_whole(recipe: Recipe, held_out: float = 0.0) -> Dataset:
-    """The data of a recipe as they are, or with a share of the training images held out."""
-    with _opening:
-        return _open_data(_read_alike.get(recipe.data, recipe.data), recipe.root, held_out)
+def open_whole(recipe: Recipe, source: DataSource | None = None) -> Dataset:
+    """The data of a recipe before any training image is held out."""
+    if source:
+        return source.open(recipe.data.read_options)
+    with _lock:
+        return _cached_dataset(_same_images.get(recipe.data, recipe.data), recipe.root, 0.0)
 
 
-def note_alike(data: Data, other: Data) -> None:
-    """Remember that two ways to name data read the same images, so that they are read once."""
-    _read_alike[data] = other
+def _open_held_out(recipe: Recipe) -> Dataset:
+    with _lock:
+        data = _same_images.get(recipe.data, recipe.data)
+        return _cached_dataset(data, recipe.root, recipe.selection.split)
+
+
+def note_same_images(data: Data, other: Data) -> None:
+    """Remember that two [data] tables read the same images, so that they are read once."""
+    _same_images[data] = other
+
+
+def clear_data_cache() -> None:
+    """Forget the open data sets. Files may change between two calls in one process."""
+    with _lock:
+        _cached_dataset.cache_clear()
+        _same_images.clear()
 
 
 @lru_cache(maxsize=4)
-def _open_data(data: Data, root: str, held_out: float) -> Dataset:
-    if held_out:
-        return hold_out(_open_data(data, root, 0.0), held_out)
+def _cached_dataset(data: Data, root: str, split: float) -> Dataset:
+    if split:
+        return hold_out(_cached_dataset(data, root, 0.0), split)
     return open_dataset(data.spec, root, data.read_options)
+
+
+def has_test(dataset: Dataset) -> bool:
+    """Whether there is a test part, rather than the training part in its place."""
+    return dataset.test is not dataset.train
+
+
+def with_test_part(dataset: Dataset, recipe: Recipe) -> Dataset:
+    """Data without a test part: evaluated on the held-out images, or on the training images if none are held out.
+
+    A remark says which; it goes into the result and the report.
+    """
+    if dataset.val:
+        fitted_stages = stages_that_look(recipe, dataset)
+        fitted = f"temperature and {', '.join(fitted_stages)} were" if fitted_stages else "temperature was"
+        held_out = f"the {len(dataset.val):,} images that were held out, which its {fitted} fitted on too"
+        return _remarked(replace(dataset, test=dataset.val), f"There is no test part: every figure is of {held_out}.")
+    if recipe.selection.pick == "best":
+        raise UsageError(
+            'selection.pick = "best" needs held-out images, and there are none; give more images, set selection.split '
+            "(validation_fraction), or leave selection.pick out"
+        )
+    training = "every figure is of the training images, and says nothing about others"
+    return _remarked(replace(dataset, test=dataset.train), f"No image was held out: {training}.")
+
+
+def _remarked(dataset: Dataset, remark: str) -> Dataset:
+    return replace(dataset, remarks=(*dataset.remarks, remark))

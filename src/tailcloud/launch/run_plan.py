@@ -1,5 +1,6 @@
-"""From the words of a ``train`` command to the runs it asks for."""
+"""From a training request to the runs it asks for: recipe, run folder and command of each."""
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,26 +9,38 @@ from typing import Any
 
 import torch
 
-from tailcloud.backbones.pretrained import check_weights, find_weights
-from tailcloud.cli.console import out, say_note
-from tailcloud.data import Dataset, is_path
+from tailcloud.data import is_path
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.formatting import magnitude
-from tailcloud.launch.auto import chooses, chosen_recipe
-from tailcloud.launch.run_data import open_data
+from tailcloud.launch.auto import choose_recipe, needs_choice
+from tailcloud.launch.run_data import DataSource
 from tailcloud.plugins import words as plugin_words
-from tailcloud.recipe import Recipe, differences, load_recipe, parse_setting
-from tailcloud.recipe.parameter_names import frozen_remarks
+from tailcloud.recipe import Recipe, differences, load_recipe, parse_setting, resolve
+from tailcloud.recipe.merge import merge
 from tailcloud.runs.folder import RunFolder
-from tailcloud.training.run_cost import estimate
+from tailcloud.training.devices import check_engine, pick_device
 
 
 @dataclass(frozen=True)
-class Request:
-    """What was typed after ``tailcloud train``."""
+class TrainRequest:
+    """What ``tailcloud train``, ``tailcloud.train`` or ``LongTailClassifier.fit`` is asked to do.
 
-    recipes: Sequence[str] = ()
-    data: str | None = None
+    Args:
+        recipes: names, files or recipes; none: the recipe of the data, or one that is chosen for them.
+        data: the name or path of the data, or a source that Python code hands over; None: the data of the recipe.
+        root: the folder that data files are in.
+        settings: ``KEY=VALUE``, each changes a field of the recipe.
+        seeds: one run for each; none: one run with the seed of the recipe.
+        out: the run folder; with several runs, the folder of their folders.
+        resume: continue the runs that exist.
+        dry_run: existing run folders are no obstacle, because nothing is written.
+        device: "auto", "cpu", "cuda" or "mps".
+        time_budget: time for all runs together, as text such as "10m" or in seconds.
+        started: when the time budget began, by ``time.perf_counter``.
+        origin: what the run folder records as the run's command; by default the ``tailcloud train`` command.
+    """
+
+    recipes: Sequence[str | Recipe] = ()
+    data: str | DataSource | None = None
     root: str | None = None
     settings: Sequence[str] = ()
     seeds: Sequence[int] = ()
@@ -35,18 +48,38 @@ class Request:
     resume: bool = False
     dry_run: bool = False
     device: str = "auto"
-    time_budget: str | None = None
-    started: float | None = None  # when the command began, by time.perf_counter
+    time_budget: str | float | None = None
+    started: float | None = None
+    origin: str | None = None
+
+    @property
+    def source(self) -> DataSource | None:
+        """The source of the data; None if they have a name or path."""
+        return None if isinstance(self.data, str) else self.data
+
+    @property
+    def spec(self) -> str | None:
+        """The name of the data."""
+        return self.data if isinstance(self.data, str) or self.data is None else self.data.spec
 
     def overrides(self) -> list[Mapping[str, Any]]:
-        """The settings that lie over a recipe, the strongest last."""
-        options = {"data": self.data, "root": self.root}
+        """The settings that replace fields of a recipe; later ones win."""
+        options = {"data": self.spec, "root": self.root}
         return [*map(parse_setting, self.settings), {key: value for key, value in options.items() if value is not None}]
 
-    def command(self, recipe: str | None, seed: int) -> str:
-        """The command for one of the runs."""
+    def names(self) -> list[str]:
+        """The recipes by name."""
+        return [recipe if isinstance(recipe, str) else f"Recipe {recipe.method}" for recipe in self.recipes]
+
+    def command(self, recipe: str | Recipe | None, seed: int, folder: RunFolder) -> str:
+        """The command that repeats one of the runs. A recipe without a name is in the run folder, with all settings."""
+        if self.origin is not None:
+            return self.origin
+        if isinstance(recipe, Recipe):
+            return shlex.join(["tailcloud", "train", str(folder.recipe_file), *plugin_words()])
         words = ["tailcloud", "train", *([recipe] if recipe else [])]
-        for option, value in (("--data", self.data), ("--root", self.root), ("--time-budget", self.time_budget)):
+        budget = f"{self.time_budget:g}s" if isinstance(self.time_budget, int | float) else self.time_budget
+        for option, value in (("--data", self.spec), ("--root", self.root), ("--time-budget", budget)):
             words += [option, value] if value is not None else []
         for setting in self.settings:
             words += ["--set", setting]
@@ -54,32 +87,41 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Run:
-    """One run that was asked for."""
+class PlannedRun:
+    """A run that can be executed: where, what, and the command that repeats it.
+
+    ``source`` has the data if Python code hands them over. ``reasons`` say why this recipe was chosen, if it was.
+    """
 
     folder: RunFolder
     recipe: Recipe
     command: str
+    source: DataSource | None = None
+    reasons: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
-        """The run in a few words."""
+        """Data, method and seed."""
         return f"{self.recipe.data.spec} {self.recipe.method} seed {self.recipe.seed}"
 
 
-def plan_runs(request: Request) -> list[Run]:
-    """The runs of a request, each with its folder; everything that can be refused is refused here."""
-    if request.resume and request.time_budget and len(request.seeds) < 2:
-        raise UsageError("--time-budget is for a new run; one that is resumed keeps the recipe it was started with")
+def plan_runs(request: TrainRequest) -> list[PlannedRun]:
+    """The runs of a request, each with its folder. Nothing is written.
+
+    Raises:
+        TailcloudError: anything about the request that can be refused before the data are opened.
+    """
+    if request.resume and request.time_budget is not None and len(request.seeds) < 2:
+        raise UsageError("--time-budget is for a new run; a run that is resumed keeps the recipe it was started with")
     if request.resume and request.out and not request.recipes and not request.seeds:
-        return [continued(RunFolder(request.out), request)]
+        return [existing_run(RunFolder(request.out), request)]
     if len(set(request.seeds)) < len(request.seeds):
         raise UsageError(f"each seed can be given once, not {', '.join(map(str, request.seeds))}")
     for reference in request.recipes if request.resume else []:
-        if RunFolder(Path(reference)).exists:
+        if isinstance(reference, str) and RunFolder(Path(reference)).exists:
             raise UsageError(f'a run is named with --out: "tailcloud train --resume --out {reference}"')
-    references: Sequence[str | None] = request.recipes or [None]
-    runs = [run for reference in references for run in runs_of(reference, request)]
+    references: Sequence[str | Recipe | None] = request.recipes or [None]
+    runs = [run for reference in references for run in runs_of_recipe(reference, request)]
     folders = [run.folder.path for run in runs]
     if len(set(folders)) < len(folders):
         raise UsageError(
@@ -88,116 +130,136 @@ def plan_runs(request: Request) -> list[Run]:
     return runs
 
 
-def runs_of(reference: str | None, request: Request) -> list[Run]:
-    """The runs of one recipe: one for each seed. A recipe that is to be chosen is, if a run is to be started."""
-    recipe = load_recipe(reference, request.overrides())
-    choosing = chooses(request, recipe)
+def runs_of_recipe(reference: str | Recipe | None, request: TrainRequest) -> list[PlannedRun]:
+    """The runs of one recipe, one for each seed. If a recipe has to be chosen for new runs, it is chosen here."""
+    requested = recipe = recipe_of(reference, request.overrides())
+    reasons: tuple[str, ...] = ()
+    choosing = needs_choice(request, recipe)
     seeds = list(request.seeds) or [recipe.seed]
-    folders = {seed: RunFolder(run_path(reference, reseeded(recipe, seed), request)) for seed in seeds}
+    folders = {seed: run_folder(reference, with_seed(recipe, seed), request) for seed in seeds}
     new = [seed for seed, folder in folders.items() if not (request.resume and folder.exists)]
-    alone = len(seeds) == 1 and len(request.recipes) < 2
-    check_new([folders[seed] for seed in new], request, alone=alone)
+    single = len(seeds) == 1 and len(request.recipes) < 2
+    check_folders([folders[seed] for seed in new], request, single=single)
+    if new:
+        check_machine(recipe, pick_device(request.device))
     if choosing and new:
         others = [folder.recipe() for seed, folder in folders.items() if seed not in new]
-        recipe = others[0] if others else chosen_recipe(request, recipe)
-        named = {seed: RunFolder(run_path(reference, reseeded(recipe, seed), request)) for seed in new}
-        check_new(list(named.values()), request, alone=alone)  # the method may be another one
-        folders |= named
-    if recipe.model.weights and new:
-        check_weights(find_weights(recipe.model.weights, recipe.root), recipe.model.weights_sha256)
+        recipe, reasons = (others[0], ()) if others else choose_recipe(request, requested)
+        renamed = {seed: run_folder(reference, with_seed(recipe, seed), request) for seed in new}
+        check_folders(list(renamed.values()), request, single=single)  # the chosen method may be another one
+        folders |= renamed
     return [
-        Run(folder, reseeded(recipe, seed), request.command(reference, seed))
+        PlannedRun(
+            folder,
+            with_seed(recipe, seed),
+            request.command(reference, seed, folder),
+            source=request.source,
+            reasons=reasons,
+        )
         if seed in new
-        else continued(folder, request, None if choosing else reseeded(recipe, seed))
+        else existing_run(folder, request, None if choosing else with_seed(recipe, seed))
         for seed, folder in folders.items()
     ]
 
 
-def check_new(folders: Sequence[RunFolder], request: Request, *, alone: bool) -> None:
-    """Runs may start in these folders."""
+def recipe_of(reference: str | Recipe | None, overrides: Sequence[Mapping[str, Any]]) -> Recipe:
+    """The recipe that a reference names, or the recipe itself, with settings laid over it."""
+    if not isinstance(reference, Recipe):
+        return load_recipe(reference, overrides)
+    table = reference.model_dump(exclude_none=True)
+    for layer in overrides:
+        table = merge(table, layer)
+    return resolve(table, "the recipe")
+
+
+def check_machine(recipe: Recipe, device: torch.device) -> None:
+    """Refuse a recipe that needs a device, a package or a file of weights that is not here."""
+    from tailcloud.backbones.pretrained import check_weights, find_weights
+    from tailcloud.training.tensorboard_log import check_logging
+
+    check_engine(recipe.engine, device)
+    check_logging(recipe.logging)
+    if recipe.model.weights:
+        check_weights(find_weights(recipe.model.weights, recipe.root), recipe.model.weights_sha256)
+
+
+def check_folders(folders: Sequence[RunFolder], request: TrainRequest, *, single: bool) -> None:
+    """Refuse folders in which no new run can start."""
     for folder in folders:
-        if request.resume and alone:
+        if request.resume and single:
             raise TailcloudError(f"{folder.path} holds no run to resume; leave out --resume to start one")
         if not request.dry_run:
             folder.check_free()
 
 
-def run_path(reference: str | None, recipe: Recipe, request: Request) -> Path:
+def run_folder(reference: str | Recipe | None, recipe: Recipe, request: TrainRequest) -> RunFolder:
     """``--out`` is the run folder itself; with several recipes or seeds it holds a folder for each."""
     base = request.out or Path("runs") / f"{short_name(recipe.data.spec)}-{recipe.method}"
-    if request.out and reference and len(request.recipes) > 1:
+    if request.out and isinstance(reference, str) and len(request.recipes) > 1:
         base = base / Path(reference).name.removesuffix(".toml")
     if base != request.out or len(request.seeds) > 1:
-        refuse_inside_a_run(request.out)
+        refuse_run_as_parent(request.out)
     if len(request.seeds) > 1:
-        return base / f"seed{recipe.seed}"
-    return base if request.out else base.with_name(f"{base.name}-seed{recipe.seed}")
+        return RunFolder(base / f"seed{recipe.seed}")
+    return RunFolder(base if request.out else base.with_name(f"{base.name}-seed{recipe.seed}"))
 
 
 def short_name(spec: str) -> str:
-    """A SPEC as a part of a folder's name: the name of the file or folder where it is a path."""
+    """The data in the name of a run folder; of a path, the name of its file or folder."""
     return (Path(spec).resolve().stem or "images") if is_path(spec) else spec.replace(":", "-")
 
 
-def refuse_inside_a_run(output: Path | None) -> None:
-    """Several runs need a folder of their own, not one that is itself a run."""
+def refuse_run_as_parent(output: Path | None) -> None:
+    """Several runs need a folder for their folders, not one that is itself a run."""
     if output and RunFolder(output).exists:
         raise UsageError(f"{output} is a run itself; several runs need another folder for their folders")
 
 
-def reseeded(recipe: Recipe, seed: int) -> Recipe:
+def with_seed(recipe: Recipe, seed: int) -> Recipe:
     """The recipe with another seed."""
     if seed < 0:
         raise UsageError(f"--seed {seed} must not be negative")
     return recipe.model_copy(update={"seed": seed})
 
 
-def continued(folder: RunFolder, request: Request, asked: Recipe | None = None) -> Run:
-    """A run that exists, by its own recipe; asking for another one is refused, another data folder is not."""
+def existing_run(folder: RunFolder, request: TrainRequest, requested: Recipe | None = None) -> PlannedRun:
+    """A run that exists, with its own recipe. A request for another recipe is refused; another data folder is not."""
     own = folder.recipe()
-    asked = asked or load_recipe(str(folder.recipe_file), request.overrides())
-    for field, then, now in differences(own.substance(), asked.substance()):
+    requested = requested or load_recipe(str(folder.recipe_file), request.overrides())
+    for field, then, now in differences(own.substance(), requested.substance()):
         raise UsageError(
             f"{folder.path} was started with {field} = {then}, and this command asks for {now}; resume it with "
             f'"tailcloud train --resume --out {folder.path}", or start a new run in another folder'
         )
-    return Run(folder, own.model_copy(update={"root": request.root or own.root}), folder.command())
+    recipe = own.model_copy(update={"root": request.root or own.root})
+    return PlannedRun(folder, recipe, folder.command(), source=request.source)
 
 
-def print_plan(runs: Sequence[Run], device: torch.device) -> None:
-    """What would happen, without doing any of it: each recipe once, with the runs it is for."""
-    by_recipe: dict[str, list[Run]] = {}
-    for run in runs:
-        by_recipe.setdefault(reseeded(run.recipe, 0).to_toml(), []).append(run)
-    for members in by_recipe.values():
-        dataset = open_data(members[0].recipe)
-        describe(members[0].recipe, dataset, device)
-        for run in members:
-            out.print(f"run      seed {run.recipe.seed} in {run.folder.path}", markup=False)
-        for remark in [*frozen_remarks(members[0].recipe), *dataset.profile.remarks(), *dataset.remarks]:
-            say_note(remark)
+def setting_words(settings: Mapping[str, Any] | Sequence[str] | None) -> list[str]:
+    """Settings as ``KEY=VALUE``: ``{"stage1.lr": 0.05}`` and ``{"stage1": {"lr": 0.05}}`` are ``stage1.lr=0.05``."""
+    if settings is None:
+        return []
+    if not isinstance(settings, Mapping):
+        if isinstance(settings, str) or not all(isinstance(setting, str) for setting in settings):
+            raise _no_settings(settings)
+        return list(settings)
+    return [f"{key}={toml_value(value, str(key))}" for key, value in settings.items()]
 
 
-def describe(recipe: Recipe, dataset: Dataset, device: torch.device) -> None:
-    """Data, model, stages and memory of a recipe."""
-    profile, figures = dataset.profile, estimate(recipe, dataset)
-    groups = " / ".join(str(len(members)) for members in profile.groups.values())
-    out.print(f"{recipe.method} on {dataset.spec} (fingerprint {dataset.fingerprint})", markup=False, style="bold")
-    out.print(
-        f"data     {profile.total:,} training, {len(dataset.val) if dataset.val else 0:,} validation and "
-        f"{len(dataset.test):,} test images; {profile.classes} classes, many / medium / few {groups}"
+def toml_value(value: Any, key: str) -> str:
+    """A value as TOML has it."""
+    if isinstance(value, Mapping):
+        entries = (f"{json.dumps(str(name))} = {toml_value(each, f'{key}.{name}')}" for name, each in value.items())
+        return f"{{{', '.join(entries)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(toml_value(each, key) for each in value)}]"
+    if isinstance(value, str | int | float):
+        return json.dumps(value, ensure_ascii=False)
+    raise UsageError(f"settings: {key} is {value!r}; it should be a number, text, a list or a table")
+
+
+def _no_settings(settings: object) -> UsageError:
+    return UsageError(
+        f'settings is {settings!r}; it should be a dictionary such as {{"stage1.lr": 0.05}}, or a list such as '
+        '["stage1.lr=0.05"]'
     )
-    out.print(
-        f"model    {recipe.model.backbone}, {recipe.model.head} head: {figures.parameters:,} parameters, "
-        f"{magnitude(figures.flops)}FLOP an image"
-    )
-    for name, stage in recipe.stages.items():
-        if not stage.epochs:
-            out.print(f"{name}   no epochs; its change of the head is {stage.head_transform.name}")
-            continue
-        out.print(
-            f"{name}   {stage.epochs} epochs, {figures.steps[name]:,} steps of {stage.batch}; loss {stage.loss.name}, "
-            f"sampler {stage.sampler.name}, mixup {stage.mixup:g}, trains {stage.train}, "
-            f"lr {stage.lr:g} ({stage.schedule})"
-        )
-    out.print(f"memory   about {magnitude(figures.memory)}B on {device}")

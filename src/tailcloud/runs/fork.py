@@ -1,4 +1,4 @@
-"""A run that starts from the first stage of another one, which is then trained once for both."""
+"""Start a run from the first stage of another one, so that both train it once."""
 
 from pathlib import Path
 
@@ -8,21 +8,24 @@ from tailcloud.runs.checkpoint import Checkpoint, CheckpointDamaged, load_checkp
 from tailcloud.runs.folder import RunFolder
 
 FIRST = "stage1"
-MAY_DIFFER = ("method", "stage2", "stage3")
+MAY_DIFFER = ("method", "stage2", "stage3")  # fields that do not affect the first stage
 
 
-def branch(parent: RunFolder, child: RunFolder, recipe: Recipe, command: str) -> None:
-    """Make a new run folder whose first stage is trained already: that of ``parent``, with its log and its seconds.
+def fork_run(parent: RunFolder, child: RunFolder, recipe: Recipe, command: str) -> None:
+    """Create a run folder whose first stage is trained already: that of ``parent``, with its log and seconds.
 
-    Training then goes on as it does after an interruption. Refused where the two recipes differ in anything that
-    decides the first stage. A folder that is left without its checkpoint, because this was killed, trains all stages.
+    Training then continues as after an interruption. If this function is killed before the checkpoint is written, the
+    new run trains all stages.
+
+    Raises:
+        TailcloudError: the recipes differ in a field that affects the first stage, or its checkpoint is missing.
     """
     check_same_start(parent, recipe)
-    found = last_checkpoint(parent, recipe)
+    file = first_stage_checkpoint(parent, recipe)
     try:
-        checkpoint = load_checkpoint(found)
+        checkpoint = load_checkpoint(file)
     except CheckpointDamaged:
-        raise TailcloudError(f"{found} is cut short or altered; train {parent.path} again") from None
+        raise TailcloudError(f"{file} is cut short or altered; train {parent.path} again") from None
     with child.locked():
         child.create(recipe, command)
         for line in parent.log():
@@ -33,7 +36,7 @@ def branch(parent: RunFolder, child: RunFolder, recipe: Recipe, command: str) ->
 
 
 def check_same_start(parent: RunFolder, recipe: Recipe) -> None:
-    """The first stages of two runs are the same, and so is all that they are trained and judged on."""
+    """Refuse two recipes whose first stages, data or evaluation differ."""
     then, now = (
         {key: value for key, value in one.substance().items() if key not in MAY_DIFFER}
         for one in (parent.recipe(), recipe)
@@ -45,17 +48,17 @@ def check_same_start(parent: RunFolder, recipe: Recipe) -> None:
         )
 
 
-def last_checkpoint(parent: RunFolder, recipe: Recipe) -> Path:
+def first_stage_checkpoint(parent: RunFolder, recipe: Recipe) -> Path:
     """The checkpoint at the end of a run's first stage."""
     path = first_stage_file(parent, recipe)
     if not path.is_file():
         raise TailcloudError(
             f"{parent.path} cannot lend its first stage: there is no {path.name} in its checkpoints; "
-            f'if it is not finished, "tailcloud train --resume --out {parent.path}" goes on'
+            f'if it is not finished, continue it with "tailcloud train --resume --out {parent.path}"'
         )
     return path
 
 
 def first_stage_file(folder: RunFolder, recipe: Recipe) -> Path:
-    """Where a run keeps its first stage once that is trained."""
+    """The path of the checkpoint at the end of a run's first stage."""
     return folder.checkpoints / f"{FIRST}-{recipe.stage1.epochs:07d}.safetensors"

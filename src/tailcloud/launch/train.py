@@ -1,0 +1,154 @@
+"""``tailcloud.train``: train a run from Python, as ``tailcloud train`` does from the command line."""
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tailcloud import plugins
+from tailcloud.data import Dataset
+from tailcloud.launch.execute import Stopped, execute, resume_command
+from tailcloud.launch.run_data import CachedSource, OpenDataset, clear_data_cache
+from tailcloud.launch.run_plan import PlannedRun, TrainRequest, plan_runs, setting_words
+from tailcloud.recipe import Recipe
+from tailcloud.runs.observer import LoggingObserver, Observer
+from tailcloud.runs.result import Result
+from tailcloud.serving.load import TrainedClassifier, load
+from tailcloud.training.signals import Terminated
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run.
+
+    Attributes:
+        path: the run folder.
+        recipe: the recipe, with every field.
+        result: every figure of ``result.json``.
+    """
+
+    path: Path
+    recipe: Recipe
+    result: Result
+
+    @cached_property
+    def model(self) -> TrainedClassifier:
+        """The trained model on the CPU, as ``tailcloud.load`` gives it; loaded on first use."""
+        return load(self.path)
+
+    @property
+    def report(self) -> Path:
+        """The HTML report."""
+        return self.path / "report.html"
+
+
+def train(
+    recipe: str | os.PathLike[str] | Recipe | None = None,
+    *,
+    data: str | os.PathLike[str] | Dataset | None = None,
+    root: str | os.PathLike[str] | None = None,
+    seed: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    device: str = "auto",
+    settings: Mapping[str, Any] | Sequence[str] | None = None,
+    time_budget: str | float | None = None,
+    resume: bool = False,
+    observer: Observer | None = None,
+) -> Run:
+    """Train one run and write its folder: recipe, log, checkpoints, model, result and report.
+
+    It does what ``tailcloud train`` does, with the same checks, and gives the same model. Nothing is printed: notes and
+    epochs go to the ``observer``, or at level INFO to the ``tailcloud`` logger. An existing run is never overwritten.
+
+    Args:
+        recipe: a name such as "cifar10-lt/gcl", the path of a TOML file, or a ``Recipe``. Without one, the recipe is
+            that of the data; for your own images, or with a time budget, one is chosen.
+        data: a name such as "cifar10-lt:100", the path of your images, or an open ``tailcloud.data.Dataset``; by
+            default the data of the recipe, without a recipe "digits-lt".
+        root: the folder that data files are in.
+        seed: everything random follows from it; by default the seed of the recipe, which is 0.
+        out: the run folder; by default ``runs/DATA-METHOD-seedN``.
+        device: "auto", "cpu", "cuda" or "mps".
+        settings: fields of the recipe to change: ``{"stage1.epochs": 3}`` or ``["stage1.epochs=3"]``.
+        time_budget: without a recipe, choose one that is done in this time: "90s", "10m", "2h", or seconds.
+        resume: continue the run in ``out``. A finished run is returned as it is.
+        observer: hears of stages, epochs and notes.
+
+    Returns:
+        The finished run.
+
+    Raises:
+        UsageError: a wrong name, value or combination; nothing was started.
+        TailcloudError: data or weights are missing, the folder is in use or not empty, or training failed.
+        Stopped: Ctrl-C. The message says how to resume.
+        Terminated: SIGTERM, after a checkpoint was saved. The message says how to resume.
+
+    >>> import tailcloud
+    >>> run = tailcloud.train("digits-lt/gcl", settings={"stage1.epochs": 3}, out="runs/first")  # doctest: +SKIP
+    >>> run.result.top1.last, run.report  # doctest: +SKIP
+    (61.2, PosixPath('runs/first/report.html'))
+    >>> run.model.predict_proba(images).argmax(dim=1)  # doctest: +SKIP
+    """
+    started = time.perf_counter()
+    source = CachedSource(OpenDataset(data)) if isinstance(data, Dataset) else None
+    request = TrainRequest(
+        recipes=() if recipe is None else [recipe if isinstance(recipe, Recipe) else os.fspath(recipe)],
+        data=source if isinstance(data, Dataset) else _text(data),
+        root=_text(root),
+        settings=setting_words(settings),
+        seeds=() if seed is None else [seed],
+        out=None if out is None else Path(out),
+        resume=resume,
+        device=device,
+        time_budget=time_budget,
+        started=started,
+        origin=f"tailcloud.train(..., data={source.spec!r})" if source else None,
+    )
+    observer = observer or LoggingObserver()
+    with process_state_restored():
+        planned = plan_run(request, observer)
+        try:
+            result = execute(planned, device, observer)
+        except KeyboardInterrupt:
+            raise Stopped(f"stopped; nothing but the last second is lost. {_way_to_resume(planned)}") from None
+        except Terminated:
+            raise Terminated(f"stopped by SIGTERM. {_way_to_resume(planned)}") from None
+    return Run(planned.folder.path, planned.recipe, result)
+
+
+def plan_run(request: TrainRequest, observer: Observer) -> PlannedRun:
+    """The one run of a request from Python code; plugins of installed packages are loaded first."""
+    for remark in plugins.load_entry_points():
+        observer.note(remark)
+    (planned,) = plan_runs(request)
+    for reason in planned.reasons:
+        observer.note(reason)
+    return planned
+
+
+@contextmanager
+def process_state_restored() -> Iterator[None]:
+    """Training sets the number of threads and caches data for the whole process; afterwards both are as before."""
+    threads = torch.get_num_threads()
+    clear_data_cache()  # files may have changed since the last call
+    try:
+        yield
+    finally:
+        clear_data_cache()
+        torch.set_num_threads(threads)
+
+
+def _way_to_resume(run: PlannedRun) -> str:
+    if run.source:
+        return f"Go on with tailcloud.train(data=..., out={str(run.folder.path)!r}, resume=True)"
+    return f'Go on with "{resume_command([run])}"'
+
+
+def _text(value: str | os.PathLike[str] | None) -> str | None:
+    return None if value is None else os.fspath(value)
