@@ -16,7 +16,7 @@ from helpers.html_page import Page
 from helpers.synthetic_runs import make_result, write_examples, write_run
 from tailcloud.errors import TailcloudError
 from tailcloud.reporting import write_report
-from tailcloud.reporting.png import png
+from tailcloud.reporting.image_uri import encode_png
 from tailcloud.reporting.worst_classes import worst_classes
 from tailcloud.runs.result import parse_result
 
@@ -34,7 +34,7 @@ def small_result(**changes):
 def test_a_png_shows_the_pixels_that_went_in(channels, height, width, random):
     picture = np.array([random.randrange(256) for _ in range(height * width * channels)], dtype=np.uint8)
     picture = picture.reshape(height, width, channels)
-    shown = np.asarray(Image.open(io.BytesIO(png(picture))))
+    shown = np.asarray(Image.open(io.BytesIO(encode_png(picture))))
     expected = picture if channels <= 4 else picture.mean(axis=2, keepdims=True).round()
     assert (shown.reshape(height, width, -1) == expected).all()
 

@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load
 
 from tailcloud.errors import TailcloudError
-from tailcloud.reporting.png import data_uri
+from tailcloud.reporting.image_uri import image_uri
 
 LARGEST = 4_000_000  # bytes of a file of examples: what a page has room for
 MOST = 100  # of them
@@ -28,7 +28,7 @@ class Example:
     @property
     def uri(self) -> str:
         """The picture to stand inside a page."""
-        return data_uri(self.picture)
+        return image_uri(self.picture)
 
     @property
     def coarse(self) -> bool:

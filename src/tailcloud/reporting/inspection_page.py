@@ -22,7 +22,7 @@ from tailcloud.formatting import counted
 from tailcloud.profile import Profile
 from tailcloud.reporting import page_place, write_page
 from tailcloud.reporting.figures.class_plots import plot_counts
-from tailcloud.reporting.png import data_uri
+from tailcloud.reporting.image_uri import image_uri
 from tailcloud.reporting.render import render
 from tailcloud.runs.result import Result, parse_result
 
@@ -130,6 +130,6 @@ def _picture(survey: Survey, image: int) -> str:
     for part in survey.images:
         if image < len(part):
             step = -(-max(part.shape[1:3]) // WIDEST)
-            return data_uri(np.ascontiguousarray(part[image, ::step, ::step]))
+            return image_uri(np.ascontiguousarray(part[image, ::step, ::step]))
         image -= len(part)
     raise IndexError(image)
