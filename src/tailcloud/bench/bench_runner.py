@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from tailcloud import plugins
-from tailcloud.bench import Planned
+from tailcloud.bench import BenchRun
 from tailcloud.bench.bench_page import bench_page
 from tailcloud.bench.ray_cluster import Cluster, connected, machines_of, portion
 from tailcloud.bench.ray_tasks import Errand, train_on_ray
 from tailcloud.bench.shared_stages import Step, shared, waves
-from tailcloud.bench.table_text import SHORT, legend, lines, remarks
-from tailcloud.cli.bench_progress import Board
+from tailcloud.bench.table_text import SHORT_COLUMNS, legend, remarks, text_rows
+from tailcloud.cli.bench_progress import BenchProgress
 from tailcloud.cli.console import out, say_note
 from tailcloud.errors import TailcloudError, explained
 from tailcloud.files import write_atomically, write_json
@@ -32,7 +32,7 @@ from tailcloud.runs.observer import Observer
 from tailcloud.training.signals import Terminated
 
 
-def take_finished(runs: Sequence[Planned], board: Board) -> list[Planned]:
+def take_finished(runs: Sequence[BenchRun], board: BenchProgress) -> list[BenchRun]:
     """Put finished runs on the board; those that can be used, all but folders that hold another run by now."""
     usable = []
     for run in runs:
@@ -48,9 +48,9 @@ def take_finished(runs: Sequence[Planned], board: Board) -> list[Planned]:
     return usable
 
 
-def say_what_is_outdated(runs: Sequence[Planned]) -> None:
+def say_what_is_outdated(runs: Sequence[BenchRun]) -> None:
     """A finished run is not repeated, also where the plugin that its parts are from was changed: that must be said."""
-    now, outdated = plugins.fingerprint(), dict[str, list[Planned]]()
+    now, outdated = plugins.fingerprint(), dict[str, list[BenchRun]]()
     for run in (run for run in runs if run.folder.finished and plugins.uses_plugins(run.recipe)):
         then = run.folder.result().get("machine", {}).get("plugins", "no plugin")
         if then != now:
@@ -61,7 +61,7 @@ def say_what_is_outdated(runs: Sequence[Planned]) -> None:
         say_note(f"{what} trained with {then}, not with {now}; delete the folders to train again: {names}")
 
 
-def print_steps(runs: Sequence[Planned], board: Board) -> None:
+def print_steps(runs: Sequence[BenchRun], board: BenchProgress) -> None:
     """The runs that a bench would train, which of them exist, and which share a first stage."""
     steps = {step.run.title: step for step in shared(runs)}
     for run in runs:
@@ -80,10 +80,10 @@ def print_steps(runs: Sequence[Planned], board: Board) -> None:
 
 PATIENCE = 0.5  # seconds between looks at what others train
 Outcomes = Generator[tuple[Step, Outcome], None, None]  # as they come
-Crew = Callable[[Sequence[Step], Board], Outcomes]
+Crew = Callable[[Sequence[Step], BenchProgress], Outcomes]
 
 
-def train_missing(runs: Sequence[Planned], board: Board, crew: Crew) -> None:
+def train_missing(runs: Sequence[BenchRun], board: BenchProgress, crew: Crew) -> None:
     """Train what is missing, and put it on the board. A failure stops nothing else.
 
     Runs that another process trains at the same time, another bench on the same folders for example, are waited for.
@@ -104,7 +104,7 @@ def train_missing(runs: Sequence[Planned], board: Board, crew: Crew) -> None:
         raise Terminated(f'stopped by SIGTERM; go on with "{shlex.join(["tailcloud", *sys.argv[1:]])}"') from None
 
 
-def train_round(steps: Sequence[Step], board: Board, crew: Crew) -> list[Step]:
+def train_round(steps: Sequence[Step], board: BenchProgress, crew: Crew) -> list[Step]:
     """Train what nobody else trains; the others."""
     elsewhere = []
     with closing(crew(steps, board)) as outcomes:
@@ -132,11 +132,11 @@ def wait_for(steps: Sequence[Step]) -> None:
 def on_this_machine(device: str) -> Crew:
     """In two waves: first every first stage once, then what starts from it."""
 
-    def train(steps: Sequence[Step], board: Board) -> Outcomes:
+    def train(steps: Sequence[Step], board: BenchProgress) -> Outcomes:
         closed = without_data(steps, board)
         for wave in waves([step for step in steps if step.run.spec not in closed]):
             jobs = [partial(train_step, step, device) for step in wave]
-            yield from zip(wave, run_all(jobs, [board.watch(step.run) for step in wave], device), strict=True)
+            yield from zip(wave, run_all(jobs, [board.observer(step.run) for step in wave], device), strict=True)
 
     return train
 
@@ -144,19 +144,19 @@ def on_this_machine(device: str) -> Crew:
 def on_a_cluster(cluster: Cluster, place: Path) -> Crew:
     """As tasks of a Ray cluster, whose machines open the data themselves."""
 
-    def train(steps: Sequence[Step], board: Board) -> Outcomes:
+    def train(steps: Sequence[Step], board: BenchProgress) -> Outcomes:
         if not steps:
             return
         with connected(cluster) as ray:
             share = portion(machines_of(ray), cluster)
             device = cluster.device if share.gpus else "cpu"
-            errands = [Errand(step, partial(train_step, step, device), board.watch(step.run)) for step in steps]
+            errands = [Errand(step, partial(train_step, step, device), board.observer(step.run)) for step in steps]
             yield from train_on_ray(ray, errands, place, share)
 
     return train
 
 
-def without_data(steps: Sequence[Step], board: Board) -> set[str]:
+def without_data(steps: Sequence[Step], board: BenchProgress) -> set[str]:
     """The data sets that cannot be opened: one sentence instead of one for each run."""
     closed = set()
     for spec in dict.fromkeys(step.run.spec for step in steps):
@@ -182,12 +182,14 @@ def train_step(step: Step, device: str, observer: Observer) -> dict[str, Any]:
     return train_one(Run(run.folder, run.recipe, run.command), device, observer)
 
 
-def conclude(board: Board, place: Path, json_file: Path | None) -> None:
+def conclude(board: BenchProgress, place: Path, json_file: Path | None) -> None:
     """Print the table, write its page and its record; an error if any run failed."""
     filled = board.filled()
     for spec in filled.table.columns:
         cells = filled.column(spec)
-        print_columns(f"{filled.table.title}: {spec}", [list(SHORT.values()), *lines(cells, list(SHORT))])
+        print_columns(
+            f"{filled.table.title}: {spec}", [list(SHORT_COLUMNS.values()), *text_rows(cells, list(SHORT_COLUMNS))]
+        )
     out.print(legend(filled), markup=False)
     say_what_failed(board)  # before anything is written: the disk may be what failed
     if json_file:
@@ -213,7 +215,7 @@ def print_columns(title: str, rows: Sequence[Sequence[str]]) -> None:
     out.print()
 
 
-def say_what_failed(board: Board) -> None:
+def say_what_failed(board: BenchProgress) -> None:
     """A sentence for each reason, with the rows that it is about."""
     filled = board.filled()
     for sentence in dict.fromkeys(said for spec in filled.table.columns for said in remarks(filled.column(spec))):

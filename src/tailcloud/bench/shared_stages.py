@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tailcloud.bench.plan import Planned
+from tailcloud.bench.plan import BenchRun
 from tailcloud.recipe import Recipe
 from tailcloud.runs.fork import MAY_DIFFER, first_stage_file
 
@@ -13,8 +13,8 @@ from tailcloud.runs.fork import MAY_DIFFER, first_stage_file
 class Step:
     """A run, and the one whose first stage it takes; none for a run that trains its own."""
 
-    run: Planned
-    parent: Planned | None = None
+    run: BenchRun
+    parent: BenchRun | None = None
 
 
 def first_stage(recipe: Recipe) -> str:
@@ -23,9 +23,9 @@ def first_stage(recipe: Recipe) -> str:
     return json.dumps({key: substance[key] for key in substance if key not in MAY_DIFFER}, sort_keys=True)
 
 
-def shared(runs: Sequence[Planned]) -> list[Step]:
+def shared(runs: Sequence[BenchRun]) -> list[Step]:
     """Every run that is not finished, in the order given. Runs that were begun go on by themselves."""
-    groups: dict[str, list[Planned]] = {}
+    groups: dict[str, list[BenchRun]] = {}
     for run in runs:
         groups.setdefault(first_stage(run.recipe), []).append(run)
     owners = {key: max(members, key=fitness) for key, members in groups.items()}
@@ -36,7 +36,7 @@ def shared(runs: Sequence[Planned]) -> list[Step]:
     return steps
 
 
-def fitness(run: Planned) -> tuple[bool, bool, bool, bool]:
+def fitness(run: BenchRun) -> tuple[bool, bool, bool, bool]:
     """Who should own a first stage: a run that has it, one that was begun, one that is nothing but that stage.
 
     A finished run whose checkpoints were deleted has none to lend, and will not train it again.
