@@ -125,8 +125,11 @@ def test_runs_with_and_without_a_third_stage_are_told_apart():
         third = {"stage3": {"head_transform": change}} if change else {}
         return recorded(0) | {"recipe": resolve({"method": "gcl", **third}).substance()}
 
-    assert labels(ending(None), ending("tuned-logit-adjust")) == ["gcl (no stage3)", "gcl (stage3 level)"]
-    assert labels(ending("keep"), ending("tuned-logit-adjust")) == ["gcl (stage3 keep)", "gcl (stage3 level)"]
+    assert labels(ending(None), ending("tuned-logit-adjust")) == ["gcl (no stage3)", "gcl (stage3 tuned-logit-adjust)"]
+    assert labels(ending("keep"), ending("tuned-logit-adjust")) == [
+        "gcl (stage3 keep)",
+        "gcl (stage3 tuned-logit-adjust)",
+    ]
     assert labels(ending("tuned-logit-adjust"), ending("tuned-logit-adjust")) == ["gcl"]
 
 
