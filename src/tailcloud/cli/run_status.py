@@ -1,4 +1,4 @@
-"""The status of a run that another process trains, read from its folder: stages, log, time left, and whether it ended."""
+"""The status of a run that another process trains, from its folder: stages, log, time left, whether it ended."""
 
 import json
 import os
