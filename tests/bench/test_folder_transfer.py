@@ -32,7 +32,7 @@ def steps(tmp_path_factory):
     place = tmp_path_factory.mktemp("runs")
     protocol = BenchProtocol([0], 1, ["model.width=0.25", "engine.checkpoint_seconds=0"])
     rows = [row for row in table().rows if row.method == "gcl"]
-    chosen = table().only(rows, ["digits-lt"])
+    chosen = table().subset(rows, ["digits-lt"])
     owner, borrower = (wave[0] for wave in waves(shared(plan_bench(chosen, protocol, place).runs)))
     assert borrower.parent is owner.run
     return place, owner, borrower

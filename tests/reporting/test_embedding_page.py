@@ -59,7 +59,7 @@ def test_two_runs_side_by_side(baseline, finished_run, tmp_path):
     assert (page.tags.count("figure"), page.tags.count("h1")) == (4, 1)
     assert "Few-shot test images of digits-lt nearest to the centre of their own class: ce " in page.text
     assert "length 1 (cosine head)" in page.text
-    assert "as they are (linear head)" in page.text
+    assert "unscaled (linear head)" in page.text
     assert "Drawn: 311 training images and 500 test images of 10 classes" in page.text.replace("\u00a0", " ")
     assert "at most 100 training and 100 test images of a class" in page.text
     assert not re.search(r"https?://|@import|url\(", text)

@@ -33,7 +33,7 @@ def plot_gradients(result: Result, log: Sequence[Epoch]) -> Figure | None:
         return None
     canvas = Canvas(f"Gradient on the target logit over {counted(len(log), 'epoch')}: {', '.join(curves)}", 340)
     x, y = epoch_scale(len(log)), _scale(curves.values(), 296, 20)
-    canvas.y_axis(x, y)
+    canvas.y_axis(x, y, title="gradient")
     canvas.x_axis(x, y, whole_ticks(x), title="epoch")
     stage_bounds(canvas, log, x, (y.end, y.start))
     for group, curve in curves.items():
@@ -55,7 +55,7 @@ def plot_method_gradients(table: DatasetTable, runs: Sequence[Run]) -> Figure | 
     x = epoch_scale(max(map(len, curves)))
     for place, (group, series) in enumerate(found.items()):
         y = _scale(curves, (place + 1) * PANEL - 12, place * PANEL + 26)
-        canvas.y_axis(x, y)
+        canvas.y_axis(x, y, title="gradient")
         last = place == len(found) - 1
         canvas.x_axis(x, y, whole_ticks(x) if last else (), title="epoch" if last else "")
         canvas.text((x.start, y.end - 10), f"{group}-shot")
