@@ -26,6 +26,8 @@ def report(
 ) -> None:
     """Write one self-contained HTML page about a run, or a comparison of several.
 
+    Examples:
+
         tailcloud report runs/gcl
 
         tailcloud report runs/ce/seed* runs/gcl/seed* --out comparison.html

@@ -13,6 +13,8 @@ def watch(
 ) -> None:
     """Follow runs that were started elsewhere: stage, epoch, loss, accuracy by shot group, and time left.
 
+    Examples:
+
         tailcloud watch runs/gcl
 
         tailcloud watch runs
