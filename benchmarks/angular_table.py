@@ -6,14 +6,14 @@ from typing import Any
 from choice_table import TUNING
 from choose_second_stage import FIRST
 
-from tailcloud.bench import Table
+from tailcloud.bench import PaperTable
 from tailcloud.formatting import NOT_MEASURED
 from tailcloud.reporting.tables import DatasetTable, Summary, markdown, mean_std
 
 PLAIN, ANGULAR = "gcl", "gcl-angular"
 
 
-def parts(tables: Sequence[DatasetTable], choices: Sequence[dict[str, Any]], table: Table) -> Iterator[str]:
+def parts(tables: Sequence[DatasetTable], choices: Sequence[dict[str, Any]], table: PaperTable) -> Iterator[str]:
     """A row for each data set on which gcl-angular was measured, the tuning parts first."""
     runs = [run for record in choices for run in record["runs"] if run["candidate"] == FIRST]
     (paper,) = (row.paper for row in table.rows if row.key == PLAIN)

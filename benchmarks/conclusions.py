@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tailcloud.bench import Filled
-from tailcloud.bench.filled_table import Cell
+from tailcloud.bench import FilledTable
+from tailcloud.bench.filled_table import TableCell
 from tailcloud.formatting import counted, number
 from tailcloud.reporting.tables import MethodRow, Summary, gain, markdown, paired
 
@@ -41,8 +41,8 @@ CLAIMS = {
 class Conclusion:
     """One row above another one."""
 
-    above: Cell
-    below: Cell
+    above: TableCell
+    below: TableCell
 
     @property
     def words(self) -> str:
@@ -78,14 +78,14 @@ class Conclusion:
         return [self.words, self.published, here, self.verdict]
 
 
-def conclusions(filled: Filled) -> list[Conclusion]:
+def conclusions(filled: FilledTable) -> list[Conclusion]:
     """What the paper concludes from a table; nothing for the others."""
     (spec,) = filled.table.columns if filled.table.name in CLAIMS else ("",)
     cells = {cell.row.key: cell for cell in filled.column(spec)}
     return [Conclusion(cells[above], cells[below]) for above, below in CLAIMS.get(filled.table.name, ())]
 
 
-def parts(filled: Filled) -> Iterator[str]:
+def parts(filled: FilledTable) -> Iterator[str]:
     """A short table under a table of the paper, once anything of it was measured."""
     found: Sequence[Conclusion] = conclusions(filled)
     if any(one.measured for one in found):

@@ -26,11 +26,11 @@ import scaling_table
 import speed_table
 import streaming_table
 
-from tailcloud.bench import TABLES, Filled, read_table
+from tailcloud.bench import TABLES, FilledTable, read_table
 from tailcloud.bench.bench_page import bench_page
 from tailcloud.bench.filled_table import TOLERANCE
-from tailcloud.bench.records import fill_from_records, variant_of
-from tailcloud.bench.table_text import MARK, sections
+from tailcloud.bench.records import fill_from_records, table_variant
+from tailcloud.bench.table_text import MARK, markdown_sections
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import read_json, write_atomically, write_json
 from tailcloud.formatting import counted, number
@@ -132,8 +132,8 @@ def render(root: Path) -> dict[Path, str]:
 def with_variants(results: Sequence[Result]) -> list[DatasetTable]:
     """One table for each data set; a variant of a method is a row with the name that a table of the paper gives it."""
     rows: dict[tuple[str, str], list[MethodRow]] = {}
-    for variant in dict.fromkeys(map(variant_of, results)):
-        for table in by_dataset([result for result in results if variant_of(result) == variant]):
+    for variant in dict.fromkeys(map(table_variant, results)):
+        for table in by_dataset([result for result in results if table_variant(result) == variant]):
             named = [replace(row, label=f"{row.method}-{variant}") if variant else row for row in table.rows]
             rows.setdefault((table.spec, table.fingerprint), []).extend(named)
     return [
@@ -174,7 +174,7 @@ def read_results(folder: Path) -> list[Result]:
 
 def place(one: Result) -> tuple[object, ...]:
     """In the tables: the baseline first, then the methods by name, each before its variants; fused kernels first."""
-    return one.dataset.spec, one.method != BASELINE, one.method, variant_of(one), kernels_of(one), one.protocol.seed
+    return one.dataset.spec, one.method != BASELINE, one.method, table_variant(one), kernels_of(one), one.protocol.seed
 
 
 def read_result(path: Path) -> Result:
@@ -186,11 +186,11 @@ def read_result(path: Path) -> Result:
 
 def record_name(result: Result) -> str:
     kernels = "" if result.device == "cpu" or kernels_of(result) == "fused" else f"-{kernels_of(result)}"
-    variant = f"-{variant}" if (variant := variant_of(result)) else ""
+    variant = f"-{variant}" if (variant := table_variant(result)) else ""
     return f"{result.dataset.spec.replace(':', '-')}-{result.method}{variant}{kernels}-seed{result.protocol.seed}.json"
 
 
-def results_page(tables: Sequence[DatasetTable], paper: Sequence[Filled]) -> str:
+def results_page(tables: Sequence[DatasetTable], paper: Sequence[FilledTable]) -> str:
     head = (
         "# Results\n\n"
         "<!-- written by benchmarks/render.py from benchmarks/results/runs; do not edit -->\n\n"
@@ -205,9 +205,9 @@ def results_page(tables: Sequence[DatasetTable], paper: Sequence[Filled]) -> str
     return "\n".join([head, *map(paper_section, paper), *(dataset_section(table) for table in tables)])
 
 
-def paper_section(filled: Filled) -> str:
+def paper_section(filled: FilledTable) -> str:
     """A table of the paper, measured beside published, and which of the paper's conclusions hold."""
-    said = [*sections(filled), *conclusions.parts(filled)]
+    said = [*markdown_sections(filled), *conclusions.parts(filled)]
     return "\n".join([f"## {filled.table.title}\n", f"{filled.table.about}\n", *said])
 
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from helpers.small_table import table
-from tailcloud.bench import TABLES, Protocol, plan, read_table
+from tailcloud.bench import TABLES, BenchProtocol, plan_bench, read_table
 from tailcloud.bench.shared_stages import dependency_waves, steps_of
 from tailcloud.cli import app
 from tailcloud.errors import UsageError
@@ -20,7 +20,7 @@ OUT = Path("out")
 
 
 def test_every_cell_has_a_run_for_every_seed():
-    runs = plan(table(), Protocol(seeds=(0, 5)), OUT).runs
+    runs = plan_bench(table(), BenchProtocol(seeds=(0, 5)), OUT).runs
     assert len(runs) == 3 * 2 * 2
     assert len({run.folder.path for run in runs}) == len(runs)
     first, last = runs[0], runs[-1]
@@ -32,8 +32,8 @@ def test_every_cell_has_a_run_for_every_seed():
 
 def test_the_command_of_a_run_asks_for_the_same_recipe(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    protocol = Protocol(seeds=(3,), epochs=2, settings=["model.width=0.25"], root="some where")
-    run = plan(table(), protocol, OUT).runs[-1]
+    protocol = BenchProtocol(seeds=(3,), epochs=2, settings=["model.width=0.25"], root="some where")
+    run = plan_bench(table(), protocol, OUT).runs[-1]
     words = [*shlex.split(run.command)[1:], "--dry-run"]
     assert "seed 3" in CliRunner().invoke(app, words, catch_exceptions=False).output
     settings = [word for option, word in pairwise(words) if option == "--set"]
@@ -41,33 +41,36 @@ def test_the_command_of_a_run_asks_for_the_same_recipe(tmp_path, monkeypatch):
 
 
 def test_shortened_runs_are_labelled_and_kept_apart():
-    protocol = Protocol(epochs=6)
+    protocol = BenchProtocol(epochs=6)
     assert (protocol.label, protocol.folder) == ("shortened: stage 1 has at most 6 epochs", "shortened-6")
-    ce, gcl = plan(table(), protocol, OUT).runs[0].recipe, plan(table(), protocol, OUT).runs[3].recipe
+    ce, gcl = plan_bench(table(), protocol, OUT).runs[0].recipe, plan_bench(table(), protocol, OUT).runs[3].recipe
     assert (ce.stage1.epochs, ce.stage2) == (6, None)
     assert (gcl.stage1.epochs, gcl.stage2.epochs) == (6, 1)
-    assert Protocol(epochs=6, settings=["stage1.lr=0.2"]).folder != protocol.folder
-    assert (Protocol().label, Protocol().folder) == ("", "")
+    assert BenchProtocol(epochs=6, settings=["stage1.lr=0.2"]).folder != protocol.folder
+    assert (BenchProtocol().label, BenchProtocol().folder) == ("", "")
 
 
 def test_nothing_is_made_longer():
-    assert plan(table(), Protocol(epochs=1000), OUT).runs[3].recipe == plan(table(), Protocol(), OUT).runs[3].recipe
+    assert (
+        plan_bench(table(), BenchProtocol(epochs=1000), OUT).runs[3].recipe
+        == plan_bench(table(), BenchProtocol(), OUT).runs[3].recipe
+    )
 
 
 def test_a_stage_without_epochs_stays_without():
     rows = [{"label": "One", "method": "gcl", "set": ["stage2.epochs=0"]}]
-    assert plan(table(rows=rows), Protocol(epochs=6), OUT).runs[0].recipe.stage2.epochs == 0
+    assert plan_bench(table(rows=rows), BenchProtocol(epochs=6), OUT).runs[0].recipe.stage2.epochs == 0
 
 
 def test_settings_are_labelled_unless_they_only_say_how_to_compute():
-    changed = Protocol(settings=["stage1.lr=0.2", "engine.threads=1"])
+    changed = BenchProtocol(settings=["stage1.lr=0.2", "engine.threads=1"])
     assert changed.label == "changed: stage1.lr=0.2"
     assert changed.folder.startswith("changed-")
-    assert Protocol(settings=["engine.threads=1", "logging.gradients=true"]).label == ""
+    assert BenchProtocol(settings=["engine.threads=1", "logging.gradients=true"]).label == ""
 
 
 def test_settings_of_a_second_stage_leave_rows_without_one_alone():
-    runs = plan(table(), Protocol(settings=["stage2.lr=0.5"]), OUT).runs
+    runs = plan_bench(table(), BenchProtocol(settings=["stage2.lr=0.5"]), OUT).runs
     assert {run.recipe.method: run.recipe.stage2 and run.recipe.stage2.lr for run in runs} == {"ce": None, "gcl": 0.5}
 
 
@@ -76,26 +79,26 @@ def test_settings_of_a_second_stage_leave_rows_without_one_alone():
     [
         ({"epochs": 0}, "--epochs 0 must be at least 1"),
         ({"seeds": (1, 1)}, "each seed can be given once"),
-        ({"settings": ["method=ce"]}, "--set method=ce is the table's own business"),
-        ({"settings": ["data=digits-lt"]}, "--set data=digits-lt is the table's own business"),
+        ({"settings": ["method=ce"]}, "--set method=ce: the table decides"),
+        ({"settings": ["data=digits-lt"]}, "--set data=digits-lt: the table decides"),
     ],
 )
 def test_a_protocol_that_would_be_another_table_is_refused(changes, sentence):
     with pytest.raises(UsageError, match=sentence):
-        Protocol(**changes)
+        BenchProtocol(**changes)
 
 
 def test_a_row_that_cannot_be_a_recipe_is_a_sentence_and_stops_no_other():
     rows = [{"label": "One", "method": "nobodys"}, {"label": "Two", "method": "ce"}]
-    made = plan(table(rows=rows), Protocol(), OUT)
+    made = plan_bench(table(rows=rows), BenchProtocol(), OUT)
     assert len(made.runs) == 6
     assert 'no method "nobodys"' in made.impossible["nobodys", "digits-lt"]
     with pytest.raises(UsageError, match="nobodys"):
-        plan(table(rows=rows[:1]), Protocol(), OUT)
+        plan_bench(table(rows=rows[:1]), BenchProtocol(), OUT)
 
 
 def test_the_large_data_sets_are_planned_and_share_first_stages():
-    runs = plan(read_table("table2"), Protocol(seeds=(0,)), OUT).runs
+    runs = plan_bench(read_table("table2"), BenchProtocol(seeds=(0,)), OUT).runs
     assert len(runs) == 30
     parents = {step.run.title: step.parent.title for step in steps_of(runs) if step.parent}
     assert parents["imagenet-lt ce-mixup+crt seed 0"] == "imagenet-lt ce-mixup seed 0"
@@ -104,7 +107,7 @@ def test_the_large_data_sets_are_planned_and_share_first_stages():
 
 
 def test_rows_that_differ_in_the_second_stage_alone_share_the_first():
-    runs = plan(table(), Protocol(seeds=(0, 1)), OUT).runs
+    runs = plan_bench(table(), BenchProtocol(seeds=(0, 1)), OUT).runs
     steps = {step.run.folder.path.name: step for step in steps_of(runs)}
     parents = {name: step.parent.folder.path.name for name, step in steps.items() if step.parent}
     assert parents == {
@@ -123,12 +126,12 @@ def test_a_row_that_is_nothing_but_the_first_stage_owns_it():
         {"label": "One", "method": "gcl"},
         {"label": "Two", "method": "gcl", "variant": "stage1", "set": ["stage2.epochs=0"]},
     ]
-    one, two = steps_of(plan(table(rows=rows, columns=["digits-lt"]), Protocol(seeds=(0,)), OUT).runs)
+    one, two = steps_of(plan_bench(table(rows=rows, columns=["digits-lt"]), BenchProtocol(seeds=(0,)), OUT).runs)
     assert (two.parent, one.parent) == (None, two.run)
 
 
 def test_a_run_that_was_begun_goes_on_by_itself_and_lends_its_first_stage(tmp_path):
-    runs = plan(table(columns=["digits-lt"], rows=table_rows()), Protocol(seeds=(0,)), tmp_path).runs
+    runs = plan_bench(table(columns=["digits-lt"], rows=table_rows()), BenchProtocol(seeds=(0,)), tmp_path).runs
     begun = runs[1]
     begun.folder.create(begun.recipe)
     assert [step.parent for step in steps_of(runs)] == [begun, None]
@@ -140,7 +143,7 @@ def test_a_run_that_was_begun_goes_on_by_itself_and_lends_its_first_stage(tmp_pa
 
 def test_a_finished_run_without_its_checkpoints_lends_nothing(tmp_path):
     rows = [*table_rows(), {"label": "Three", "method": "gcl", "variant": "ib", "set": ["stage2.sampler=ib"]}]
-    runs = plan(table(columns=["digits-lt"], rows=rows), Protocol(seeds=(0,)), tmp_path).runs
+    runs = plan_bench(table(columns=["digits-lt"], rows=rows), BenchProtocol(seeds=(0,)), tmp_path).runs
     runs[0].folder.create(runs[0].recipe)
     finish(runs[0])
     first_stage_file(runs[0].folder, runs[0].recipe).unlink()
@@ -164,9 +167,9 @@ def table_rows():
 
 def test_one_first_stage_serves_a_whole_ablation():
     for name in ("sampling", "retraining"):
-        runs = plan(read_table(name), Protocol(seeds=(0,)), OUT).runs
+        runs = plan_bench(read_table(name), BenchProtocol(seeds=(0,)), OUT).runs
         assert sum(step.parent is None for step in steps_of(runs)) == 1
-    runs = plan(read_table("cloud-size"), Protocol(seeds=(0,)), OUT).runs
+    runs = plan_bench(read_table("cloud-size"), BenchProtocol(seeds=(0,)), OUT).runs
     assert (len(runs), sum(step.parent is None for step in steps_of(runs))) == (8, 4)
 
 
@@ -180,4 +183,4 @@ def test_a_row_of_the_same_name_is_the_same_run_in_every_table():
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_row_is_a_recipe(name):
-    assert plan(read_table(name), Protocol(seeds=(0,)), OUT).impossible == {}
+    assert plan_bench(read_table(name), BenchProtocol(seeds=(0,)), OUT).impossible == {}

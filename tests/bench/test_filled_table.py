@@ -5,12 +5,12 @@ import json
 import pytest
 
 from helpers.small_table import measured, table
-from tailcloud.bench import Protocol
+from tailcloud.bench import BenchProtocol
 from tailcloud.bench.bench_page import bench_page
-from tailcloud.bench.filled_table import fill
-from tailcloud.bench.records import fill_from_records, variant_of
+from tailcloud.bench.filled_table import fill_table
+from tailcloud.bench.records import fill_from_records, table_variant
 from tailcloud.bench.table import read_table
-from tailcloud.bench.table_text import SHORT, legend, lines, remarks, sections
+from tailcloud.bench.table_text import SHORT_COLUMNS, legend, markdown_sections, remarks, text_rows
 from tailcloud.recipe import load_recipe
 
 HIGH = {("ce", "digits-lt"): [measured(1, 72.0), measured(0, 70.0)]}
@@ -27,38 +27,38 @@ def numbers(value):
 
 
 def test_a_cell_is_the_mean_over_seeds_beside_the_published_number():
-    line = lines([only(fill(numbers(70.5), HIGH))], list(SHORT))[0]
+    line = text_rows([only(fill_table(numbers(70.5), HIGH))], list(SHORT_COLUMNS))[0]
     assert line == ["One", "2", "71.0 ± 1.4", "70.50", "+0.5", "72.0 ± 1.4 on test"]
 
 
 @pytest.mark.parametrize(("published", "below"), [(72.0, False), (72.01, True), (70.0, False), ("-", False)])
 def test_a_cell_is_marked_when_it_is_more_than_a_point_below(published, below):
-    filled = fill(numbers(published), HIGH)
+    filled = fill_table(numbers(published), HIGH)
     assert only(filled).below is below
-    assert ("▼" in " ".join(sections(filled))) is below
+    assert ("▼" in " ".join(markdown_sections(filled))) is below
 
 
 def test_a_shortened_run_is_labelled_and_never_marked():
-    filled = fill(numbers(90.0), HIGH, protocol=Protocol(epochs=2))
+    filled = fill_table(numbers(90.0), HIGH, protocol=BenchProtocol(epochs=2))
     assert not only(filled).below
     assert legend(filled).startswith("Shortened: stage 1 has at most 2 epochs. ")
     assert "shortened" in bench_page([filled])
     assert filled.record()["shortened"] is True
-    assert fill(numbers(90.0), HIGH).record()["shortened"] is False
+    assert fill_table(numbers(90.0), HIGH).record()["shortened"] is False
 
 
 def test_a_changed_recipe_is_not_held_against_the_published_number():
-    filled = fill(numbers(90.0), HIGH, protocol=Protocol(settings=["stage1.epochs=1"]))
+    filled = fill_table(numbers(90.0), HIGH, protocol=BenchProtocol(settings=["stage1.epochs=1"]))
     assert not only(filled).below
     assert "within a point" not in bench_page([filled])
-    assert only(fill(numbers(90.0), HIGH, protocol=Protocol(settings=["engine.threads=1"]))).below
+    assert only(fill_table(numbers(90.0), HIGH, protocol=BenchProtocol(settings=["engine.threads=1"]))).below
 
 
 def test_what_is_not_measured_is_a_dash_and_what_failed_says_so():
-    filled = fill(table(), {}, {("gcl", "digits-lt"): ["the disk is full", "the disk is full"]})
+    filled = fill_table(table(), {}, {("gcl", "digits-lt"): ["the disk is full", "the disk is full"]})
     ce, gcl, _ = filled.column("digits-lt")
-    assert lines([ce], list(SHORT))[0] == ["One", "–", "–", "1.00", "–", "–"]
-    assert lines([gcl], ["seeds", "top1"])[0] == ["–", "failed"]
+    assert text_rows([ce], list(SHORT_COLUMNS))[0] == ["One", "–", "–", "1.00", "–", "–"]
+    assert text_rows([gcl], ["seeds", "top1"])[0] == ["–", "failed"]
     assert remarks([ce, gcl]) == ["Two failed: the disk is full"]
 
 
@@ -69,8 +69,8 @@ def test_a_finished_page_names_what_is_not_measured_in_a_sentence():
         {"label": "Three", "method": "focal"},
         {"label": "Four", "method": "ldam"},
     ]
-    filled = fill(table(rows=rows), HIGH, {("ldam", "digits-lt"): ["the disk is full"]})
-    text = "\n".join(sections(filled))
+    filled = fill_table(table(rows=rows), HIGH, {("ldam", "digits-lt"): ["the disk is full"]})
+    text = "\n".join(markdown_sections(filled))
     measured_on, empty = text.split("### ")[1:]
     assert "- Not measured: Two, by others (published: 80.00 (somebody)); Three." in measured_on
     assert [line.split(" |")[0] for line in measured_on.splitlines() if line.startswith("| ")][2:] == [
@@ -83,25 +83,25 @@ def test_a_finished_page_names_what_is_not_measured_in_a_sentence():
 
 
 def test_a_cell_can_have_some_seeds_and_some_failures():
-    filled = fill(table(), HIGH, {("ce", "digits-lt"): ["no"]})
-    assert lines([only(filled)], ["seeds", "top1"])[0] == ["2, 1 failed", "71.0 ± 1.4"]
+    filled = fill_table(table(), HIGH, {("ce", "digits-lt"): ["no"]})
+    assert text_rows([only(filled)], ["seeds", "top1"])[0] == ["2, 1 failed", "71.0 ± 1.4"]
 
 
 def test_a_note_stands_under_the_data_set_of_a_marked_cell_alone():
     notes = {"ce digits-lt": "longer training gave nothing."}
-    marked = fill(numbers(90.0).model_copy(update={"notes": notes}), HIGH)
-    assert "- One: longer training gave nothing." in sections(marked)
+    marked = fill_table(numbers(90.0).model_copy(update={"notes": notes}), HIGH)
+    assert "- One: longer training gave nothing." in markdown_sections(marked)
     assert "longer training gave nothing." in bench_page([marked])
     for filled in (
-        fill(numbers(70.0).model_copy(update={"notes": notes}), HIGH),
-        fill(marked.table, {}),
-        fill(marked.table, HIGH, protocol=Protocol(epochs=2)),
+        fill_table(numbers(70.0).model_copy(update={"notes": notes}), HIGH),
+        fill_table(marked.table, {}),
+        fill_table(marked.table, HIGH, protocol=BenchProtocol(epochs=2)),
     ):
         assert remarks(filled.cells) == []
 
 
 def test_the_record_has_everything():
-    record = json.loads(json.dumps(fill(table(), HIGH).record()))
+    record = json.loads(json.dumps(fill_table(table(), HIGH).record()))
     assert record["table"] == "t"
     cell = record["cells"][0]
     assert cell["published"] == {"value": 1.0, "source": "paper"}
@@ -122,7 +122,7 @@ def test_the_record_has_everything():
 
 def test_the_page_is_whole_and_escapes_what_it_is_told():
     rows = [{"label": "<b>One</b>", "method": "ce", "paper": [80.0, "-"]}]
-    page = bench_page([fill(table(rows=rows), HIGH)])
+    page = bench_page([fill_table(table(rows=rows), HIGH)])
     assert "<b>One" not in page
     assert "&lt;b&gt;One" in page
     assert "1 of 1" not in page
@@ -133,7 +133,7 @@ def test_the_page_is_whole_and_escapes_what_it_is_told():
 
 
 def test_the_page_of_large_data_says_what_is_missing():
-    page = bench_page([fill(read_table("table2"), {})])
+    page = bench_page([fill_table(read_table("table2"), {})])
     assert "nothing measured yet" in page
     assert "437,513 training" in page
     assert "72.01" in page
@@ -167,4 +167,4 @@ def test_a_variant_is_known_by_its_recipe():
     sampler = {"stage2": {"sampler": "en"}}
     en = measured(0, 80.0, spec=spec, method="gcl", recipe=recipe_of("cifar10-lt/gcl", spec, sampler))
     plain = measured(0, 80.0, spec=spec, method="gcl", recipe=recipe_of("cifar10-lt/gcl", spec))
-    assert (variant_of(en), variant_of(plain), variant_of(measured(0, 1.0))) == ("en", "", "")
+    assert (table_variant(en), table_variant(plain), table_variant(measured(0, 1.0))) == ("en", "", "")

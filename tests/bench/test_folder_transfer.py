@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from helpers.small_table import table
-from tailcloud.bench import Protocol, plan
+from tailcloud.bench import BenchProtocol, plan_bench
 from tailcloud.bench.bench_runner import train_step
 from tailcloud.bench.folder_transfer import folder_copy
 from tailcloud.bench.ray_worker import WorkerSetup, work
@@ -30,10 +30,10 @@ class Nobody:
 def steps(tmp_path_factory):
     """A run that trains its first stage, and one that takes it."""
     place = tmp_path_factory.mktemp("runs")
-    protocol = Protocol([0], 1, ["model.width=0.25", "engine.checkpoint_seconds=0"])
+    protocol = BenchProtocol([0], 1, ["model.width=0.25", "engine.checkpoint_seconds=0"])
     rows = [row for row in table().rows if row.method == "gcl"]
-    chosen = table().only(rows, ["digits-lt"])
-    owner, borrower = (wave[0] for wave in dependency_waves(steps_of(plan(chosen, protocol, place).runs)))
+    chosen = table().subset(rows, ["digits-lt"])
+    owner, borrower = (wave[0] for wave in dependency_waves(steps_of(plan_bench(chosen, protocol, place).runs)))
     assert borrower.parent is owner.run
     return place, owner, borrower
 

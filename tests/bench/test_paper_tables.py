@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from helpers.small_table import table
-from tailcloud.bench import TABLES, narrowed, read_table
+from tailcloud.bench import TABLES, filter_table, read_table
 from tailcloud.bench.table import with_methods
 from tailcloud.errors import UsageError
 from tailcloud.sampling import WEIGHTS
@@ -73,18 +73,18 @@ def test_a_third_party_stands_in_where_the_paper_is_silent():
     ],
 )
 def test_words_choose_columns_by_data_and_rows_by_anything_else(words, rows, columns):
-    found = narrowed(table(), words)
+    found = filter_table(table(), words)
     assert ([row.key for row in found.rows], list(found.columns)) == (rows, columns)
 
 
 def test_a_narrowed_table_keeps_its_numbers():
-    found = narrowed(table(), ["digits-lt:20"])
+    found = filter_table(table(), ["digits-lt:20"])
     assert found.reference(found.rows[0], "digits-lt:20").value == 2.0
 
 
 def test_a_word_that_is_nowhere_is_a_sentence():
     with pytest.raises(UsageError, match='--only "bbn" is in no row and no data set of t; it has the rows ce, gcl,'):
-        narrowed(table(), ["gcl", "bbn"])
+        filter_table(table(), ["gcl", "bbn"])
 
 
 def test_a_table_that_does_not_exist_is_named():

@@ -14,7 +14,7 @@ import tailcloud.bench
 from helpers.small_table import table
 from tailcloud.bench.ray_tasks import RETRIES, lost_run
 from tailcloud.cli import app
-from tailcloud.cli.bench_progress import Board
+from tailcloud.cli.bench_progress import BenchProgress
 from tailcloud.errors import TailcloudError
 from tailcloud.launch.execute import Stopped
 from tailcloud.runs.folder import RunFolder
@@ -99,13 +99,13 @@ def test_a_killed_worker_costs_nothing_but_time(bench, tmp_path):
 
 
 def test_ctrl_c_ends_the_tasks_and_leaves_what_is_finished(bench, monkeypatch):
-    finish = Board.finish
+    finish = BenchProgress.finish
 
     def then_interrupt(board, run, result, *, new=True):
         finish(board, run, result, new=new)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Board, "finish", then_interrupt)
+    monkeypatch.setattr(BenchProgress, "finish", then_interrupt)
     with pytest.raises(Stopped, match="Go on with"):
         bench("--epochs 1 --only ce --set stage1.epochs=1 --only gcl --set stage2.epochs=100000")
     place = next(Path("runs/bench/table1").iterdir())

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from choose_second_stage import CANDIDATES, FIRST, run_of
 
-from tailcloud.bench import Protocol, narrowed, plan, read_table
+from tailcloud.bench import BenchProtocol, filter_table, plan_bench, read_table
 
 OPTIONS = Namespace(out=Path("runs"), root="data", epochs=None)
 
@@ -26,7 +26,7 @@ def test_a_candidate_is_what_its_name_says(name):
 
 def test_the_first_one_is_the_run_that_a_bench_has_in_that_folder():
     mine = run_of(OPTIONS, "cifar10-lt:100", FIRST, 0)
-    table = narrowed(read_table("table1"), ["gcl", "cifar10-lt:100"])
-    theirs = plan(table, Protocol(seeds=[0]), Path("runs")).runs[0]
+    table = filter_table(read_table("table1"), ["gcl", "cifar10-lt:100"])
+    theirs = plan_bench(table, BenchProtocol(seeds=[0]), Path("runs")).runs[0]
     assert mine.folder.path == theirs.folder.path
     assert mine.recipe.substance() == theirs.recipe.substance()

@@ -7,7 +7,7 @@ import pytest
 import render
 
 from tailcloud.bench import read_table
-from tailcloud.bench.filled_table import fill
+from tailcloud.bench.filled_table import fill_table
 from tailcloud.runs.result import parse_result
 
 RUNS = Path(__file__).parents[2] / "benchmarks" / "results" / "runs"
@@ -33,7 +33,7 @@ def runs(*values, first=0):
 
 def table_with(**rows):
     keys = {"cb": "gcl", "ib": "gcl-ib", "en": "gcl-en", "cben": "gcl-cben"}
-    return fill(read_table("sampling"), {(keys[name], "cifar10-lt:100"): found for name, found in rows.items()})
+    return fill_table(read_table("sampling"), {(keys[name], "cifar10-lt:100"): found for name, found in rows.items()})
 
 
 def verdict(above, below):
@@ -62,7 +62,7 @@ def test_the_table_has_published_and_measured_points():
     assert "| CB is better than IB | +2.02 | +2.50 ± 0.71 (2\u00a0seeds) | holds |" in text
     assert "| CBEN is better than EN | +0.21 | – | open |" in text
     assert list(conclusions.parts(table_with())) == []
-    assert list(conclusions.parts(fill(read_table("table1"), {}))) == []
+    assert list(conclusions.parts(fill_table(read_table("table1"), {}))) == []
 
 
 def test_what_the_page_on_methods_says_is_what_the_records_say():

@@ -17,9 +17,9 @@ import tailcloud.bench.bench_runner
 import tailcloud.cli.bench_summary
 import tailcloud.plugins
 from helpers.small_table import measured, table
-from tailcloud.bench import Protocol, plan
+from tailcloud.bench import BenchProtocol, plan_bench
 from tailcloud.cli import app
-from tailcloud.cli.bench_progress import Board
+from tailcloud.cli.bench_progress import BenchProgress
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.runs.folder import RunFolder
 
@@ -276,16 +276,16 @@ def test_wrong_use_is_a_sentence(home, monkeypatch, words, sentence):
 
 
 def test_the_live_table_shows_means_published_numbers_and_what_is_under_way(bench):
-    board = Board(
+    board = BenchProgress(
         table(rows=[{"label": "One", "method": "ce", "paper": [80.0, "-"]}]),
-        Protocol(),
-        plan(table(), Protocol(), Path("out")).runs,
+        BenchProtocol(),
+        plan_bench(table(), BenchProtocol(), Path("out")).runs,
         {("ce", "digits-lt"): [measured(0, 70.0), measured(1, 71.0)]},
         {("ce", "digits-lt:20"): ["the disk is full"]},
         {f"run {number}": "stage1 epoch 3/200" for number in range(6)},
     )
     console = Console(width=80, file=StringIO())
-    console.print(board.picture())
+    console.print(board.live_view())
     said = console.file.getvalue()
     assert "T: 2 of 18\u00a0runs done" in said
     assert "run 3  stage1 epoch 3/200" in said

@@ -1,4 +1,4 @@
-"""Watching runs from outside: what is read, what is said, and when it ends."""
+"""Watching runs from outside: what is read, what is printed, and when it ends."""
 
 import json
 import os
@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 
 from helpers.runs import run, small_recipe
 from tailcloud.cli import app, live_table, run_status
-from tailcloud.cli.live_table import Spectator, line_of, row_of, sparkline
-from tailcloud.cli.run_status import Followed, LogTail, check_runs, runs_in, stages_of
+from tailcloud.cli.live_table import RunWatcher, epoch_line, sparkline, table_row
+from tailcloud.cli.run_status import LogTail, RunStatus, check_runs, find_runs, read_stages
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import write_atomically
 from tailcloud.reporting.run_record import Epoch, read_run
@@ -42,8 +42,8 @@ def started(tmp_path):
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(live_table, "INTERVAL", 0.01)
-    monkeypatch.setattr(live_table, "GRACE", 0.05)
+    monkeypatch.setattr(live_table, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(live_table, "GRACE_SECONDS", 0.05)
 
 
 def watch(*words):
@@ -52,16 +52,16 @@ def watch(*words):
 
 def test_a_log_is_read_as_it_grows_and_a_half_line_waits(tmp_path):
     log = LogTail(tmp_path / "log.jsonl")
-    log.look()
+    log.update()
     assert log.lines == []
     whole = line(1) + line(2)
     log.path.write_text(whole + line(3)[:-20])
-    log.look()
-    log.look()
+    log.update()
+    log.update()
     assert [one.epoch for one in log.lines] == [1, 2]
     with log.path.open("a") as file:
         file.write(line(3)[-20:])
-    log.look()
+    log.update()
     assert [one.epoch for one in log.lines] == [1, 2, 3]
 
 
@@ -69,10 +69,10 @@ def test_a_log_that_a_resumed_run_cut_is_read_again(tmp_path):
     folder = RunFolder(tmp_path)
     log = LogTail(folder.log_file)
     log.path.write_text(line(1) + line(2) + line(3))
-    log.look()
+    log.update()
     folder.truncate_log(lambda entry: entry["epoch"] == 1)
     folder.append_log({"stage": "stage1", "epoch": 2, "loss": 7.0})
-    log.look()
+    log.update()
     assert [(one.epoch, one.loss) for one in log.lines] == [(1, 2.0), (2, 7.0)]
 
 
@@ -80,14 +80,14 @@ def test_a_log_that_a_resumed_run_cut_is_read_again(tmp_path):
 def test_a_damaged_log_is_a_sentence(tmp_path, content):
     (tmp_path / "log.jsonl").write_text(line(1) + content)
     with pytest.raises(TailcloudError, match=r"log\.jsonl is damaged: line 1 or a later one"):
-        LogTail(tmp_path / "log.jsonl").look()
+        LogTail(tmp_path / "log.jsonl").update()
 
 
 def test_a_line_without_end_does_not_fill_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_status, "LONGEST", 1000)
+    monkeypatch.setattr(run_status, "LONGEST_LINE", 1000)
     (tmp_path / "log.jsonl").write_bytes(b" " * 5000)
     with pytest.raises(TailcloudError, match="damaged"):
-        LogTail(tmp_path / "log.jsonl").look()
+        LogTail(tmp_path / "log.jsonl").update()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pipes there")
@@ -101,51 +101,51 @@ def test_a_pipe_in_place_of_a_log_keeps_nobody_waiting(finished_run, tmp_path):
 
 
 def test_a_long_log_is_read_a_piece_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_status, "LONGEST", 400)
+    monkeypatch.setattr(run_status, "LONGEST_LINE", 400)
     (tmp_path / "log.jsonl").write_text("".join(line(epoch) for epoch in range(1, 11)))
-    log, looks = LogTail(tmp_path / "log.jsonl"), []
+    log, counts = LogTail(tmp_path / "log.jsonl"), []
     for _ in range(10):
-        log.look()
-        looks.append(len(log.lines))
-    assert looks[0] < 10 == looks[-1]
+        log.update()
+        counts.append(len(log.lines))
+    assert counts[0] < 10 == counts[-1]
 
 
 def test_the_epochs_of_a_recipe_are_read_without_its_parts(tmp_path):
     (tmp_path / "recipe.toml").write_text(RECIPE)
-    assert stages_of(tmp_path / "recipe.toml") == {"stage1": 4, "stage2": 2}
+    assert read_stages(tmp_path / "recipe.toml") == {"stage1": 4, "stage2": 2}
     for text in ("", "format = 1\n", "format = 1\nstage1 = 3\n", 'format = 1\n[stage1]\nepochs = "many"\n', "]"):
         (tmp_path / "recipe.toml").write_text(text)
         with pytest.raises(TailcloudError, match=r"recipe\.toml"):
-            stages_of(tmp_path / "recipe.toml")
+            read_stages(tmp_path / "recipe.toml")
 
 
 def test_time_left_is_that_of_the_epochs_to_come(started):
-    run = Followed(started)
-    run.look()
-    assert run.left is None
+    run = RunStatus(started)
+    run.update()
+    assert run.seconds_left is None
     (started / "log.jsonl").write_text(line(1) + line(2, seconds=5.0))
-    run.look()
-    assert run.left == pytest.approx(4.0 * (2 + 2))
+    run.update()
+    assert run.seconds_left == pytest.approx(4.0 * (2 + 2))
     write_atomically(started / "log.jsonl", line(4) + line(1, "stage2", seconds=1.0))
-    run.look()
-    assert run.left == pytest.approx(1.0)
+    run.update()
+    assert run.seconds_left == pytest.approx(1.0)
 
 
 def test_runs_are_found_below_folders_each_once(started):
     other = started.parent / "more" / "seed0"
     shutil.copytree(started, other)
-    assert runs_in([started.parent, started]) == [other, started]
-    assert runs_in([started]) == [started]
+    assert find_runs([started.parent, started]) == [other, started]
+    assert find_runs([started]) == [started]
 
 
 def test_what_holds_no_run_is_refused(tmp_path):
-    with pytest.raises(UsageError, match=r"no run in .*nowhere yet; start it"):
+    with pytest.raises(UsageError, match=r"nowhere does not exist; start the run first"):
         check_runs([tmp_path / "nowhere"])
     with pytest.raises(UsageError, match="holds no run"):
         check_runs([tmp_path])
 
 
-def test_a_finished_run_is_told_at_once(finished_run):
+def test_a_finished_run_is_printed_at_once(finished_run):
     done = watch(finished_run)
     assert done.exit_code == 0
     last = RunFolder(finished_run).log()[-1]
@@ -154,8 +154,8 @@ def test_a_finished_run_is_told_at_once(finished_run):
 
 
 def test_a_last_stage_without_epochs_has_its_accuracy_in_the_result(tmp_path):
-    levelled = {"stage3": {"head_transform": "tuned-logit-adjust"}, "selection": {"split": 0.1}}
-    result = run(tmp_path / "run", small_recipe(levelled, {"stage1": {"epochs": 1}, "stage2": {"epochs": 1}}))
+    adjusted = {"stage3": {"head_transform": "tuned-logit-adjust"}, "selection": {"split": 0.1}}
+    result = run(tmp_path / "run", small_recipe(adjusted, {"stage1": {"epochs": 1}, "stage2": {"epochs": 1}}))
     done = watch(tmp_path / "run")
     assert f"is finished: top-1 {result['stages'][-1]['top1']:.1f}" in done.output
     (tmp_path / "run" / "result.json").write_text("{}")
@@ -176,9 +176,9 @@ def test_a_run_under_way_is_followed_to_its_end(started):
     done = watch(started.parent)
     trainer.join()
     assert done.exit_code == 0
-    told = re.findall(r"stage1 epoch (\d)/4", done.output)
-    assert told == sorted(set(told))
-    assert told[-1] == "4"
+    epochs = re.findall(r"stage1 epoch (\d)/4", done.output)
+    assert epochs == sorted(set(epochs))
+    assert epochs[-1] == "4"
     assert "is finished: top-1 40.0" in done.output
 
 
@@ -198,24 +198,23 @@ def test_a_run_that_begins_while_another_is_watched_is_watched_too(started):
     assert f"{second} is finished" in done.output
 
 
-def test_a_run_that_was_stopped_is_named_with_the_way_on(started, monkeypatch):
+def test_a_run_that_was_stopped_is_named_with_the_command_that_continues_it(started, monkeypatch):
     (started / "log.jsonl").write_text(line(1, seconds=0.1))
     for file in started.iterdir():
         os.utime(file, (time.time() - 300, time.time() - 300))
     with RunFolder(started).locked():
         os.utime(started / ".lock", (time.time() - 300, time.time() - 300))
-        run = Followed(started)
-        run.look()
+        run = RunStatus(started)
+        run.update()
         assert not run.ended
     done = watch(started)
     assert done.exit_code == 1
-    assert (
-        f"was stopped 5\u00a0min 0\u00a0s ago and is not finished; go on with tailcloud train --resume --out {started}"
-        in (done.output.replace("\n", ""))
-    )
+    printed = done.output.replace("\n", "")
+    assert "was stopped 5\u00a0min 0\u00a0s ago and is not finished" in printed
+    assert f"continue it with tailcloud train --resume --out {started}" in printed
 
 
-def test_one_damaged_run_does_not_end_the_watching_of_others(started, finished_run):
+def test_others_are_watched_beside_a_damaged_run(started, finished_run):
     (started / "log.jsonl").write_text("[]\n")
     done = watch(started, finished_run)
     assert done.exit_code == 1
@@ -230,47 +229,47 @@ def test_a_log_with_a_stage_of_its_own_is_damaged(started):
     assert "\x1b" not in done.output
 
 
-def test_ctrl_c_leaves_and_the_runs_go_on(started, monkeypatch):
+def test_ctrl_c_stops_watching_and_the_runs_continue(started, monkeypatch):
     def interrupt(_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(live_table.time, "sleep", interrupt)
     done = watch(started)
     assert done.exit_code == 0
-    assert "the runs go on" in done.output
+    assert "Stopped watching; runs continue." in done.output
 
 
 def test_the_table_shows_every_run(started, finished_run):
     (started / "log.jsonl").write_text(line(1) + line(2, val_top1=33.3))
-    spectator = Spectator([started, finished_run])
-    spectator.look()
+    watcher = RunWatcher([started, finished_run])
+    watcher.update()
     console = Console(width=200, record=True, file=open(os.devnull, "w"))  # noqa: SIM115, PTH123
-    console.print(spectator.picture())
-    said = console.export_text()
-    assert re.search(r"one .* stage1 2/4 +2\.000 +33\.3 val +90\.0 +50\.0 +5\.0 +▁▂ +12\.0\u00a0s", said)
-    assert re.search(r"stage2 2/2 .* finished", said)
-    spectator.runs[0].log.lines.clear()
-    assert [str(cell) for cell in row_of(spectator.runs[0])][-1] == "starting"
+    console.print(watcher.table())
+    printed = console.export_text()
+    assert re.search(r"one .* stage1 2/4 +2\.000 +33\.3 val +90\.0 +50\.0 +5\.0 +▁▂ +12\.0\u00a0s", printed)
+    assert re.search(r"stage2 2/2 .* finished", printed)
+    watcher.runs[0].log.lines.clear()
+    assert [str(cell) for cell in table_row(watcher.runs[0])][-1] == "starting"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such names there")
 def test_the_name_of_a_folder_steers_no_terminal(finished_run, tmp_path):
     shutil.copytree(finished_run, tmp_path / "runs" / "\x1b]0;title\x07 a")
     assert "\x1b" not in watch(tmp_path / "runs").output
-    table, spectator = Console(width=200), Spectator([tmp_path / "runs"])
-    spectator.look()
+    table, watcher = Console(width=200), RunWatcher([tmp_path / "runs"])
+    watcher.update()
     with table.capture() as shown:
-        table.print(spectator.picture())
+        table.print(watcher.table())
     assert "\x1b" not in shown.get()
 
 
 def test_a_terminal_has_a_table_that_moves(finished_run, monkeypatch, capsys):
     monkeypatch.setattr(live_table, "on_terminal", lambda: True)
     monkeypatch.setattr(live_table, "out", Console(force_terminal=True, width=150, file=sys.stdout))
-    Spectator([finished_run]).follow()
-    said = capsys.readouterr().out
-    assert "stage2 2/2" in said
-    assert "is finished" in said
+    RunWatcher([finished_run]).follow()
+    printed = capsys.readouterr().out
+    assert "stage2 2/2" in printed
+    assert "is finished" in printed
 
 
 def test_a_sparkline_rises_with_the_accuracy():
@@ -284,9 +283,9 @@ def test_a_sparkline_rises_with_the_accuracy():
 
 def test_epochs_that_were_not_evaluated_keep_the_last_accuracy(started):
     (started / "log.jsonl").write_text(line(1) + line(2, top1=None, many=None, medium=None, few=None))
-    run = Followed(started)
-    run.look()
-    assert "epoch 2/4  loss 2.000  top-1 10.0  many 90.0" in line_of(run, run.last)
+    run = RunStatus(started)
+    run.update()
+    assert "epoch 2/4  loss 2.000  top-1 10.0  many 90.0" in epoch_line(run, run.last)
 
 
 def test_watching_starts_quickly():

@@ -10,7 +10,7 @@ import sys
 import time
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-PATIENCE = 60.0  # seconds for an answer; a busy machine is slow
+ANSWER_SECONDS = 60.0  # a busy machine is slow
 FIRST_FREE = 20  # above any descriptor that is put in place
 START = f"""
 import fcntl, os, sys
@@ -34,7 +34,7 @@ def find_browser():
 
 
 class Browser:
-    """A browser with one page; ``complaints`` is what it had to say about it: errors, warnings, refused scripts."""
+    """A browser with one page; ``complaints`` are its messages about the page: errors, warnings, refused scripts."""
 
     def __init__(self, program, home):
         to_browser, from_browser = os.pipe(), os.pipe()
@@ -52,10 +52,10 @@ class Browser:
             os.close(end)
         self.writes, self.reads = to_browser[1], from_browser[0]
         self.rest, self.number, self.session, self.complaints, self.loaded = b"", 0, None, [], 0
-        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
-        self.session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        target = self.command("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.command("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
-            self.ask(f"{domain}.enable")
+            self.command(f"{domain}.enable")
 
     def close(self):
         self.process.kill()
@@ -65,44 +65,44 @@ class Browser:
 
     def open(self, path, width, height, *, phone=False, scripts=True):
         """Show a file in a window of this size; wait until it is loaded."""
-        self.ask("Emulation.setScriptExecutionDisabled", value=not scripts)
+        self.command("Emulation.setScriptExecutionDisabled", value=not scripts)
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone}
-        self.ask("Emulation.setDeviceMetricsOverride", **size)
+        self.command("Emulation.setDeviceMetricsOverride", **size)
         self.complaints.clear()
         before = self.loaded
-        self.ask("Page.navigate", url=path.resolve().as_uri())
+        self.command("Page.navigate", url=path.resolve().as_uri())
         while self.loaded == before:
-            self.hear()
+            self.receive()
 
     def value(self, expression):
-        """What a JavaScript expression is on the page."""
-        answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
+        """The value of a JavaScript expression on the page."""
+        answer = self.command("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
     def type(self, text):
         """Type into what has the focus."""
-        self.ask("Input.insertText", text=text)
+        self.command("Input.insertText", text=text)
 
-    def picture(self, path):
-        """Save what the window shows."""
-        path.write_bytes(base64.b64decode(self.ask("Page.captureScreenshot")["data"]))
+    def screenshot(self, path):
+        """Save what the window shows as PNG."""
+        path.write_bytes(base64.b64decode(self.command("Page.captureScreenshot")["data"]))
 
-    def ask(self, method, **parameters):
+    def command(self, method, **parameters):
         self.number += 1
         wanted, message = self.number, {"id": self.number, "method": method, "params": parameters}
         if self.session:
             message["sessionId"] = self.session
         os.write(self.writes, json.dumps(message).encode() + b"\0")
         while True:
-            answer = self.hear()
+            answer = self.receive()
             if answer.get("id") == wanted:
                 assert "error" not in answer, answer
                 return answer["result"]
 
-    def hear(self):
-        """The next message; remembers what the browser complains about."""
-        end = time.monotonic() + PATIENCE
+    def receive(self):
+        """The next message; messages about the page are added to ``complaints``."""
+        end = time.monotonic() + ANSWER_SECONDS
         while b"\0" not in self.rest:
             ready, _, _ = select.select([self.reads], [], [], max(0.0, end - time.monotonic()))
             more = os.read(self.reads, 1 << 16) if ready else b""

@@ -1,6 +1,6 @@
 """A table on data that is built in."""
 
-from tailcloud.bench import Table
+from tailcloud.bench import PaperTable
 from tailcloud.runs.result import parse_result
 
 
@@ -10,7 +10,7 @@ def table(**changes):
         {"label": "Two", "method": "gcl"},
         {"label": "Two, again", "method": "gcl", "variant": "cben", "set": ["stage2.sampler=cben"]},
     ]
-    return Table.model_validate(
+    return PaperTable.model_validate(
         {"name": "t", "title": "T", "about": "", "columns": ["digits-lt", "digits-lt:20"], "rows": rows, **changes}
     )
 

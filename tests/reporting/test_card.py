@@ -1,4 +1,4 @@
-"""The model card: figures of the result, limits that are true, and strangers' words that do nothing."""
+"""The model card: the numbers of the result, correct limits, and untrusted text without effect."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.reporting.card import model_card, plain, write_card
+from tailcloud.reporting.card import escape_markdown, model_card, write_card
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_the_card_has_the_figures_of_the_result(run):
     card, result = model_card(run), json.loads((run / "result.json").read_text())
     assert card.startswith("# Model card: gcl on digits-lt\n")
     assert f"| top-1 | {result['top1']['last']:.1f} | 10 | 500 |" in card
-    assert f"fewer than 20 images to train on | {result['few']:.1f} | 5 | 250 |" in card
+    assert f"fewer than 20 training images | {result['few']:.1f} | 5 | 250 |" in card
     assert f"| all classes | {result['ece']:.1f} |" in card
     assert f"| 9 | 2 | 50 | {result['per_class'][9]:.1f} |" in card
     assert "331, 0, 500" in card
@@ -36,12 +36,12 @@ def test_the_card_has_the_figures_of_the_result(run):
     assert "No temperature was fitted" in card
 
 
-def test_chance_is_what_a_binomial_allows(run):
+def test_the_confidence_interval_is_that_of_a_binomial(run):
     def alter(result):
         result["top1"]["last"] = 90.0
 
     change(run, "result.json", alter)
-    assert "uncertain by about 2.6 points each way" in model_card(run), "1.96 · √(0.9 · 0.1 / 500)"
+    assert "95 % confidence interval of top-1 is about ± 2.6 points" in model_card(run), "1.96 · √(0.9 · 0.1 / 500)"
 
 
 def test_classes_that_were_hardly_tested_are_counted(run):
@@ -51,8 +51,8 @@ def test_classes_that_were_hardly_tested_are_counted(run):
     change(run, "result.json", alter)
     card = model_card(run)
     assert "1 class without a test image" in card.replace("\u00a0", " ")
-    assert re.search(r"mean over classes \| [\d.]+ \| 9 \| 322 \|", card)
-    assert re.search(r"more than 100 images to train on \| [\d.]+ \| 0 \| 0 \|", card)
+    assert re.search(r"balanced accuracy \(mean over classes\) \| [\d.]+ \| 9 \| 322 \|", card)
+    assert re.search(r"more than 100 training images \| [\d.]+ \| 0 \| 0 \|", card)
     assert "2 classes with fewer than 10 test images" in card.replace("\u00a0", " ")
 
 
@@ -64,7 +64,7 @@ def test_weights_that_were_chosen_have_their_own_figures(run):
     card = model_card(run)
     assert "| top-1 | 12.3 | 10 |" in card
     assert "| 4.5 | 5 |" in card
-    assert "chosen on the test set, so that the figures below are too good" in card
+    assert "chosen on the test set, so the accuracies below are optimistic" in card
 
 
 def test_a_temperature_is_shown_with_what_it_did(run):
@@ -76,7 +76,7 @@ def test_a_temperature_is_shown_with_what_it_did(run):
     change(run, "result.json", alter)
     change(run, "model.json", lambda about: about["calibration"].update(temperature=1.25, fitted_on="val"))
     card = model_card(run)
-    assert "a temperature of 1.250, fitted on a validation part" in card
+    assert "a temperature of 1.250, fitted on the validation set" in card
     assert "| all classes | 30.0 | 6.0 |" in card
     assert "| few-shot classes | 31.0 | 7.0 |" in card
     assert "| many-shot classes | n/a | n/a |" in card
@@ -95,7 +95,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("words", HOSTILE, ids=range(len(HOSTILE)))
-def test_strangers_words_are_shown_and_do_nothing(run, words):
+def test_untrusted_text_is_shown_and_does_nothing(run, words):
     before = model_card(run)
 
     def alter(result):
@@ -116,10 +116,10 @@ def test_strangers_words_are_shown_and_do_nothing(run, words):
 
 @given(st.text())
 def test_plain_text_is_one_line_without_markup(text):
-    said = plain(text)
-    assert len(said.splitlines()) <= 1
-    assert "<" not in said
-    assert not re.search(r"(?<!\\)(\\\\)*[|`\[]", said)
+    line = escape_markdown(text)
+    assert len(line.splitlines()) <= 1
+    assert "<" not in line
+    assert not re.search(r"(?<!\\)(\\\\)*[|`\[]", line)
 
 
 def test_a_card_that_is_there_is_replaced_by_force_alone(run, tmp_path):
@@ -138,7 +138,7 @@ def test_a_card_needs_a_result(run):
         model_card(run)
 
 
-@pytest.mark.parametrize("between", [0, 1], ids=["at once", "behind another change of the head"])
+@pytest.mark.parametrize("between", [0, 1], ids=["at once", "behind another head transform"])
 def test_a_last_stage_without_epochs_has_the_weights_that_were_chosen_before_it(run, between):
     def alter(result):
         trained = {**result["stages"][-1], "picked": {"epoch": 4, "on": "val", "top1": 12.3}}
@@ -147,5 +147,5 @@ def test_a_last_stage_without_epochs_has_the_weights_that_were_chosen_before_it(
 
     change(run, "result.json", alter)
     card = model_card(run)
-    assert "Weights: epoch 4 of stage2, chosen on a validation part." in card
-    assert "change0: no epochs, only a change of the head" in card
+    assert "Weights: epoch 4 of stage2, chosen on the validation set." in card
+    assert "change0: no epochs, only a head transform" in card

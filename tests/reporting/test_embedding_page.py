@@ -13,8 +13,8 @@ from helpers.runs import run, small_recipe
 from helpers.synthetic_runs import make_result
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.evaluation.embeddings import Embedding, centre_distance, near_own, spread
-from tailcloud.reporting.embedding_page import Embedded, embedding_page, write_embedding
-from tailcloud.reporting.figures.embedding_maps import set_scene
+from tailcloud.reporting.embedding_page import EmbeddedRun, embedding_page, write_embedding
+from tailcloud.reporting.figures.embedding_maps import select_images
 from tailcloud.reporting.run_record import RunRecord
 from tailcloud.runs.result import parse_result
 
@@ -49,7 +49,7 @@ def embedded(classes, label="gcl", seed=0, **options):
     unit = centre_distance(parts["train"], classes)
     spreads = {part: spread(parts[part], classes).divided(unit) for part in parts}
     near = {part: near_own(parts[part], parts["train"], classes) for part in parts}
-    return Embedded(RunRecord("folder", result, (), ""), label, parts, spreads, near, unit)
+    return EmbeddedRun(RunRecord("folder", result, (), ""), label, parts, spreads, near, unit)
 
 
 def test_two_runs_side_by_side(baseline, finished_run, tmp_path):
@@ -57,9 +57,9 @@ def test_two_runs_side_by_side(baseline, finished_run, tmp_path):
     text = path.read_text(encoding="utf-8")
     page = Page(text)
     assert (page.tags.count("figure"), page.tags.count("h1")) == (4, 1)
-    assert "Few-shot test images of digits-lt nearest to their own class's centre: ce " in page.text
+    assert "Few-shot test images of digits-lt nearest to the centre of their own class: ce " in page.text
     assert "length 1 (cosine head)" in page.text
-    assert "as they are (linear head)" in page.text
+    assert "unscaled (linear head)" in page.text
     assert "Drawn: 311 training images and 500 test images of 10 classes" in page.text.replace("\u00a0", " ")
     assert "at most 100 training and 100 test images of a class" in page.text
     assert not re.search(r"https?://|@import|url\(", text)
@@ -98,13 +98,13 @@ def test_few_and_many_classes_have_a_page(classes):
 
 def test_of_many_classes_both_ends_have_colours_and_the_tail_is_whole():
     one = embedded(130)
-    scene = set_scene(one.run.result, {part: one.parts[part].labels for part in one.parts})
+    selection = select_images(one.run.result, {part: one.parts[part].labels for part in one.parts})
     counts = one.run.result.dataset.counts
-    assert len(scene.classes) == 100
-    assert scene.coloured[:1] + scene.coloured[-1:] == [0, 129]
-    assert len(scene.legend) == 11
-    drawn = np.bincount(scene.labels["train"], minlength=130)
-    assert all(drawn[c] == counts[c] for c in scene.classes if counts[c] < 20)
+    assert len(selection.classes) == 100
+    assert selection.coloured[:1] + selection.coloured[-1:] == [0, 129]
+    assert len(selection.legend) == 11
+    drawn = np.bincount(selection.labels["train"], minlength=130)
+    assert all(drawn[c] == counts[c] for c in selection.classes if counts[c] < 20)
 
 
 def test_measures_beside_the_map_are_the_means_of_the_groups():
@@ -113,11 +113,11 @@ def test_measures_beside_the_map_are_the_means_of_the_groups():
     within = one.spreads["test"].within
     counts = np.array(one.run.result.dataset.counts)
     assert rows["few"][0] == f"{within[counts < 20].mean():.2f}"
-    assert one.tail_span("test") == pytest.approx(within[counts < 20].mean() / within[counts > 100].mean())
+    assert one.few_to_many_spread("test") == pytest.approx(within[counts < 20].mean() / within[counts > 100].mean())
     assert f"<td>{rows['few'][0]}</td>" in embedding_page([one])
 
 
-def test_names_are_strangers_words():
+def test_names_are_escaped():
     text = embedding_page([embedded(10, class_names=["<b>&"] * 10)])
     assert "<b>" not in text
 
@@ -133,7 +133,7 @@ def changed(folder, place, **dataset):
 def test_other_images_are_refused(baseline, finished_run, tmp_path):
     other = changed(finished_run, tmp_path / "other", fingerprint="feed", spec="digits-lt:10")
     with pytest.raises(
-        UsageError, match=r"other was trained on digits-lt:10 with fingerprint feed, and .* on the same"
+        UsageError, match=r"other was trained on digits-lt:10 with fingerprint feed, and .* of the same images"
     ):
         write_embedding([baseline, other], tmp_path / "e.html", None, CPU)
     with pytest.raises(TailcloudError, match=r"are not those that .*other was trained on .*--root"):

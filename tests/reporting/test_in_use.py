@@ -1,4 +1,4 @@
-"""What a model is worth in use, on a page: calibration by shot group, and other mixes of classes."""
+"""Calibration by shot group, and accuracy at other class frequencies, on a page."""
 
 import re
 
@@ -7,8 +7,8 @@ import pytest
 from helpers.html_page import Page
 from helpers.synthetic_runs import make_result, write_run
 from tailcloud.reporting import write_report
-from tailcloud.reporting.comparison import use_cells
-from tailcloud.reporting.figures.reliability import plot_calibrated, pooled, temperature_sentence
+from tailcloud.reporting.comparison import deployment_cells
+from tailcloud.reporting.figures.reliability import plot_calibrated, pooled_bins, temperature_sentence
 from tailcloud.reporting.tables import by_dataset
 from tailcloud.runs.result import parse_result
 
@@ -23,14 +23,17 @@ def test_a_panel_for_all_images_and_for_each_group_that_has_some():
     svg = str(plot_calibrated(parse_result(result)).drawing)
     assert re.findall(r">(all|many|medium|few): ", svg) == ["all", "medium", "few"]
     few = result["calibrated"]["groups"]["few"]
-    assert f"few: {few['before']['ece']:.1f} → {few['after']['ece']:.1f}\u00a0%" in svg
+    assert f"few: ECE {few['before']['ece']:.1f} → {few['after']['ece']:.1f}\u00a0%" in svg
 
 
-def test_the_temperature_stands_with_what_it_was_fitted_on(tmp_path):
+def test_the_temperature_comes_with_the_images_it_was_fitted_on(tmp_path):
     result = make_result(10)
     result["calibrated"] |= {"temperature": 1.234, "ece": 4.04}
     result["calibrated"]["before"]["ece"] = 13.21
-    words = "Temperature 1.23, fitted on 71 validation images: the ECE of the test images goes from 13.2 % to 4.0 %."
+    words = (
+        "Temperature 1.23, fitted on 71 validation images: the ECE (calibration error) on the test images changes from "
+        "13.2 % to 4.0 %."
+    )
     assert words in page_of(tmp_path, result).text
 
 
@@ -44,7 +47,7 @@ def test_where_nothing_was_held_out_the_page_says_so():
     assert not figure.legend
 
 
-def test_three_mixes_plain_and_adjusted(tmp_path):
+def test_three_class_frequencies_plain_and_adjusted(tmp_path):
     result = make_result(10)
     result["priors"] |= {
         "forward": {"plain": 71.1, "adjusted": 72.2},
@@ -52,15 +55,15 @@ def test_three_mixes_plain_and_adjusted(tmp_path):
         "backward": {"plain": 51.1, "adjusted": None},
     }
     text = page_of(tmp_path, result).text
-    assert "as in training 71.1 % 72.2 % all classes alike 61.1 % 62.2 % the other way around" in text
+    assert "as in training 71.1 % 72.2 % all classes equally often 61.1 % 62.2 % reversed: the rarest class" in text
     assert "51.1 % n/a" in text
 
 
 def test_results_from_before_there_was_any_of_it(tmp_path):
     result = make_result(10)
     del result["calibrated"], result["priors"]
-    assert "worth in use" not in page_of(tmp_path / "one", result).text
-    assert "In use" not in page_of(tmp_path / "two", result, result | {"method": "ce"}).text
+    assert "Calibration and class frequencies" not in page_of(tmp_path / "one", result).text
+    assert "Calibration and class frequencies" not in page_of(tmp_path / "two", result, result | {"method": "ce"}).text
 
 
 def test_a_comparison_has_it_for_each_method(tmp_path):
@@ -69,7 +72,10 @@ def test_a_comparison_has_it_for_each_method(tmp_path):
         result["ece"], result["calibrated"]["ece"] = 20.0, ece
         result["priors"]["backward"]["adjusted"] = 10 * ece
     text = page_of(tmp_path, *results).text
-    assert re.search(r"In use .* gcl 20\.0 ± 0\.0 5\.0 ± 1\.4 1\.50 ± 0\.00 .* 50\.0 ± 14\.1 ce 20\.0 9\.0", text)
+    assert re.search(
+        r"class frequencies .* gcl 20\.0 ± 0\.0 5\.0 ± 1\.4 1\.50 ± 0\.00 .* 50\.0 ± 14\.1 ce 20\.0 9\.0",
+        text,
+    )
     assert "Accuracy while training" in text
     assert re.search(r"Reliability gcl : ECE|Reliability gcl: ECE 20\.0", text)
 
@@ -79,7 +85,7 @@ def test_two_runs_of_a_seed_are_no_deviation(tmp_path):
     for result, ece in zip(results, (4.0, 6.0, 9.0), strict=True):
         result["calibrated"]["ece"] = ece
     (table,) = by_dataset(results)
-    assert use_cells(table.rows[0])[1] == "7.0 ± 2.8"
+    assert deployment_cells(table.rows[0])[1] == "7.0 ± 2.8"
 
 
 def test_a_comparison_lists_the_classes_of_each_method(tmp_path):
@@ -102,6 +108,6 @@ def test_bins_of_several_runs_are_one():
     for result, (count, accuracy) in zip(results, ((10, 0.5), (30, 0.9)), strict=True):
         result["reliability"] = [{"count": count, "confidence": 0.8, "accuracy": accuracy}, {"count": 0}]
     (table,) = by_dataset(results)
-    first, second = pooled(table.rows[0])
+    first, second = pooled_bins(table.rows[0])
     assert (first.count, first.confidence, first.accuracy) == (40, pytest.approx(0.8), pytest.approx(0.8))
     assert second.count == 0

@@ -55,7 +55,10 @@ def test_the_headline_is_a_sentence(tmp_path):
     result = make_result(10) | {"few": 87.84}
     result["top1"]["last"] = 92.61
     text = Page(page_of(tmp_path, result)).text
-    assert "gcl on synthetic-10, seed 0: 92.6 % top-1 on 500 test images; few-shot classes 87.8 %" in text
+    assert (
+        "gcl on synthetic-10, seed 0: 92.6 % of 500 test images classified correctly; 87.8 % in few-shot classes"
+        in text
+    )
 
 
 def test_the_numbers_are_those_of_the_result(tmp_path):
@@ -93,9 +96,9 @@ def test_a_group_says_how_many_test_images_its_accuracy_is_of(tmp_path):
     tests = [50] * (10 - few) + [3] * (few - 1) + [0]
     result["dataset"]["test_counts"] = tests
     text = Page(page_of(tmp_path, result)).text
-    assert f"{few} classes with fewer than 20 images; {3 * (few - 1)} test images, of {few - 1} of them" in text
+    assert f"{few} classes with fewer than 20 training images; {3 * (few - 1)} test images of {few - 1} classes" in text
     del result["dataset"]["test_counts"]
-    assert "classes with fewer than 20 images;" not in Page(page_of(tmp_path / "old", result)).text
+    assert "classes with fewer than 20 training images;" not in Page(page_of(tmp_path / "old", result)).text
 
 
 def test_the_sections_come_in_their_order(tmp_path):
@@ -105,7 +108,7 @@ def test_the_sections_come_in_their_order(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("split", "words"), [("test", "chosen on the test set"), ("val", "chosen on a validation part")]
+    ("split", "words"), [("test", "chosen on the test set"), ("val", "chosen on the validation set")]
 )
 def test_the_best_epoch_is_labelled_with_its_split(tmp_path, split, words):
     result = make_result(10)
@@ -115,7 +118,7 @@ def test_the_best_epoch_is_labelled_with_its_split(tmp_path, split, words):
     assert ("optimistic" in text) == (split == "test")
 
 
-@pytest.mark.parametrize(("split", "words"), [("test", "the test set optimistic"), ("val", "a validation part")])
+@pytest.mark.parametrize(("split", "words"), [("test", "the test set optimistic"), ("val", "the validation set")])
 def test_kept_weights_stand_apart_from_the_last_epoch(tmp_path, split, words):
     result = make_result(10, picked_on=split)
     result["top1"] |= {"last": 50.1, "best_on": split}
@@ -123,10 +126,10 @@ def test_kept_weights_stand_apart_from_the_last_epoch(tmp_path, split, words):
     text = Page(page_of(tmp_path, result)).text
     groups = "many 62.3 %, medium 63.4 %, few 64.5 %"
     assert f"Kept weights: stage2 epoch 7 , chosen on {words} : top-1 61.2 %, {groups}" in text.replace(
-        "part:", "part :"
+        "validation set:", "validation set :"
     )
     kept = f"kept 61.2 % kept weights: stage2 epoch 7, chosen on {words} ; {groups}"
-    assert kept in text.replace("part;", "part ;")
+    assert kept in text.replace("validation set;", "validation set ;")
     assert "Top-1, last epoch 50.1 %" in text
     assert "not chosen" not in text
     assert f"stage2 started from epoch 40 of stage1, chosen on {words}" in text
@@ -145,22 +148,22 @@ def test_weights_of_two_stages_without_epochs_were_chosen_in_the_one_before_them
     (trained,) = result["stages"]
     changes = [{**trained, "name": name, "epochs": 0, "picked": None} for name in ("stage2", "stage3")]
     text = Page(page_of(tmp_path, result | {"picked": None, "stages": [trained, *changes]})).text
-    assert "stage3 started from epoch 40 of stage1, chosen on a validation part" in text
+    assert "stage3 started from epoch 40 of stage1, chosen on the validation set" in text
 
 
 def test_a_single_stage_ended_where_nobody_chose(tmp_path):
     text = Page(page_of(tmp_path, make_result(10, stages=1, picked_on="test"))).text
-    assert "where the training ended; not chosen" in text
+    assert "the end of training; not chosen" in text
     assert "Kept weights: stage1 epoch 40" in text
 
 
 def test_a_last_epoch_is_not_called_kept(tmp_path):
     text = Page(page_of(tmp_path, make_result(10))).text
-    assert "where the training ended; not chosen" in text
+    assert "the end of training; not chosen" in text
     assert "ept weights" not in text
 
 
-def test_strangers_words_are_escaped_everywhere(tmp_path):
+def test_untrusted_text_is_escaped_everywhere(tmp_path):
     evil = "<script>alert('x')</script>\"><img src=x onerror=y>&"
     result = make_result(10, class_names=[evil] * 10, spec=evil, picked_on="test")
     result |= {"method": evil, "command": evil, "remarks": [evil], "device": evil, "commit": evil}
@@ -188,12 +191,12 @@ def test_null_groups_and_classes_are_not_available(tmp_path):
     result["top5"] = float("nan")
     text = Page(page_of(tmp_path, result)).text
     assert "Few-shot n/a 0 classes" in text
-    assert "few-shot classes" not in text
+    assert "in few-shot classes" not in text
     assert "Top-5 n/a" in text
 
 
 def test_a_run_without_epochs_has_no_curves(tmp_path):
-    assert "How it learned" not in page_of(tmp_path, make_result(10), log=[])
+    assert "Learning curves" not in page_of(tmp_path, make_result(10), log=[])
 
 
 def test_a_comparison_has_means_gains_and_every_run(tmp_path):
@@ -207,7 +210,7 @@ def test_a_comparison_has_means_gains_and_every_run(tmp_path):
     path = write_report(folders)
     assert path == tmp_path / "report.html"
     page = Page(path.read_text(encoding="utf-8"))
-    assert "gcl leads on synthetic-10: 93.0 ± 3.0 % top-1, +11.0 ± 1.0 points over ce" in page.text
+    assert "gcl leads on synthetic-10: 93.0 ± 3.0 % top-1 accuracy, +11.0 ± 1.0 points over ce" in page.text
     assert "82.0 ± 2.0" in page.text
     assert "on test" in page.text
     assert all(str(folder) in page.text for folder in folders)
@@ -219,7 +222,7 @@ def test_a_comparison_has_means_gains_and_every_run(tmp_path):
     assert page.text.count("77,824") >= len(folders) + 2
 
 
-def test_a_headline_says_who_leads_where_classes_count_alike(tmp_path):
+def test_a_headline_names_the_method_that_leads_in_balanced_accuracy(tmp_path):
     folders = []
     for method, top1, balanced in (("ce", 46.0, 22.0), ("gcl", 40.0, 31.0)):
         result = make_result(10, method=method) | {"balanced_accuracy": balanced}
@@ -227,17 +230,17 @@ def test_a_headline_says_who_leads_where_classes_count_alike(tmp_path):
         folders.append(write_run(tmp_path / method, result))
     text = Page(write_report(folders).read_text(encoding="utf-8")).text
     assert "ce leads on synthetic-10: 46.0 % top-1" in text
-    assert "; where classes count alike gcl leads, 31.0 % against 22.0 %" in text
+    assert "; gcl leads in balanced accuracy, 31.0 % against 22.0 %" in text
 
 
-def test_a_comparison_parts_other_images_and_says_so(tmp_path):
+def test_a_comparison_separates_other_images_and_says_so(tmp_path):
     folders = [
         write_run(tmp_path / "a", make_result(10, seed=0)),
         write_run(tmp_path / "b", make_result(10, seed=1, fingerprint="ffff0000ffff0000")),
     ]
     text = write_report(folders).read_text(encoding="utf-8")
     assert text.count('<table class="methods">') == 2
-    assert "saw 2 sets of images" in text
+    assert "used 2 different sets of images" in text
 
 
 def test_a_comparison_names_the_settings_that_differ(tmp_path):
@@ -261,9 +264,9 @@ def test_a_comparison_says_what_its_deviations_and_gains_are_over(tmp_path):
         for name, split in (("ce", ""), ("g1", "test"), ("g1-again", "test"))
     ]
     text = Page(write_report(folders).read_text(encoding="utf-8")).text
-    assert "g1 has 2 runs, seed 0; runs of one seed are averaged first" in text
+    assert "g1 has 2 runs, seed 0; runs of the same seed are averaged first" in text
     assert "Other seeds than" not in text
-    assert "The last stage of g1 started from an epoch of the stage before that was chosen on the test set" in text
+    assert "The last stage of g1 started from an epoch of the previous stage that was chosen on the test set" in text
     other = write_run(tmp_path / "other", make_result(10, seed=1, method="g1", picked_on="test"))
     assert "Other seeds than ce: g1;" in write_report([*folders, other]).read_text(encoding="utf-8")
 
@@ -291,12 +294,12 @@ def test_a_page_that_is_no_html_file_is_refused(tmp_path, name):
 def test_only_a_page_of_ours_is_replaced(tmp_path):
     run, page = write_run(tmp_path / "run", make_result(10)), tmp_path / "page.html"
     page.write_text("<!doctype html><title>tailcloud, my thesis</title>")
-    with pytest.raises(UsageError, match=r"is no page of tailcloud; move it away, or choose another file with --out$"):
+    with pytest.raises(UsageError, match=r"is not a report of tailcloud; move it, or choose another file with --out$"):
         write_report([run], page)
     assert "my thesis" in page.read_text()
     page.unlink()
     page.symlink_to(tmp_path / "nowhere")
-    with pytest.raises(UsageError, match="no page of tailcloud"):
+    with pytest.raises(UsageError, match="not a report of tailcloud"):
         write_report([run], page)
     page.unlink()
     assert write_report([run], page) == write_report([run], page)

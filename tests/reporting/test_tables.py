@@ -120,13 +120,16 @@ def test_a_run_from_before_a_field_was_there_has_its_default():
     assert labels(older, newer) == ["gcl (stage1.ema 0.0)", "gcl (stage1.ema 0.9)"]
 
 
-def test_runs_with_and_without_a_third_stage_are_told_apart():
+def test_runs_with_and_without_a_third_stage_have_different_labels():
     def ending(change):
         third = {"stage3": {"head_transform": change}} if change else {}
         return recorded(0) | {"recipe": resolve({"method": "gcl", **third}).substance()}
 
-    assert labels(ending(None), ending("tuned-logit-adjust")) == ["gcl (no stage3)", "gcl (stage3 level)"]
-    assert labels(ending("keep"), ending("tuned-logit-adjust")) == ["gcl (stage3 keep)", "gcl (stage3 level)"]
+    assert labels(ending(None), ending("tuned-logit-adjust")) == ["gcl (no stage3)", "gcl (stage3 tuned-logit-adjust)"]
+    assert labels(ending("keep"), ending("tuned-logit-adjust")) == [
+        "gcl (stage3 keep)",
+        "gcl (stage3 tuned-logit-adjust)",
+    ]
     assert labels(ending("tuned-logit-adjust"), ending("tuned-logit-adjust")) == ["gcl"]
 
 
@@ -144,17 +147,17 @@ def test_a_result_without_a_recipe_does_not_join_one_with_it():
 def test_two_runs_of_a_seed_are_no_deviation_over_seeds():
     twice = [with_numbers(90.0, 50, seed=0), with_numbers(94.0, 50, seed=0)]
     (table,) = by_dataset(twice)
-    told = dict(zip(COLUMNS, cells(table.rows[0]), strict=True))
-    assert (told["seeds"], told["top1"]) == ("2\u00a0runs, seed 0", "92.0")
+    texts = dict(zip(COLUMNS, cells(table.rows[0]), strict=True))
+    assert (texts["seeds"], texts["top1"]) == ("2\u00a0runs, seed 0", "92.0")
     (table,) = by_dataset([*twice, with_numbers(96.0, 50, seed=1)])
-    told = dict(zip(COLUMNS, cells(table.rows[0]), strict=True))
-    assert (told["seeds"], told["top1"]) == ("3\u00a0runs, seeds 0, 1", f"94.0 ± {math.sqrt(8):.1f}")
+    texts = dict(zip(COLUMNS, cells(table.rows[0]), strict=True))
+    assert (texts["seeds"], texts["top1"]) == ("3\u00a0runs, seeds 0, 1", f"94.0 ± {math.sqrt(8):.1f}")
 
 
 def test_the_flops_stand_beside_the_parameters():
     (table,) = by_dataset([make_result(10)])
-    told = dict(zip(COLUMNS, cells(table.rows[0]), strict=True))
-    assert (told["parameters"], told["flops"]) == ("77,824", "1.23\u00a0M")
+    texts = dict(zip(COLUMNS, cells(table.rows[0]), strict=True))
+    assert (texts["parameters"], texts["flops"]) == ("77,824", "1.23\u00a0M")
 
 
 def test_gain_is_paired_by_seed():

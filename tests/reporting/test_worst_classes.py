@@ -1,4 +1,4 @@
-"""The worst tail classes on a page: which they are, what they are taken for, and their images."""
+"""The worst tail classes on a page: which they are, what they are confused with, and their images."""
 
 import base64
 import io
@@ -16,7 +16,7 @@ from helpers.html_page import Page
 from helpers.synthetic_runs import make_result, write_examples, write_run
 from tailcloud.errors import TailcloudError
 from tailcloud.reporting import write_report
-from tailcloud.reporting.png import png
+from tailcloud.reporting.image_uri import encode_png
 from tailcloud.reporting.worst_classes import worst_classes
 from tailcloud.runs.result import parse_result
 
@@ -34,15 +34,18 @@ def small_result(**changes):
 def test_a_png_shows_the_pixels_that_went_in(channels, height, width, random):
     picture = np.array([random.randrange(256) for _ in range(height * width * channels)], dtype=np.uint8)
     picture = picture.reshape(height, width, channels)
-    shown = np.asarray(Image.open(io.BytesIO(png(picture))))
+    shown = np.asarray(Image.open(io.BytesIO(encode_png(picture))))
     expected = picture if channels <= 4 else picture.mean(axis=2, keepdims=True).round()
     assert (shown.reshape(height, width, -1) == expected).all()
 
 
-def test_the_worst_classes_come_with_what_they_are_taken_for():
+def test_the_worst_classes_come_with_their_confusions():
     worst = worst_classes(parse_result(small_result()), {})
     assert [(one.index, one.accuracy) for one in worst] == [(4, 10.0), (2, 40.0)]
-    assert [(error.predicted, error.count, error.share) for error in worst[0].taken_for] == [(0, 6, 60.0), (1, 3, 30.0)]
+    assert [(error.predicted, error.count, error.share) for error in worst[0].confusions] == [
+        (0, 6, 60.0),
+        (1, 3, 30.0),
+    ]
 
 
 def test_a_tail_that_is_always_right_has_no_worst_classes(tmp_path):
@@ -57,8 +60,8 @@ def test_the_page_shows_the_images_and_their_names(tmp_path):
     kept = write_examples(run, [(4, 0), (4, 1), (2, 4)])
     text = write_report([run]).read_text(encoding="utf-8")
     page = Page(text)
-    assert "The worst few-shot classes fly 3 training images 10.0 % right" in page.text
-    assert "taken for cat 60.0 % , dog 30.0 %" in page.text
+    assert "The worst few-shot classes fly 3 training images 10.0 % correct" in page.text
+    assert "predicted instead: cat (60.0 %) , dog (30.0 %)" in page.text
     shown = re.findall(r'<img src="data:image/png;base64,([^"]+)" alt="A test image of (\w+)"', text)
     assert [name for _, name in shown] == ["fly", "fly", "owl"]
     for (content, _), picture in zip(shown, kept["images"], strict=True):
@@ -89,7 +92,7 @@ def test_a_thousand_classes_with_photographs_stay_below_five_megabytes(tmp_path)
     ],
     ids=lambda damage: " ".join(f"{name} {value.shape} {value.dtype}" for name, value in damage.items()),
 )
-def test_examples_of_a_stranger_are_refused_by_a_sentence(tmp_path, damage):
+def test_foreign_examples_are_refused_by_a_sentence(tmp_path, damage):
     run = write_run(tmp_path / "run", small_result())
     save_file(write_examples(run, [(4, 0), (4, 1)]) | damage, run / "examples.safetensors")
     with pytest.raises(TailcloudError, match=r"examples\.safetensors is damaged .* delete it"):

@@ -1,26 +1,27 @@
 """The paper's tables as data: which runs fill them, what was measured, and what was published.
 
-A ``table`` is read from ``tables/``, and a ``choice`` takes some of it. The ``plan`` says which runs fill it,
-``sharing`` which of them have a first stage in common; ``records`` finds the cell of a result. ``filled`` is the table
-with what was measured: in ``wording``, or as a ``page`` with a ``chart``. On a Ray cluster, ``cluster`` says where,
-``on_ray`` hands out the runs, ``worker`` trains one there, and ``parcels`` carries its files.
+``table`` reads a table from ``tables/``; ``row_filter`` selects rows and columns of it (``--only``). ``plan`` lists the
+runs that fill it; ``shared_stages`` finds those with a common first stage. ``bench_runner`` trains what is missing.
+``filled_table`` joins table and results, ``table_text`` writes it as text and Markdown, ``bench_page`` as HTML with a
+``chart``; ``records`` finds the cell of a recorded result. On a Ray cluster ``ray_cluster`` connects, ``ray_tasks``
+submits the runs, ``ray_worker`` trains one, and ``folder_transfer`` copies its files.
 """
 
-from tailcloud.bench.filled_table import Cell, Filled
-from tailcloud.bench.plan import Planned, Protocol, plan
-from tailcloud.bench.row_filter import narrowed
-from tailcloud.bench.table import TABLES, Reference, Row, Table, read_table
+from tailcloud.bench.filled_table import FilledTable, TableCell
+from tailcloud.bench.plan import BenchProtocol, BenchRun, plan_bench
+from tailcloud.bench.row_filter import filter_table
+from tailcloud.bench.table import TABLES, PaperTable, Reference, TableRow, read_table
 
 __all__ = [
     "TABLES",
-    "Cell",
-    "Filled",
-    "Planned",
-    "Protocol",
+    "BenchProtocol",
+    "BenchRun",
+    "FilledTable",
+    "PaperTable",
     "Reference",
-    "Row",
-    "Table",
-    "narrowed",
-    "plan",
+    "TableCell",
+    "TableRow",
+    "filter_table",
+    "plan_bench",
     "read_table",
 ]

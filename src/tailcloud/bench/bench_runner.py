@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tailcloud import plugins
-from tailcloud.bench.plan import Planned
+from tailcloud.bench.plan import BenchRun
 from tailcloud.bench.ray_cluster import Cluster, connected, machine_resources, run_resources
 from tailcloud.bench.ray_tasks import RayTask, train_on_ray
 from tailcloud.bench.shared_stages import BenchStep, dependency_waves, steps_of
@@ -33,10 +33,10 @@ POLL_SECONDS = 0.5  # between looks at runs that another process trains
 class BenchDisplay(AbstractContextManager["BenchDisplay"], Protocol):
     """Where the runner reports results, failures and notes: the table on the screen, or a test."""
 
-    def watch(self, run: Planned) -> Observer:
+    def observer(self, run: BenchRun) -> Observer:
         """An observer for one run."""
 
-    def finish(self, run: Planned, result: Result, *, new: bool = True) -> None:
+    def finish(self, run: BenchRun, result: Result, *, new: bool = True) -> None:
         """A run is finished; ``new`` is False if it was finished before this bench."""
 
     def fail(self, place: tuple[str, str], sentence: str) -> None:
@@ -50,7 +50,7 @@ Outcomes = Generator[tuple[BenchStep, Outcome], None, None]  # as runs end
 Trainer = Callable[[Sequence[BenchStep], BenchDisplay], Outcomes]
 
 
-def take_finished(runs: Sequence[Planned], board: BenchDisplay) -> list[Planned]:
+def take_finished(runs: Sequence[BenchRun], board: BenchDisplay) -> list[BenchRun]:
     """Report finished runs; the runs whose folders can be used: a folder that holds another run is a failure."""
     usable = []
     for run in runs:
@@ -66,9 +66,9 @@ def take_finished(runs: Sequence[Planned], board: BenchDisplay) -> list[Planned]
     return usable
 
 
-def note_outdated(runs: Sequence[Planned], board: BenchDisplay) -> None:
+def note_outdated(runs: Sequence[BenchRun], board: BenchDisplay) -> None:
     """A finished run is not repeated, even if a plugin that it uses has changed since; a note says so."""
-    now, outdated = plugins.fingerprint(), dict[str, list[Planned]]()
+    now, outdated = plugins.fingerprint(), dict[str, list[BenchRun]]()
     for run in (run for run in runs if run.folder.finished and plugins.uses_plugins(run.recipe)):
         then = run.folder.result().machine.get("plugins", "no plugin")
         if then != now:
@@ -79,7 +79,7 @@ def note_outdated(runs: Sequence[Planned], board: BenchDisplay) -> None:
         board.note(f"{what} trained with {then}, not with {now}; delete the folders to train again: {names}")
 
 
-def train_missing(runs: Sequence[Planned], board: BenchDisplay, trainer: Trainer) -> None:
+def train_missing(runs: Sequence[BenchRun], board: BenchDisplay, trainer: Trainer) -> None:
     """Train missing runs and report them. A failed run does not stop the others.
 
     Runs that another process trains at the same time, such as another bench on the same folders, are waited for.
@@ -132,7 +132,7 @@ def on_this_machine(device: str) -> Trainer:
         unavailable = fail_without_data(steps, board)
         for wave in dependency_waves([step for step in steps if step.run.spec not in unavailable]):
             jobs = [partial(train_step, step, device) for step in wave]
-            yield from zip(wave, run_jobs(jobs, [board.watch(step.run) for step in wave], device), strict=True)
+            yield from zip(wave, run_jobs(jobs, [board.observer(step.run) for step in wave], device), strict=True)
 
     return train
 
@@ -146,7 +146,7 @@ def on_a_cluster(cluster: Cluster, place: Path) -> Trainer:
         with connected(cluster) as ray:
             resources = run_resources(machine_resources(ray), cluster)
             device = cluster.device if resources.gpus else "cpu"
-            tasks = [RayTask(step, partial(train_step, step, device), board.watch(step.run)) for step in steps]
+            tasks = [RayTask(step, partial(train_step, step, device), board.observer(step.run)) for step in steps]
             yield from train_on_ray(ray, tasks, place, resources)
 
     return train

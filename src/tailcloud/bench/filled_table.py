@@ -1,29 +1,30 @@
-"""A table with what was measured in it."""
+"""A table of the paper together with the measured results."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tailcloud.bench.plan import Protocol
-from tailcloud.bench.table import Reference, Row, Table
+from tailcloud.bench.plan import BenchProtocol
+from tailcloud.bench.table import PaperTable, Reference, TableRow
 from tailcloud.reporting.tables import MethodRow, Summary
 from tailcloud.runs.result import Result
 
-TOLERANCE = 1.0  # points under the published number that are not worth a mark
+TOLERANCE = 1.0  # percentage points; a cell further below the published number is marked
 METRICS = ("top1", "best", "many", "medium", "few", "ece", "seconds")
+CellKey = tuple[str, str]  # a row's key and a data set
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One row on one data set: the runs that finished, what was published, and why anything is missing."""
+class TableCell:
+    """One row on one data set: results, the published number, and the errors of failed runs."""
 
-    row: Row
+    row: TableRow
     spec: str
     reference: Reference | None = None
     results: tuple[Result, ...] = ()
     failures: tuple[str, ...] = ()
     note: str = ""
-    comparable: bool = True  # trained as its recipe says
+    comparable: bool = True  # trained exactly by its recipe
 
     def summary(self, metric: str) -> Summary:
         """Mean and deviation of a metric over the seeds."""
@@ -31,13 +32,13 @@ class Cell:
 
     @property
     def gap(self) -> float | None:
-        """Points above the published number, last epoch."""
+        """Percentage points above the published number, last epoch."""
         mean = self.summary("top1").mean
         return None if mean is None or self.reference is None else mean - self.reference.value
 
     @property
     def below(self) -> bool:
-        """Whether the cell is marked: trained as its recipe says, and more than a point under the published number."""
+        """Whether the cell is marked: comparable, and more than ``TOLERANCE`` below the published number."""
         return self.comparable and self.gap is not None and self.gap < -TOLERANCE
 
     def record(self) -> dict[str, Any]:
@@ -59,14 +60,14 @@ class Cell:
             "parameters": first.model.parameters if first else None,
             "flops": first.model.flops if first else None,
             "fingerprint": first.dataset.fingerprint if first else None,
-            "per_seed": [per_seed(result) for result in self.results],
+            "per_seed": [seed_record(result) for result in self.results],
             "failures": list(self.failures),
             "note": self.note,
         }
 
 
-def per_seed(result: Result) -> dict[str, Any]:
-    """The figures of one run."""
+def seed_record(result: Result) -> dict[str, Any]:
+    """One run as JSON."""
     return {
         "seed": result.protocol.seed,
         "top1": result.top1.last,
@@ -78,27 +79,22 @@ def per_seed(result: Result) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Filled:
-    """A table, how its figures came about, and a cell for every place."""
+class FilledTable:
+    """A table, its protocol, and a cell for each row and data set."""
 
-    table: Table
-    protocol: Protocol
-    cells: tuple[Cell, ...]
+    table: PaperTable
+    protocol: BenchProtocol
+    cells: tuple[TableCell, ...]
 
-    def column(self, spec: str) -> list[Cell]:
+    def column(self, spec: str) -> list[TableCell]:
         """The cells of a data set, row by row."""
         return [cell for cell in self.cells if cell.spec == spec]
 
     def unmeasured(self, spec: str) -> list[str]:
-        """A sentence about a data set of which nothing was measured, where the table knows what that takes."""
+        """A sentence for a data set without results, if the table says which files it needs."""
         if spec not in self.table.needs or any(cell.results for cell in self.column(spec)):
             return []
         return [f"{spec} is not measured here: it needs {self.table.needs[spec]}."]
-
-    @property
-    def measured(self) -> bool:
-        """Whether there is any figure of our own."""
-        return any(cell.results for cell in self.cells)
 
     def record(self) -> dict[str, Any]:
         """The whole table as JSON."""
@@ -111,28 +107,25 @@ class Filled:
         }
 
 
-Place = tuple[str, str]  # a row's name and a data set
-
-
-def fill(
-    table: Table,
-    results: Mapping[Place, Sequence[Result]],
-    failures: Mapping[Place, Sequence[str]] | None = None,
-    protocol: Protocol | None = None,
-) -> Filled:
-    """The table with these results in it, and a sentence for what failed."""
-    how = protocol or Protocol()
+def fill_table(
+    table: PaperTable,
+    results: Mapping[CellKey, Sequence[Result]],
+    failures: Mapping[CellKey, Sequence[str]] | None = None,
+    protocol: BenchProtocol | None = None,
+) -> FilledTable:
+    """The table with these results and error messages."""
+    protocol = protocol or BenchProtocol()
     cells = [
-        Cell(
+        TableCell(
             row,
             spec,
             table.reference(row, spec),
             tuple(sorted(results.get((row.key, spec), ()), key=lambda result: result.protocol.seed)),
             tuple((failures or {}).get((row.key, spec), ())),
             table.note(row, spec),
-            comparable=not how.label,
+            comparable=not protocol.label,
         )
         for spec in table.columns
         for row in table.rows
     ]
-    return Filled(table, how, tuple(cells))
+    return FilledTable(table, protocol, tuple(cells))

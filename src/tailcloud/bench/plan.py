@@ -7,18 +7,18 @@ from hashlib import sha256
 from pathlib import Path
 
 from tailcloud import plugins
-from tailcloud.bench.table import Row, Table
+from tailcloud.bench.table import PaperTable, TableRow
 from tailcloud.errors import UsageError
 from tailcloud.recipe import Recipe, load_recipe, parse_setting
 from tailcloud.runs.folder import RunFolder
 
-OF_THE_TABLE = {"data", "method", "seed", "root"}  # fields that --set must leave alone
-NO_MATTER = {"engine", "logging"}  # fields that change nothing but rounding and what is written down
+TABLE_FIELDS = {"data", "method", "seed", "root"}  # recipe fields that the table decides, so that --set may not
+NEUTRAL_FIELDS = {"engine", "logging"}  # recipe fields that change results by rounding at most
 
 
 @dataclass(frozen=True)
-class Protocol:
-    """How a table is filled: seeds, and what differs from the recipes."""
+class BenchProtocol:
+    """How a table is filled: the seeds, and what differs from the recipes."""
 
     seeds: Sequence[int] = (0, 1, 2)
     epochs: int | None = None
@@ -26,29 +26,32 @@ class Protocol:
     root: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what would make another table."""
+        """Refuse values that would fill another table."""
         if self.epochs is not None and self.epochs < 1:
             raise UsageError(f"--epochs {self.epochs} must be at least 1")
         if len(set(self.seeds)) < len(self.seeds):
             raise UsageError(f"each seed can be given once, not {', '.join(map(str, self.seeds))}")
         for setting in self.settings:
-            if OF_THE_TABLE & set(parse_setting(setting)):
-                raise UsageError(f"--set {setting} is the table's own business; choose with --only, --seed and --root")
+            fixed = TABLE_FIELDS & set(parse_setting(setting))
+            if fixed:
+                raise UsageError(
+                    f"--set {setting}: the table decides {min(fixed)}; use --only, --method, --seed or --root"
+                )
 
     @property
     def changes(self) -> list[str]:
         """The settings that change results."""
-        return [setting for setting in self.settings if not NO_MATTER & set(parse_setting(setting))]
+        return [setting for setting in self.settings if not NEUTRAL_FIELDS & set(parse_setting(setting))]
 
     @property
     def label(self) -> str:
-        """What sets these figures apart from the real ones; empty for the protocol of the recipes."""
+        """What differs from the recipes, as text; empty if nothing does."""
         parts = [f"shortened: stage 1 has at most {self.epochs} epochs"] if self.epochs else []
         return "; ".join([*parts, *([f"changed: {', '.join(self.changes)}"] if self.changes else [])])
 
     @property
     def folder(self) -> str:
-        """A name for the folder that keeps these runs apart from others; empty for the protocol of the recipes."""
+        """The subfolder for runs that differ from the recipes; empty if nothing differs."""
         parts = [f"shortened-{self.epochs}"] if self.epochs else []
         if self.changes:
             parts.append(f"changed-{sha256(repr(self.changes).encode()).hexdigest()[:8]}")
@@ -56,10 +59,10 @@ class Protocol:
 
 
 @dataclass(frozen=True)
-class Planned:
+class BenchRun:
     """One run of a table."""
 
-    row: Row
+    row: TableRow
     spec: str
     folder: RunFolder
     recipe: Recipe
@@ -67,63 +70,63 @@ class Planned:
 
     @property
     def title(self) -> str:
-        """The run in a few words."""
+        """A short name: data set, row and seed."""
         return f"{self.spec} {self.row.key} seed {self.recipe.seed}"
 
 
 @dataclass
-class Plan:
-    """The runs of a table, and sentences for the cells that no run can fill."""
+class BenchPlan:
+    """The runs of a table, and an error message for each cell that has no valid recipe."""
 
-    runs: list[Planned] = field(default_factory=list)
+    runs: list[BenchRun] = field(default_factory=list)
     impossible: dict[tuple[str, str], str] = field(default_factory=dict)  # (row, spec) → why
 
 
-def plan(table: Table, protocol: Protocol, out: Path) -> Plan:
-    """The runs of a table, column by column; a row that cannot be a recipe is a sentence, unless none can."""
-    made = Plan()
+def plan_bench(table: PaperTable, protocol: BenchProtocol, out: Path) -> BenchPlan:
+    """The runs of a table, column by column. Raises if no cell has a valid recipe."""
+    plan = BenchPlan()
     for spec in table.columns:
         for row in table.rows:
             try:
-                made.runs += runs_of(row, spec, protocol, out)
+                plan.runs += cell_runs(row, spec, protocol, out)
             except UsageError as error:
-                made.impossible[row.key, spec] = str(error)
-    if made.impossible and not made.runs:
-        raise UsageError(next(iter(made.impossible.values())))
-    return made
+                plan.impossible[row.key, spec] = str(error)
+    if plan.impossible and not plan.runs:
+        raise UsageError(next(iter(plan.impossible.values())))
+    return plan
 
 
-def runs_of(row: Row, spec: str, protocol: Protocol, out: Path) -> list[Planned]:
+def cell_runs(row: TableRow, spec: str, protocol: BenchProtocol, out: Path) -> list[BenchRun]:
     """The runs of one cell: one for each seed."""
     reference = f"{spec.partition(':')[0]}/{row.method}"
-    where = {"data": spec} | ({"root": protocol.root} if protocol.root else {})
-    plain = load_recipe(reference, [*map(parse_setting, row.settings), where])
-    settings = [*row.settings, *changed(plain, protocol)]
+    data = {"data": spec} | ({"root": protocol.root} if protocol.root else {})
+    unchanged = load_recipe(reference, [*map(parse_setting, row.settings), data])
+    settings = [*row.settings, *protocol_settings(unchanged, protocol)]
     runs = []
     for seed in protocol.seeds:
-        recipe = load_recipe(reference, [*map(parse_setting, settings), where, {"seed": seed}])
+        recipe = load_recipe(reference, [*map(parse_setting, settings), data, {"seed": seed}])
         folder = RunFolder(out / f"{spec.replace(':', '-')}-{row.key}-seed{seed}")
-        runs.append(Planned(row, spec, folder, recipe, command(reference, where, settings, seed)))
+        runs.append(BenchRun(row, spec, folder, recipe, train_command(reference, data, settings, seed)))
     return runs
 
 
-def changed(plain: Recipe, protocol: Protocol) -> list[str]:
-    """The settings of a protocol for one recipe: those of a stage only where the recipe has it."""
+def protocol_settings(recipe: Recipe, protocol: BenchProtocol) -> list[str]:
+    """The settings of a protocol for one recipe; settings of a stage that the recipe lacks are left out."""
     settings = []
-    if protocol.epochs and protocol.epochs < plain.stage1.epochs:
+    if protocol.epochs and protocol.epochs < recipe.stage1.epochs:
         settings.append(f"stage1.epochs={protocol.epochs}")
-        for name, stage in plain.stages.items():
+        for name, stage in recipe.stages.items():
             if name != "stage1" and stage.epochs:
-                share = stage.epochs / plain.stage1.epochs
+                share = stage.epochs / recipe.stage1.epochs
                 settings.append(f"{name}.epochs={max(1, round(share * protocol.epochs))}")
-    absent = {"stage2"} - set(plain.stages)  # every recipe has a first stage, and may get a third
+    absent = {"stage2"} - set(recipe.stages)  # every recipe has a first stage, and --set may add a third
     return settings + [setting for setting in protocol.settings if not absent & set(parse_setting(setting))]
 
 
-def command(reference: str, where: dict[str, str], settings: Sequence[str], seed: int) -> str:
-    """The command that makes the same run alone."""
+def train_command(reference: str, data: dict[str, str], settings: Sequence[str], seed: int) -> str:
+    """The command that trains the same run alone."""
     words = ["tailcloud", "train", reference]
-    for option, value in where.items():
+    for option, value in data.items():
         words += [f"--{option}", value]
     for setting in settings:
         words += ["--set", setting]

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tailcloud.bench.plan import Planned
+from tailcloud.bench.plan import BenchRun
 from tailcloud.recipe import Recipe
 from tailcloud.runs.fork import MAY_DIFFER, first_stage_file
 
@@ -13,8 +13,8 @@ from tailcloud.runs.fork import MAY_DIFFER, first_stage_file
 class BenchStep:
     """A run of a bench, and the run whose first stage it starts from; None if it trains its own."""
 
-    run: Planned
-    parent: Planned | None = None
+    run: BenchRun
+    parent: BenchRun | None = None
 
 
 def first_stage(recipe: Recipe) -> str:
@@ -23,9 +23,9 @@ def first_stage(recipe: Recipe) -> str:
     return json.dumps({key: substance[key] for key in substance if key not in MAY_DIFFER}, sort_keys=True)
 
 
-def steps_of(runs: Sequence[Planned]) -> list[BenchStep]:
+def steps_of(runs: Sequence[BenchRun]) -> list[BenchStep]:
     """A step for every run that is not finished, in the given order. Runs that were started are resumed."""
-    groups: dict[str, list[Planned]] = {}
+    groups: dict[str, list[BenchRun]] = {}
     for run in runs:
         groups.setdefault(first_stage(run.recipe), []).append(run)
     owners = {key: max(members, key=lending_rank) for key, members in groups.items()}
@@ -36,7 +36,7 @@ def steps_of(runs: Sequence[Planned]) -> list[BenchStep]:
     return steps
 
 
-def lending_rank(run: Planned) -> tuple[bool, bool, bool, bool]:
+def lending_rank(run: BenchRun) -> tuple[bool, bool, bool, bool]:
     """Sort key for the owner of a first stage: a run that has it, one that was started, one with no later epochs.
 
     A finished run whose checkpoints were deleted cannot lend its first stage, and will not train it again.

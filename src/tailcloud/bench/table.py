@@ -1,4 +1,4 @@
-"""A table of the paper: its rows are methods or settings, its columns data sets, its cells published accuracies."""
+"""A table of the paper: rows are methods or settings, columns are data sets, cells are published accuracies."""
 
 import tomllib
 from collections.abc import Sequence
@@ -18,97 +18,97 @@ TABLES = {
     "sampling": "table 4: samplers of the second stage",
     "retraining": "table 5: ways to re-balance the classifier",
 }
-Figures = tuple[float | Literal["-"], ...]
+PublishedValues = tuple[float | Literal["-"], ...]  # one for each column; "-" where nothing was published
 
 
-class Part(BaseModel):
-    """A part of a table's file: every field known, nothing changed later."""
+class TableSection(BaseModel):
+    """A section of a table's TOML file: frozen, unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Row(Part):
-    """One method in one setting; the figures of others stand in the order of the table's columns."""
+class TableRow(TableSection):
+    """One method in one setting, with published accuracies in the order of the table's columns."""
 
     label: str
     method: str
     variant: str = ""
     settings: tuple[str, ...] = Field(default=(), alias="set")
-    paper: Figures = ()
-    other: Figures = ()
-    source: str = ""  # of ``other``
+    paper: PublishedValues = ()
+    other: PublishedValues = ()
+    source: str = ""  # who published ``other``
 
     @property
     def key(self) -> str:
-        """The row in the name of a folder or file."""
+        """The row's name in folders and files."""
         return f"{self.method}-{self.variant}" if self.variant else self.method
 
-    def at(self, places: Sequence[int]) -> "Row":
-        """The row with the figures of some columns only."""
-        paper, other = (tuple(figures[place] for place in places if figures) for figures in (self.paper, self.other))
+    def at_columns(self, places: Sequence[int]) -> "TableRow":
+        """The row with the values of some columns only."""
+        paper, other = (tuple(values[place] for place in places if values) for values in (self.paper, self.other))
         return self.model_copy(update={"paper": paper, "other": other})
 
 
 @dataclass(frozen=True)
 class Reference:
-    """An accuracy that others published, and where."""
+    """A published accuracy in percent, and its source."""
 
     value: float
     source: str
 
 
-class Table(Part):
+class PaperTable(TableSection):
     """A whole table."""
 
     name: str
     title: str
     about: str
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
-    needs: dict[str, str] = {}  # what a data set is made of, for those that may be missing
+    rows: tuple[TableRow, ...]
+    needs: dict[str, str] = {}  # data set → the files it needs, for data sets that may be missing
     notes: dict[str, str] = {}  # "ROW SPEC" → what was tried, for cells below their reference
 
     @model_validator(mode="after")
-    def _is_a_table(self) -> "Table":
+    def _check_rows(self) -> "PaperTable":
         if len({row.key for row in self.rows}) < len(self.rows):
             raise ValueError("two rows have the same method and variant")
         for row in self.rows:
-            for figures in (row.paper, row.other):
-                if len(figures) not in {0, len(self.columns)}:
-                    raise ValueError(f"{row.label} has {len(figures)} figures for {len(self.columns)} columns")
+            for values in (row.paper, row.other):
+                if len(values) not in {0, len(self.columns)}:
+                    raise ValueError(f"{row.label} has {len(values)} values for {len(self.columns)} columns")
         return self
 
-    def reference(self, row: Row, spec: str) -> Reference | None:
-        """What was published for a cell: by the paper, else by a third party."""
+    def reference(self, row: TableRow, spec: str) -> Reference | None:
+        """The published accuracy of a cell: the paper's, else a third party's."""
         place = self.columns.index(spec)
-        for figures, source in ((row.paper, "paper"), (row.other, row.source)):
-            value = figures[place] if figures else "-"
+        for values, source in ((row.paper, "paper"), (row.other, row.source)):
+            value = values[place] if values else "-"
             if value != "-":
                 return Reference(value, source)
         return None
 
-    def only(self, rows: Sequence[Row], columns: Sequence[str]) -> "Table":
+    def subset(self, rows: Sequence[TableRow], columns: Sequence[str]) -> "PaperTable":
         """Some of the rows and columns, in the order of the table."""
-        kept = [place for place, spec in enumerate(self.columns) if spec in columns]
-        cut = [row.at(kept) for row in self.rows if row in rows]
-        return self.model_copy(update={"rows": tuple(cut), "columns": tuple(self.columns[place] for place in kept)})
+        places = [place for place, spec in enumerate(self.columns) if spec in columns]
+        kept = [row.at_columns(places) for row in self.rows if row in rows]
+        return self.model_copy(update={"rows": tuple(kept), "columns": tuple(self.columns[place] for place in places)})
 
-    def note(self, row: Row, spec: str) -> str:
-        """What there is to say about a cell."""
+    def note(self, row: TableRow, spec: str) -> str:
+        """The table's note about a cell, or an empty text."""
         return self.notes.get(f"{row.key} {spec}", "")
 
 
 @cache
-def read_table(name: str) -> Table:
+def read_table(name: str) -> PaperTable:
     """A table by its name."""
     if name not in TABLES:
         raise unknown("table", name, TABLES)
     text = (resources.files("tailcloud.bench") / "tables" / f"{name}.toml").read_text(encoding="utf-8")
-    return Table.model_validate({"name": name, **tomllib.loads(text)})
+    return PaperTable.model_validate({"name": name, **tomllib.loads(text)})
 
 
-def with_methods(table: Table, methods: Sequence[str]) -> Table:
-    """The table with a row more for each of these methods that has none yet; nothing was published for them."""
-    have = {row.key for row in table.rows}
-    more = [Row(label=method, method=method) for method in dict.fromkeys(methods) if method not in have]
+def with_methods(table: PaperTable, methods: Sequence[str]) -> PaperTable:
+    """The table with one more row for each of these methods that it lacks; these rows have no published accuracy."""
+    known = {row.key for row in table.rows}
+    more = [TableRow(label=method, method=method) for method in dict.fromkeys(methods) if method not in known]
     return table.model_copy(update={"rows": (*table.rows, *more)})

@@ -1,14 +1,14 @@
-"""A filled table in words: the same cells for the terminal, Markdown and the page."""
+"""A filled table as text: the same cells for the terminal, Markdown and the HTML page."""
 
 from collections.abc import Callable, Sequence
 
-from tailcloud.bench.filled_table import TOLERANCE, Cell, Filled
+from tailcloud.bench.filled_table import TOLERANCE, FilledTable, TableCell
 from tailcloud.formatting import magnitude, number, whole
 from tailcloud.reporting.tables import markdown
 
-NOTHING = "–"
+NO_VALUE = "–"
 MARK = "▼"
-SHORT = {
+SHORT_COLUMNS = {
     "row": "",
     "seeds": "seeds",
     "top1": "top-1, last epoch",
@@ -16,7 +16,7 @@ SHORT = {
     "gap": "difference",
     "best": "top-1, best epoch",
 }
-LONG = SHORT | {
+LONG_COLUMNS = SHORT_COLUMNS | {
     "many": "many",
     "medium": "medium",
     "few": "few",
@@ -27,30 +27,30 @@ LONG = SHORT | {
 }
 
 
-def seeds(cell: Cell) -> str:
-    """How many runs finished, and how many did not."""
+def seeds(cell: TableCell) -> str:
+    """How many runs finished, and how many failed."""
     return str(len(cell.results)) + (f", {len(cell.failures)} failed" if cell.failures else "")
 
 
-def gap(cell: Cell) -> str:
-    """Points above the published number, marked where they are too far below."""
-    return NOTHING if cell.gap is None else number(cell.gap, signed=True) + (f" {MARK}" if cell.below else "")
+def gap(cell: TableCell) -> str:
+    """Points above the published number, with a mark if the cell is too far below."""
+    return NO_VALUE if cell.gap is None else number(cell.gap, signed=True) + (f" {MARK}" if cell.below else "")
 
 
-def best(cell: Cell) -> str:
-    """The best epoch, with the split that it was chosen on."""
+def best(cell: TableCell) -> str:
+    """Top-1 of the best epoch, with the split on which that was chosen."""
     return f"{cell.summary('best').text()} on {cell.results[0].top1.best_on or 'an unknown split'}"
 
 
-def published(cell: Cell) -> str:
-    """82.68, and whose number it is where it is not the paper's."""
+def published(cell: TableCell) -> str:
+    """82.68, with its source unless that is the paper."""
     if cell.reference is None:
-        return NOTHING
+        return NO_VALUE
     source = "" if cell.reference.source == "paper" else f" ({cell.reference.source})"
     return f"{number(cell.reference.value, 2)}{source}"
 
 
-OF_RESULTS: dict[str, Callable[[Cell], str]] = {
+RESULT_COLUMNS: dict[str, Callable[[TableCell], str]] = {
     "seeds": seeds,
     "gap": gap,
     "best": best,
@@ -59,65 +59,75 @@ OF_RESULTS: dict[str, Callable[[Cell], str]] = {
 }
 
 
-def cell_text(cell: Cell, column: str) -> str:
-    """One figure of a cell."""
+def cell_text(cell: TableCell, column: str) -> str:
+    """The text of a cell in one column."""
     if column == "row":
         return cell.row.label
     if column == "published":
         return published(cell)
     if not cell.results:
-        return "failed" if cell.failures and column == "top1" else NOTHING
-    return OF_RESULTS[column](cell) if column in OF_RESULTS else cell.summary(column).text()
+        return "failed" if cell.failures and column == "top1" else NO_VALUE
+    return RESULT_COLUMNS[column](cell) if column in RESULT_COLUMNS else cell.summary(column).text()
 
 
-def lines(cells: Sequence[Cell], columns: Sequence[str]) -> list[list[str]]:
-    """A line of words for each cell."""
+def text_rows(cells: Sequence[TableCell], columns: Sequence[str]) -> list[list[str]]:
+    """One row of texts for each cell."""
     return [[cell_text(cell, column) for column in columns] for cell in cells]
 
 
-def shown(cells: Sequence[Cell]) -> list[Cell]:
-    """The cells of a finished page: those with something to see, or all where there is nothing yet."""
+def shown_cells(cells: Sequence[TableCell]) -> list[TableCell]:
+    """The cells with results or failures; all cells if there are none."""
     return [cell for cell in cells if cell.results or cell.failures] or list(cells)
 
 
-def not_shown(cells: Sequence[Cell]) -> list[str]:
-    """The other ones in a sentence, with what was published about them."""
-    seen = {cell.row.key for cell in shown(cells)}
+def unmeasured_sentence(cells: Sequence[TableCell]) -> list[str]:
+    """One sentence that names the other cells and their published numbers; empty if there are none."""
+    listed = {cell.row.key for cell in shown_cells(cells)}
     names = [
         cell.row.label + (f" (published: {published(cell)})" if cell.reference else "")
         for cell in cells
-        if cell.row.key not in seen
+        if cell.row.key not in listed
     ]
     return [f"Not measured: {'; '.join(names)}."] if names else []
 
 
-def remarks(cells: Sequence[Cell]) -> list[str]:
-    """What there is to say under a column: what was tried for marked cells, and what failed."""
-    said = [f"{cell.row.label}: {cell.note}" for cell in cells if cell.note and cell.below]
+def remarks(cells: Sequence[TableCell]) -> list[str]:
+    """Remarks on a data set: notes on marked cells, and each error with the rows it concerns."""
+    notes = [f"{cell.row.label}: {cell.note}" for cell in cells if cell.note and cell.below]
     failed: dict[str, list[str]] = {}
     for cell in cells:
         for sentence in dict.fromkeys(cell.failures):
             failed.setdefault(sentence, []).append(cell.row.label)
-    return [*said, *(f"{', '.join(rows)} failed: {sentence}" for sentence, rows in failed.items())]
+    return [*notes, *(f"{', '.join(rows)} failed: {sentence}" for sentence, rows in failed.items())]
 
 
-def legend(filled: Filled) -> str:
-    """How to read the table."""
+def column_remarks(filled: FilledTable, spec: str) -> list[str]:
+    """All remarks on a data set, cells without results included."""
+    cells = filled.column(spec)
+    return [*filled.unmeasured(spec), *remarks(cells), *unmeasured_sentence(cells)]
+
+
+def legend(filled: FilledTable) -> str:
+    """The sentence that explains the table."""
     label = filled.protocol.label
     kind = f"{label[0].upper()}{label[1:]}. " if label else ""
     return (
-        f"{kind}Mean ± sample standard deviation over seeds, in percent, of the last epoch; the best epoch stands "
-        f"apart, with the split it was chosen on. {MARK}: more than {TOLERANCE:g} point below the published number, "
-        "which is the paper's unless another source is named."
+        f"{kind}Mean ± sample standard deviation over seeds, in percent, of the last epoch. The best epoch has its "
+        f"own column, with the split on which it was chosen. {MARK}: more than {TOLERANCE:g} point below the published "
+        "number, which is the paper's unless another source is named."
     )
 
 
-def sections(filled: Filled) -> list[str]:
-    """The table in Markdown: one for each data set, and under it what there is to say."""
+def markdown_sections(filled: FilledTable) -> list[str]:
+    """The table in Markdown: a section for each data set, with its remarks."""
     parts = []
     for spec in filled.table.columns:
         cells = filled.column(spec)
-        said = [*filled.unmeasured(spec), *remarks(cells), *not_shown(cells)]
-        parts += [f"### {spec}\n", markdown(list(SHORT.values()), lines(shown(cells), list(SHORT))), ""]
-        parts += [*(f"- {sentence}" for sentence in said), ""] if said else []
+        sentences = column_remarks(filled, spec)
+        parts += [
+            f"### {spec}\n",
+            markdown(list(SHORT_COLUMNS.values()), text_rows(shown_cells(cells), list(SHORT_COLUMNS))),
+            "",
+        ]
+        parts += [*(f"- {sentence}" for sentence in sentences), ""] if sentences else []
     return parts

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tailcloud.bench.bench_page import bench_page
-from tailcloud.bench.plan import Planned
+from tailcloud.bench.plan import BenchRun
 from tailcloud.bench.shared_stages import steps_of
-from tailcloud.bench.table_text import SHORT, legend, lines, remarks
-from tailcloud.cli.bench_progress import Board
+from tailcloud.bench.table_text import SHORT_COLUMNS, legend, remarks, text_rows
+from tailcloud.cli.bench_progress import BenchProgress
 from tailcloud.cli.console import out, say_note
 from tailcloud.errors import TailcloudError
 from tailcloud.files import write_atomically, write_json
 from tailcloud.formatting import counted
 
 
-def print_steps(runs: Sequence[Planned], board: Board) -> None:
+def print_steps(runs: Sequence[BenchRun], board: BenchProgress) -> None:
     """The runs of a bench: which are finished, and which start from the first stage of another."""
     steps = {step.run.title: step for step in steps_of(runs)}
     for run in runs:
@@ -31,7 +31,7 @@ def print_steps(runs: Sequence[Planned], board: Board) -> None:
     note_failures(board)
 
 
-def conclude(board: Board, place: Path, json_file: Path | None) -> None:
+def conclude(board: BenchProgress, place: Path, json_file: Path | None) -> None:
     """Print the table, write its page and its record.
 
     Raises:
@@ -40,7 +40,10 @@ def conclude(board: Board, place: Path, json_file: Path | None) -> None:
     filled = board.filled()
     for spec in filled.table.columns:
         cells = filled.column(spec)
-        print_columns(f"{filled.table.title}: {spec}", [list(SHORT.values()), *lines(cells, list(SHORT))])
+        rows = [list(SHORT_COLUMNS.values()), *text_rows(cells, list(SHORT_COLUMNS))]
+        print_columns(f"{filled.table.title}: {spec}", rows)
+            f"{filled.table.title}: {spec}", [list(SHORT_COLUMNS.values()), *text_rows(cells, list(SHORT_COLUMNS))]
+        )
     out.print(legend(filled), markup=False)
     note_failures(board)  # before anything is written: writing may fail for the same reason
     if json_file:
@@ -66,7 +69,7 @@ def print_columns(title: str, rows: Sequence[Sequence[str]]) -> None:
     out.print()
 
 
-def note_failures(board: Board) -> None:
+def note_failures(board: BenchProgress) -> None:
     """A note for each failure, with the rows that it is about."""
     filled = board.filled()
     for sentence in dict.fromkeys(text for spec in filled.table.columns for text in remarks(filled.column(spec))):

@@ -1,4 +1,4 @@
-"""``tailcloud recipes``: look at the recipes that come with the package, and take a copy to change."""
+"""``tailcloud recipes``: list, show and copy the recipes that come with the package."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ Name = Annotated[str, typer.Argument(help="A recipe name, for example cifar10-lt
 
 @app.command()
 def ls(_plugin: Plugin = None) -> None:
-    """List the data sets and the methods; a recipe is one of each.
+    """List the data sets and the methods; a recipe is DATA/METHOD.
 
     Example: tailcloud recipes ls
     """
@@ -28,20 +28,20 @@ def ls(_plugin: Plugin = None) -> None:
 
     from tailcloud.recipe import data_sets, load_recipe, shipped
 
-    data = Table("data", "by default", "backbone", "epochs", "batch", box=None, pad_edge=False)
+    data = Table("data", "default", "backbone", "epochs", "batch size", box=None, pad_edge=False)
     for name in data_sets():
         recipe = load_recipe(f"{name}/ce")
         data.add_row(name, recipe.data.spec, recipe.model.backbone, str(recipe.stage1.epochs), str(recipe.stage1.batch))
-    methods = Table("method", "what it is", box=None, pad_edge=False)
+    methods = Table("method", "description", box=None, pad_edge=False)
     for name, file in shipped("methods").items():
-        methods.add_row(name, title(file.read_text(encoding="utf-8")))
+        methods.add_row(name, description(file.read_text(encoding="utf-8")))
     out.print(
         data, "", methods, "", "A recipe is DATA/METHOD, for example: tailcloud train cifar10-lt/ldam-drw", sep="\n"
     )
 
 
-def title(text: str) -> str:
-    """What a method's file says first about itself."""
+def description(text: str) -> str:
+    """The first sentence of the comment at the top of a method's file."""
     lines = [line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ")]
     return re.split(r"(?<!\beq)[:;.](?:\s|$)", " ".join(lines))[0]
 
@@ -49,7 +49,7 @@ def title(text: str) -> str:
 @app.command()
 def show(
     name: Name,
-    resolved: Annotated[bool, typer.Option("--resolved", help="With every default and the method filled in.")] = False,
+    resolved: Annotated[bool, typer.Option("--resolved", help="Fill in the method and every default.")] = False,
     _plugin: Plugin = None,
 ) -> None:
     """Print a recipe.
@@ -66,11 +66,14 @@ def show(
 def copy(
     name: Name,
     to: Annotated[
-        Path | None, typer.Argument(help="Where to; the recipe's own name in this folder by default.")
+        Path | None,
+        typer.Argument(
+            help="The file or folder to write.  [default: the recipe's name, in this folder]", show_default=False
+        ),
     ] = None,
     _plugin: Plugin = None,
 ) -> None:
-    """Copy a recipe to a file of your own; an existing file is not touched.
+    """Copy a recipe to a file that you can edit; an existing file is not replaced.
 
     Example: tailcloud recipes copy cifar10-lt/gcl mine.toml
     """
@@ -83,6 +86,6 @@ def copy(
     if target.is_dir():
         target = target / (name.replace("/", "-") + ".toml")
     if target.exists():
-        raise TailcloudError(f"{target} exists already; name another file")
+        raise TailcloudError(f"{target} exists already; choose another file")
     write_atomically(target, text)
-    out.print(f"{target} is yours to change; train it with: tailcloud train {target}", markup=False)
+    out.print(f"wrote {target}; edit it, then run: tailcloud train {target}", markup=False)

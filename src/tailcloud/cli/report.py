@@ -12,17 +12,21 @@ def report(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders: one, or several to compare.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="The .html file to write. Without it, RUN/report.html; a comparison needs it."),
+        typer.Option(
+            help="The .html file to write; required for a comparison.  [default: RUN/report.html]", show_default=False
+        ),
     ] = None,
     embedding: Annotated[
-        bool, typer.Option("--embedding", help="Draw and measure the embeddings of the runs instead.")
+        bool, typer.Option("--embedding", help="Instead: maps and measures of the embeddings (t-SNE).")
     ] = False,
     root: Annotated[
-        str | None, typer.Option(help="With --embedding: the folder that data files are in.", show_default=False)
+        str | None, typer.Option(help="With --embedding: the folder with the data files.", show_default=False)
     ] = None,
     _plugin: Plugin = None,
 ) -> None:
     """Write one self-contained HTML page about a run, or a comparison of several.
+
+    Examples:
 
         tailcloud report runs/gcl
 
@@ -30,14 +34,14 @@ def report(
 
         tailcloud report --embedding runs/ce/seed0 runs/gcl/seed0 --out embedding.html
 
-    Runs that differ only in their seed become one row, mean ± deviation over seeds; gains are over the row named first.
-    No file is replaced but an earlier page.
+    Runs that differ only in their seed become one row, mean ± standard deviation over seeds; gains are over the first
+    row. An earlier report is replaced; any other file is left alone.
     """
     from tailcloud.errors import UsageError
     from tailcloud.reporting import write_report
 
     if len(runs) > 1 and out is None:
-        raise UsageError("a comparison of several runs needs a place for its page: add --out FILE.html")
+        raise UsageError("a comparison of several runs needs --out FILE.html")
     if embedding:
         from tailcloud.reporting.embedding_page import write_embedding
         from tailcloud.training.devices import pick_device
@@ -45,5 +49,5 @@ def report(
         typer.echo(f"report: {write_embedding(runs, out, root, pick_device('auto'))}")
         return
     if root is not None:
-        raise UsageError(f"--root {root} is for --embedding: any other report reads no images")
+        raise UsageError(f"--root {root} needs --embedding: other reports read no images")
     typer.echo(f"report: {write_report(runs, out)}")

@@ -1,4 +1,4 @@
-"""A log that is read while somebody else writes it."""
+"""The status of a run that another process trains, from its folder: stages, log, time left, whether it ended."""
 
 import json
 import os
@@ -14,36 +14,117 @@ from tailcloud.files import check_format
 from tailcloud.formatting import duration, readable
 from tailcloud.reporting.run_record import Epoch
 
-LONGEST_LINE = 1 << 24  # bytes of a log that are read at a time; no line is longer
+STAGES = {"stage1", "stage2", "stage3"}
+FOLDER_DEPTH = 3  # how many levels below a folder its runs are searched
+LONGEST_LINE = 1 << 24  # bytes of a log that are read at a time; no line may be longer
+LONGEST_RECIPE = 1 << 20  # bytes of a recipe that are read
+RECENT_EPOCHS = 20  # whose mean time predicts the time left
+SILENT_SECONDS = 60.0  # without a new line, and
+SILENT_EPOCHS = 10  # the time of so many epochs without one: then the run may have been stopped
+
+
+class RunStatus:
+    """A run as its folder shows it. ``problem`` is an error message once the run will not go on."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.log = path, LogTail(path / "log.jsonl")
+        self.stages: dict[str, int] = {}
+        self.finished, self.problem = False, ""
+
+    @property
+    def name(self) -> str:
+        """The path as it can be printed."""
+        return readable(str(self.path))
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run is finished or has a problem."""
+        return self.finished or bool(self.problem)
+
+    @property
+    def last(self) -> Epoch | None:
+        """The newest epoch."""
+        return self.log.lines[-1] if self.log.lines else None
+
+    def update(self) -> None:
+        """Read what is new in the folder."""
+        finished = (self.path / "result.json").is_file()  # checked before the log is read: then the log is complete
+        try:
+            self.stages = self.stages or read_stages(self.path / "recipe.toml")
+            self.log.update()
+            unknown = {line.stage for line in self.log.lines} - set(self.stages)
+            if unknown:
+                self.log.lines.clear()
+                raise TailcloudError(f"{self.log.path} is damaged: its recipe has no {min(unknown)!r}")
+        except TailcloudError as error:
+            self.problem = str(error)
+            return
+        self.finished = finished
+        silence_allowed = max(SILENT_SECONDS, SILENT_EPOCHS * (self.seconds_per_epoch or 0.0))
+        if not finished and self.silent_seconds > silence_allowed and not self.locked:
+            self.problem = (
+                f"{self.path} was stopped {duration(self.silent_seconds)} ago and is not finished; "
+                f"continue it with tailcloud train --resume --out {self.path}"
+            )
+
+    @property
+    def silent_seconds(self) -> float:
+        """Seconds since a file of the run last changed."""
+        files = (self.log.path, self.path / "recipe.toml", self.path / ".lock")
+        return time.time() - max(file.stat().st_mtime for file in files if file.exists())
+
+    @property
+    def locked(self) -> bool:
+        """Whether a process is training in this folder."""
+        from tailcloud.runs.folder import RunFolder
+
+        return RunFolder(self.path).is_locked
+
+    @property
+    def seconds_per_epoch(self) -> float | None:
+        """Mean time of the recent epochs of the current stage."""
+        stage = self.last.stage if self.last else ""
+        recent = self.log.lines[-RECENT_EPOCHS:]
+        seconds = [line.seconds for line in recent if line.stage == stage and line.seconds is not None]
+        return fmean(seconds) if seconds else None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Time left if every remaining epoch takes as long as the recent ones."""
+        if self.last is None or self.seconds_per_epoch is None:
+            return None
+        names = list(self.stages)
+        later = sum(self.stages[name] for name in names[names.index(self.last.stage) + 1 :])
+        return self.seconds_per_epoch * (max(0, self.stages[self.last.stage] - self.last.epoch) + later)
 
 
 @dataclass
 class LogTail:
-    """A log that grows. A resumed run writes it anew, and then it is read from its start again."""
+    """The epochs of a log that another process writes. After a resume the log is a new file, and is read again."""
 
     path: Path
     lines: list[Epoch] = field(default_factory=list)
-    file: int = 0
-    place: int = 0
+    inode: int = 0
+    offset: int = 0
 
-    def look(self) -> None:
-        """Take in the whole lines that were written since the last look."""
-        if not self.path.is_file():  # not there yet; a pipe could keep a reader waiting for ever
+    def update(self) -> None:
+        """Read the complete lines that were added since the last call."""
+        if not self.path.is_file():  # not there yet, or a pipe, which could block for ever
             return
         with self.path.open("rb") as log:
             log.seek(self._start(log.fileno()))
             content = log.read(LONGEST_LINE)
-        whole = content.rfind(b"\n") + 1
-        if not whole and len(content) == LONGEST_LINE:
+        complete = content.rfind(b"\n") + 1
+        if not complete and len(content) == LONGEST_LINE:
             raise self._damaged()
-        self.lines += [self._epoch(line) for line in content[:whole].splitlines() if line.strip()]
-        self.place += whole
+        self.lines += [self._epoch(line) for line in content[:complete].splitlines() if line.strip()]
+        self.offset += complete
 
-    def _start(self, handle: int) -> int:
-        now = os.fstat(handle)
-        if now.st_ino != self.file or now.st_size < self.place:
-            self.file, self.place, self.lines = now.st_ino, 0, []
-        return self.place
+    def _start(self, descriptor: int) -> int:
+        now = os.fstat(descriptor)
+        if now.st_ino != self.inode or now.st_size < self.offset:
+            self.inode, self.offset, self.lines = now.st_ino, 0, []
+        return self.offset
 
     def _epoch(self, line: bytes) -> Epoch:
         try:
@@ -54,123 +135,43 @@ class LogTail:
             raise self._damaged() from None
 
     def _damaged(self) -> TailcloudError:
-        return TailcloudError(f"{self.path} is damaged: line {len(self.lines) + 1} or a later one is no epoch of a run")
+        return TailcloudError(
+            f"{self.path} is damaged: line {len(self.lines) + 1} or a later one is not an epoch of a run"
+        )
 
 
-STAGES = {"stage1", "stage2", "stage3"}
-DEPTH = 3  # how far below a folder its runs may be
-LONGEST_LINE = 1 << 20  # bytes of a recipe
-RECENT = 20  # epochs that tell how long the next ones take
-SILENCE = 60.0  # seconds without a line after which a run may have been stopped
-PATIENCE = 10  # epochs without a line after which it may
-
-
-class Followed:
-    """A run as its folder tells it. ``trouble`` is a sentence once there is nothing more to wait for."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.log = path, LogTail(path / "log.jsonl")
-        self.stages: dict[str, int] = {}
-        self.finished, self.trouble = False, ""
-
-    @property
-    def name(self) -> str:
-        """Its path as it can be shown."""
-        return readable(str(self.path))
-
-    @property
-    def ended(self) -> bool:
-        """Whether there is nothing more to follow."""
-        return self.finished or bool(self.trouble)
-
-    @property
-    def last(self) -> Epoch | None:
-        """The newest epoch."""
-        return self.log.lines[-1] if self.log.lines else None
-
-    def look(self) -> None:
-        """Take in what is new."""
-        finished = (self.path / "result.json").is_file()  # before the log: then that is whole
-        try:
-            self.stages = self.stages or stages_of(self.path / "recipe.toml")
-            self.log.look()
-            strange = {line.stage for line in self.log.lines} - set(self.stages)
-            if strange:
-                self.log.lines.clear()
-                raise TailcloudError(f"{self.log.path} is damaged: its recipe has no {min(strange)!r}")
-        except TailcloudError as error:
-            self.trouble = str(error)
-            return
-        self.finished = finished
-        if not finished and self.silent_for > max(SILENCE, PATIENCE * (self.pace or 0.0)) and not self.is_held():
-            self.trouble = (
-                f"{self.path} was stopped {duration(self.silent_for)} ago and is not finished; "
-                f"go on with tailcloud train --resume --out {self.path}"
-            )
-
-    @property
-    def silent_for(self) -> float:
-        """Seconds since the folder last said anything."""
-        files = (self.log.path, self.path / "recipe.toml", self.path / ".lock")
-        return time.time() - max(file.stat().st_mtime for file in files if file.exists())
-
-    def is_held(self) -> bool:
-        """Whether a process trains here."""
-        from tailcloud.runs.folder import RunFolder
-
-        return RunFolder(self.path).is_locked
-
-    @property
-    def pace(self) -> float | None:
-        """Seconds an epoch, of late and in the stage that is under way."""
-        stage = self.last.stage if self.last else ""
-        seconds = [
-            line.seconds for line in self.log.lines[-RECENT:] if line.stage == stage and line.seconds is not None
-        ]
-        return fmean(seconds) if seconds else None
-
-    @property
-    def left(self) -> float | None:
-        """Seconds to go, if all epochs take as long as the last ones did."""
-        if self.last is None or self.pace is None:
-            return None
-        names = list(self.stages)
-        later = sum(self.stages[name] for name in names[names.index(self.last.stage) + 1 :])
-        return self.pace * (max(0, self.stages[self.last.stage] - self.last.epoch) + later)
-
-
-def stages_of(recipe: Path) -> dict[str, int]:
-    """The epochs of each stage. Nothing else of a recipe is read: its parts may come from plugins."""
+def read_stages(recipe: Path) -> dict[str, int]:
+    """The epochs of each stage. Nothing else of the recipe is read: its parts may come from plugins."""
     stages: dict[str, int] = {}
     try:
         with recipe.open("rb") as file:
-            content = tomllib.loads(file.read(LONGEST_LINE).decode())
+            content = tomllib.loads(file.read(LONGEST_RECIPE).decode())
         check_format(recipe, content.get("format"))
         stages = {name: content[name]["epochs"] for name in content if name in STAGES}
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         stages.clear()
     if not stages or not all(isinstance(epochs, int) for epochs in stages.values()):
-        raise TailcloudError(f"{recipe} is damaged: it does not say how many epochs the run has")
+        raise TailcloudError(f"{recipe} is damaged: it does not give the epochs of each stage")
     return stages
 
 
-def runs_in(paths: Sequence[Path]) -> list[Path]:
+def find_runs(paths: Sequence[Path]) -> list[Path]:
     """The run folders among these folders and below them, each once."""
-    found = {folder.resolve(): folder for path in paths for folder in _below(path)}
-    return list(found.values())
+    folders = {folder.resolve(): folder for path in paths for folder in _runs_below(path)}
+    return list(folders.values())
 
 
 def check_runs(paths: Sequence[Path]) -> None:
-    """Each path is a run, or a folder with runs in it."""
+    """Raise unless each path is a run folder or has one below it."""
     for path in paths:
         if not path.exists():
-            raise UsageError(f"there is no run in {path} yet; start it, and then watch it")
-        if not any(_below(path)):
+            raise UsageError(f"{path} does not exist; start the run first, then watch it")
+        if not any(_runs_below(path)):
             raise UsageError(f"{path} holds no run: there is no recipe.toml in it or in the folders below")
 
 
-def _below(path: Path) -> Iterable[Path]:
+def _runs_below(path: Path) -> Iterable[Path]:
     if (path / "recipe.toml").is_file():
         return [path]
-    patterns = ("*/" * depth + "recipe.toml" for depth in range(1, DEPTH + 1))
+    patterns = ("*/" * depth + "recipe.toml" for depth in range(1, FOLDER_DEPTH + 1))
     return sorted(file.parent for pattern in patterns for file in path.glob(pattern))

@@ -1,4 +1,4 @@
-"""``tailcloud watch``: how runs that were started elsewhere are getting on."""
+"""``tailcloud watch``: follow runs that were started elsewhere."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,30 +7,34 @@ import typer
 
 
 def watch(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders, or folders that hold some.")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Run folders, or folders with run folders in them.")
+    ],
 ) -> None:
     """Follow runs that were started elsewhere: stage, epoch, loss, accuracy by shot group, and time left.
+
+    Examples:
 
         tailcloud watch runs/gcl
 
         tailcloud watch runs
 
-    It only reads, and ends when the runs do. Ctrl-C leaves it; the runs go on. A run that was stopped is named, with
-    the command that continues it.
+    It only reads, and exits when all runs have ended. Ctrl-C stops watching; the runs continue. For a run that was
+    stopped, it prints the command that continues it and exits with status 1.
     """
     from tailcloud.cli.console import say_error, say_note
-    from tailcloud.cli.live_table import Spectator
+    from tailcloud.cli.live_table import RunWatcher
     from tailcloud.cli.run_status import check_runs
 
     check_runs(runs)
-    spectator = Spectator(runs)
+    watcher = RunWatcher(runs)
     try:
-        spectator.follow()
+        watcher.follow()
     except KeyboardInterrupt:
-        say_note("You left; the runs go on.")
+        say_note("Stopped watching; runs continue.")
         return
-    troubles = [run.trouble for run in spectator.runs if run.trouble]
-    for sentence in troubles:
-        say_error(sentence)
-    if troubles:
+    problems = [run.problem for run in watcher.runs if run.problem]
+    for problem in problems:
+        say_error(problem)
+    if problems:
         raise typer.Exit(1)

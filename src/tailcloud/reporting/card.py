@@ -14,21 +14,21 @@ from tailcloud.data.read_options import Fit
 from tailcloud.files import write_atomically
 from tailcloud.formatting import counted, number
 from tailcloud.profile import GROUPS
-from tailcloud.reporting.render import GROUP_BOUNDS, MIXES, SPLITS
+from tailcloud.reporting import labels
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.model_file import ModelFile, read_model_file
 from tailcloud.runs.result import Result, Scores
 from tailcloud.serving.export import check_target
 
 CARD = "model-card.md"
-RAREST = 10
-LONGEST = 200  # characters of a name
-FEW_TO_TEST = 10
-NORMAL = 1.96  # two-sided 95 % of a normal distribution
+RAREST_LISTED = 10  # classes
+LONGEST_TEXT = 200  # characters of a name
+FEW_TEST_IMAGES = 10  # below this, the accuracy of a class is unreliable
+Z_95 = 1.96  # two-sided 95 % quantile of a normal distribution
 FITS: dict[Fit, str] = {
-    "crop": "its middle is cut out with the aspect of the model's images and scaled",
-    "pad": "the whole image is scaled until it fits, and the rest is black",
-    "squash": "each side is scaled by itself",
+    "crop": "a centre crop with the aspect ratio of the model's images, scaled",
+    "pad": "the whole image is scaled to fit, and the rest is black",
+    "squash": "height and width are scaled separately",
 }
 
 
@@ -43,7 +43,7 @@ class ClassRow:
 
 
 def model_card(run: Path) -> str:
-    """The card of a finished run, from its result.json and model.json alone."""
+    """The card of a finished run, from its result.json and model.json."""
     folder = RunFolder(run)
     result, about = folder.result(), read_model_file(folder.model_file)
     scores: Scores = result.picked or result
@@ -65,7 +65,7 @@ def model_card(run: Path) -> str:
 
 
 def write_card(run: Path, out: Path | None = None, *, force: bool = False) -> Path:
-    """Write the card of a run, by default into its folder; people complete cards, so one is replaced only by force."""
+    """Write the card of a run, by default into its folder; ``force`` replaces one that a person may have edited."""
     card = model_card(run)
     target = check_target(run, out or run / CARD, force=force)
     write_atomically(target, card)
@@ -82,68 +82,67 @@ def rarest(result: Result, scores: Scores) -> list[ClassRow]:
             data.test_counts[index] if data.test_counts else None,
             scores.per_class[index] if scores.per_class else None,
         )
-        for index in reversed(result.order[-RAREST:])
+        for index in reversed(result.order[-RAREST_LISTED:])
     ]
 
 
 def limits(result: Result, about: ModelFile) -> list[str]:
-    """What the figures do not say, in sentences."""
-    said = [
-        _chance(result),
+    """What the numbers do not tell, as sentences."""
+    sentences = [
+        _uncertainty(result),
         *_small_classes(result),
-        "Not measured: images from other cameras, places, times or people than those of the test part; images of none "
-        "of the classes; damaged or manipulated images; whether groups of people are treated alike.",
-        "Whether near-twins of test images were trained on is not known from the result: tailcloud inspect looks "
-        "for them in the data.",
-        "Top-1 is of the mix of classes of the test part; where classes come in another mix, it is another one.",
+        "Not measured: images from other cameras, places, times or people than the test images; images of other "
+        "classes; damaged or manipulated images; fairness between groups of people.",
+        "Not checked here: training images that are near duplicates of test images; run tailcloud inspect on the data.",
+        "Top-1 accuracy depends on the class frequencies of the test images; with other frequencies it differs.",
     ]
     if about.calibration.fitted_on is None:
-        said.append("Without held-out images nothing was done about the model being too sure or too modest.")
-    return said
+        sentences.append("Probabilities are not calibrated: the model may be overconfident or underconfident.")
+    return sentences
 
 
-def _chance(result: Result) -> str:
+def _uncertainty(result: Result) -> str:
     images = result.dataset.images.get("test")
     top1 = result.picked.top1 if result.picked else result.top1.last
     if not images or top1 is None:
-        return "How many test images there were is not recorded."
-    half = 100 * NORMAL * math.sqrt(top1 / 100 * (1 - top1 / 100) / images)
+        return "The number of test images is not recorded."
+    half = 100 * Z_95 * math.sqrt(top1 / 100 * (1 - top1 / 100) / images)
     return (
-        f"The test part has {counted(images, 'image')}: by chance alone, top-1 is uncertain by about "
-        f"{number(half)} points each way (95 %); a group or a class has fewer images, and is less certain."
+        f"With {counted(images, 'test image')}, the 95 % confidence interval of top-1 is about ± {number(half)} "
+        "points; that of a shot group or a class is wider."
     )
 
 
 def _small_classes(result: Result) -> list[str]:
     tests = result.dataset.test_counts
     none = sum(count == 0 for count in tests)
-    few = sum(0 < count < FEW_TO_TEST for count in tests)
-    said = []
+    few = sum(0 < count < FEW_TEST_IMAGES for count in tests)
+    sentences = []
     if none:
-        said.append(f"{counted(none, 'class', 'classes')} without a test image, whose accuracy is not known.")
+        sentences.append(f"{counted(none, 'class', 'classes')} without a test image: accuracy unknown.")
     if few:
-        said.append(
-            f"{counted(few, 'class', 'classes')} with fewer than {FEW_TO_TEST} test images: their accuracy is a guess."
+        sentences.append(
+            f"{counted(few, 'class', 'classes')} with fewer than {FEW_TEST_IMAGES} test images: accuracy unreliable."
         )
     absent = sum(count == 0 for count in result.dataset.counts)
     if absent:
-        said.append(f"{counted(absent, 'class', 'classes')} without a training image.")
-    return said
+        sentences.append(f"{counted(absent, 'class', 'classes')} without a training image.")
+    return sentences
 
 
-def plain(value: object) -> object:
-    """Text as Markdown that shows it and does nothing else: one line, no markup, no HTML, no links."""
+def escape_markdown(value: object) -> object:
+    """Text as one line of Markdown without markup, HTML or links; other values stay as they are."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
     line = " ".join("".join(c if c.isprintable() else " " for c in value).split())
-    line = line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"
+    line = line if len(line) <= LONGEST_TEXT else f"{line[: LONGEST_TEXT - 1]}…"
     return re.sub(r"([\\`*_\[\]#!|~@$]|:(?=//)|^[-+=])", r"\\\1", html.escape(line, quote=False))
 
 
 def code(value: str) -> Markup:
-    """A command as a block of code; nothing at all where there is none."""
+    """A command as an indented code block; empty if there is none."""
     line = " ".join("".join(c if c.isprintable() else " " for c in value).split())
-    return Markup(f"    {line}" if line else "")  # indented code has no end mark that a stranger could write
+    return Markup(f"    {line}" if line else "")  # untrusted text cannot end an indented block
 
 
 def _environment() -> Environment:
@@ -153,11 +152,10 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        finalize=plain,  # class names, specifications and remarks are strangers' words
+        finalize=escape_markdown,  # class names, specifications and remarks are untrusted text
     )
-    words = (formatting.number, formatting.whole, formatting.magnitude, formatting.moment)
-    environment.filters |= {word.__name__: word for word in words}
+    filters = (formatting.number, formatting.whole, formatting.magnitude, formatting.moment)
+    environment.filters |= {one.__name__: one for one in filters}
     environment.filters["code"] = code
-    environment.globals |= {"counted": counted, "GROUPS": GROUPS, "GROUP_BOUNDS": GROUP_BOUNDS}
-    environment.globals |= {"SPLITS": SPLITS, "FITS": FITS, "MIXES": MIXES}
+    environment.globals |= {"counted": counted, "labels": labels, "GROUPS": GROUPS, "FITS": FITS}
     return environment

@@ -1,4 +1,4 @@
-"""What only a comparison shows: how methods learned side by side, what they are worth in use, and class by class."""
+"""Parts of a comparison page: learning curves, calibration and class frequencies, and accuracy by class, per method."""
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
@@ -12,19 +12,19 @@ from tailcloud.reporting.run_record import RunRecord
 from tailcloud.reporting.tables import DatasetTable, MethodRow, Summary, mean_std
 from tailcloud.runs.result import Result
 
-CELLS = 20_000  # of a table of classes and methods; more would make no page
-IN_USE = {
+MAX_CELLS = 20_000  # of the table of classes and methods, to keep the page small
+DEPLOYMENT_COLUMNS = {
     "ece": "ECE",
-    "calibrated": "ECE, calibrated",
+    "calibrated": "ECE with temperature",
     "temperature": "temperature",
-    "forward": "as in training",
-    "uniform": "all classes alike",
-    "backward": "the other way around",
+    "forward": "accuracy, frequencies as in training",
+    "uniform": "accuracy, equal frequencies",
+    "backward": "accuracy, reversed frequencies",
 }
 
 
 def plot_method_learning(table: DatasetTable, runs: Sequence[RunRecord]) -> Figure | None:
-    """Test accuracy after each epoch, for each method the mean of its runs; none without logs."""
+    """Test accuracy after each epoch, for each method the mean of its runs; None without logs."""
     logs = {id(run.result): [entry.top1 for entry in run.log] for run in runs}
     curves = [
         [mean_std(epoch).mean for epoch in zip_longest(*(logs[id(one)] for one in row.results))] for row in table.rows
@@ -34,7 +34,7 @@ def plot_method_learning(table: DatasetTable, runs: Sequence[RunRecord]) -> Figu
         return None
     canvas = Canvas(f"Accuracy over {epochs} epochs for each method", 340)
     x, y = epoch_scale(epochs), Scale(0, 100, 296, 12)
-    canvas.y_axis(x, y)
+    canvas.y_axis(x, y, title="accuracy, %")
     canvas.x_axis(x, y, whole_ticks(x), title="epoch")
     legend = []
     for index, (row, curve) in enumerate(zip(table.rows, curves, strict=True)):
@@ -43,29 +43,31 @@ def plot_method_learning(table: DatasetTable, runs: Sequence[RunRecord]) -> Figu
         canvas.line(points, f"thin {one.css}")
         legend.append((one.css, one.name))
     caption = (
-        "Top-1 accuracy on the test images in percent after each evaluated epoch of all stages, mean over the runs."
+        "Top-1 accuracy on the test images after each evaluated epoch of all stages, mean over the runs of a method."
     )
     return Figure("Accuracy while training", canvas.svg(), caption, tuple(legend))
 
 
-def measured_in_use(table: DatasetTable) -> bool:
-    """Whether any run says what it is worth in use."""
+def has_deployment_metrics(table: DatasetTable) -> bool:
+    """Whether any result has calibration or accuracies at other class frequencies."""
     return any(result.calibrated or result.priors for row in table.rows for result in row.results)
 
 
-def use_cells(row: MethodRow) -> list[str]:
-    """A row of the table about use: mean ± deviation over the seeds, by the columns ``IN_USE``."""
-    return [_over_seeds(row, column).text(digits=2 if column == "temperature" else 1) for column in IN_USE]
+def deployment_cells(row: MethodRow) -> list[str]:
+    """A row of ``DEPLOYMENT_COLUMNS`` as text: mean ± standard deviation over the seeds."""
+    return [_over_seeds(row, column).text(digits=2 if column == "temperature" else 1) for column in DEPLOYMENT_COLUMNS]
 
 
 def _over_seeds(row: MethodRow, column: str) -> Summary:
-    """Runs of the same seed count once, as their mean: a deviation is one over seeds."""
-    by_seed = [[_in_use(one, column) for one in row.results if one.protocol.seed == seed] for seed in row.seeds]
+    """Runs of the same seed count once, as their mean, so that the deviation is over seeds."""
+    by_seed = [
+        [_deployment_value(one, column) for one in row.results if one.protocol.seed == seed] for seed in row.seeds
+    ]
     return mean_std(mean_std(values).mean for values in by_seed)
 
 
 def class_rows(table: DatasetTable) -> Iterator[dict[str, Any]]:
-    """The classes, the most frequent first, with their mean accuracy by each method."""
+    """The classes, most frequent first, with their mean accuracy for each method."""
     example, means = table.example, [row.class_means() for row in table.rows]
     for index in example.order[:: class_stride(table)]:
         yield {
@@ -77,12 +79,12 @@ def class_rows(table: DatasetTable) -> Iterator[dict[str, Any]]:
 
 
 def class_stride(table: DatasetTable) -> int:
-    """For how many classes one that is listed stands."""
+    """One class in so many is listed."""
     classes = len(table.example.names)
-    return max(table.example.stride, -(-classes * len(table.rows) // CELLS))
+    return max(table.example.stride, -(-classes * len(table.rows) // MAX_CELLS))
 
 
-def _in_use(result: Result, column: str) -> float | None:
+def _deployment_value(result: Result, column: str) -> float | None:
     match column:
         case "ece":
             return result.ece

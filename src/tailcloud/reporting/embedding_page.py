@@ -1,7 +1,7 @@
-"""The page about embeddings: maps of several runs side by side (figures 1 and 4 of the GCL paper), and measures.
+"""The page about embeddings: t-SNE maps of several runs side by side (figures 1 and 4 of the GCL paper), and measures.
 
-A t-SNE map keeps neighbours together and distorts everything else, so that beside each map stands what was measured in
-the embedding itself.
+A t-SNE map keeps neighbours together and distorts everything else, so each map comes with measures of the embedding
+itself.
 """
 
 from collections.abc import Sequence
@@ -17,19 +17,19 @@ from tailcloud.evaluation.embeddings import Embedding, Spread, Vectors, by_group
 from tailcloud.evaluation.projection import PERPLEXITY
 from tailcloud.formatting import number, percent
 from tailcloud.profile import GROUPS
-from tailcloud.reporting import page_place, write_page
-from tailcloud.reporting.figures.embedding_maps import PARTS, SEED, Scene, draw_map, map_runs, set_scene
+from tailcloud.reporting import report_path, write_page
+from tailcloud.reporting.figures.embedding_maps import PARTS, SEED, MapSelection, draw_map, map_runs, select_images
 from tailcloud.reporting.render import render
 from tailcloud.reporting.run_record import RunRecord, read_run
 from tailcloud.runs.folder import RunFolder
 from tailcloud.serving.embed import embed_run
 
-MEASURES = {"within": 2, "between": 2, "overlap": 2, "near": 1}  # with their digits
+MEASURES = {"within": 2, "between": 2, "overlap": 2, "near": 1}  # name → decimal places
 
 
 @dataclass(frozen=True)
-class Embedded:
-    """A run, what it is called on the page, its embeddings, their measures, and the unit of the spreads."""
+class EmbeddedRun:
+    """A run, its name on the page, its embeddings and their measures; ``unit`` is the unit of the spreads."""
 
     run: RunRecord
     label: str
@@ -39,47 +39,47 @@ class Embedded:
     unit: float
 
     def groups(self, part: str, measure: str) -> dict[str, float | None]:
-        """A measure of one part by shot group: the means over its classes, and over all classes."""
+        """A measure of one part, averaged over the classes of each shot group, and over all classes."""
         values = self.near[part] if measure == "near" else getattr(self.spreads[part], measure)
         return by_group(values, self.run.result.dataset.counts)
 
     def rows(self, part: str) -> list[tuple[str, list[str]]]:
-        """Many, medium, few and all, each with its measures in words."""
+        """Many, medium, few and all, each with its measures as text."""
         columns = [(self.groups(part, measure), digits) for measure, digits in MEASURES.items()]
         return [(group, [number(column[group], digits) for column, digits in columns]) for group in (*GROUPS, "all")]
 
-    def tail_span(self, part: str) -> float | None:
-        """How far few-shot classes spread, as a multiple of how far many-shot ones do."""
-        spans = self.groups(part, "within")
-        return _over(spans["few"], spans["many"])
+    def few_to_many_spread(self, part: str) -> float | None:
+        """Spread within few-shot classes, divided by that within many-shot classes."""
+        spreads = self.groups(part, "within")
+        return _ratio(spreads["few"], spreads["many"])
 
-    def cover(self, group: str) -> float | None:
-        """How far the test images of a shot group spread, as a multiple of how far its training images do."""
-        return _over(self.groups("test", "within")[group], self.groups("train", "within")[group])
+    def test_to_train_spread(self, group: str) -> float | None:
+        """Spread of the test images of a shot group, divided by that of its training images."""
+        return _ratio(self.groups("test", "within")[group], self.groups("train", "within")[group])
 
 
 def write_embedding(runs: Sequence[Path], out: Path | None, root: str | None, device: torch.device) -> Path:
-    """Write the page about the embeddings of some runs on the same images, and say where it is.
+    """Write the page about the embeddings of runs on the same images, and return its path.
 
     Without ``out`` it is embedding.html, in the run folder or in the one that all runs have in common. ``root`` is the
-    folder that the data files are in, by default that of the first run's recipe.
+    folder with the data files, by default that of the first run's recipe.
     """
     folders = list({folder.resolve(): folder for folder in runs}.values())
-    target = page_place(folders, out, "embedding.html")
-    read = [read_run(folder) for folder in folders]
-    dataset = _data(read, root)
-    labels = _labels(read)
-    embedded = [_embedded(run, label, dataset, device) for run, label in zip(read, labels, strict=True)]
+    target = report_path(folders, out, "embedding.html")
+    records = [read_run(folder) for folder in folders]
+    dataset = _data(records, root)
+    labels = _labels(records)
+    embedded = [_embed(run, label, dataset, device) for run, label in zip(records, labels, strict=True)]
     return write_page(target, embedding_page(embedded))
 
 
-def embedding_page(embedded: Sequence[Embedded]) -> str:
-    """The page: training and test maps of every run, each with its measures."""
+def embedding_page(embedded: Sequence[EmbeddedRun]) -> str:
+    """The page: maps of the training and test images of every run, each with its measures."""
     first = embedded[0]
-    scene = set_scene(first.run.result, {part: first.parts[part].labels for part in PARTS})
-    maps = map_runs(scene, [one.parts for one in embedded])
+    selection = select_images(first.run.result, {part: first.parts[part].labels for part in PARTS})
+    maps = map_runs(selection, [one.parts for one in embedded])
     drawings = {
-        part: [(one, _drawn(scene, one, points, part)) for one, points in zip(embedded, maps, strict=True)]
+        part: [(one, _draw(selection, one, points, part)) for one, points in zip(embedded, maps, strict=True)]
         for part in PARTS
     }
     headline = _headline(embedded)
@@ -88,7 +88,7 @@ def embedding_page(embedded: Sequence[Embedded]) -> str:
         title=headline,
         headline=headline,
         result=first.run.result,
-        scene=scene,
+        selection=selection,
         drawings=drawings,
         parts=PARTS,
         embedded=embedded,
@@ -97,20 +97,25 @@ def embedding_page(embedded: Sequence[Embedded]) -> str:
     )
 
 
-def _drawn(scene: Scene, one: Embedded, points: dict[str, Vectors], part: str) -> Markup:
+def _draw(selection: MapSelection, one: EmbeddedRun, points: dict[str, Vectors], part: str) -> Markup:
     near = percent(one.groups(part, "near")["all"])
-    return draw_map(scene, points, part, f"{one.label}; {near} of a class lie nearest to its own training centre")
+    return draw_map(
+        selection,
+        points,
+        part,
+        f"{one.label}; {near} of the images are nearest to the training centre of their own class",
+    )
 
 
-def _headline(embedded: Sequence[Embedded]) -> str:
+def _headline(embedded: Sequence[EmbeddedRun]) -> str:
     group = "few" if embedded[0].run.result.group_sizes["few"] else "all"
     values = ", ".join(f"{one.label} {percent(one.groups('test', 'near')[group])}" for one in embedded)
     whose = "Few-shot test images" if group == "few" else "Test images"
-    return f"{whose} of {embedded[0].run.result.dataset.spec} nearest to their own class's centre: {values}"
+    return f"{whose} of {embedded[0].run.result.dataset.spec} nearest to the centre of their own class: {values}"
 
 
 def _labels(runs: Sequence[RunRecord]) -> list[str]:
-    """The shortest names that tell the runs apart: the method, with its seed, or the folder."""
+    """The shortest names that distinguish the runs: the method, the method with its seed, or the folder."""
     methods = [run.result.method for run in runs]
     seeded = [f"{run.result.method}, seed {run.result.protocol.seed}" for run in runs]
     return next(
@@ -119,7 +124,7 @@ def _labels(runs: Sequence[RunRecord]) -> list[str]:
 
 
 def _data(runs: Sequence[RunRecord], root: str | None) -> Dataset:
-    """The images that all of these runs were trained on."""
+    """The data set that all of these runs were trained on."""
     first = runs[0]
     data = first.result.dataset
     for run in runs:
@@ -127,7 +132,7 @@ def _data(runs: Sequence[RunRecord], root: str | None) -> Dataset:
         if other.fingerprint != data.fingerprint:
             raise UsageError(
                 f"{run.folder} was trained on {other.spec} with fingerprint {other.fingerprint}, and {first.folder} on "
-                f"{data.spec} with {data.fingerprint}: embeddings are compared on the same images, one page for each"
+                f"{data.spec} with {data.fingerprint}: only embeddings of the same images can be compared"
             )
     recipe = RunFolder(first.folder).recipe()
     dataset = hold_out(
@@ -136,18 +141,18 @@ def _data(runs: Sequence[RunRecord], root: str | None) -> Dataset:
     if dataset.fingerprint != data.fingerprint:
         raise TailcloudError(
             f"the images of {data.spec} in {root or recipe.root} are not those that {first.folder} was trained on "
-            f"(fingerprint {dataset.fingerprint}, then {data.fingerprint}); name the right folder with --root"
+            f"(fingerprint {dataset.fingerprint}, not {data.fingerprint}); pass the right folder with --root"
         )
     return dataset
 
 
-def _embedded(run: RunRecord, label: str, dataset: Dataset, device: torch.device) -> Embedded:
+def _embed(run: RunRecord, label: str, dataset: Dataset, device: torch.device) -> EmbeddedRun:
     parts = embed_run(run.folder, dataset, device)
     unit = centre_distance(parts["train"], dataset.classes)
     spreads = {part: spread(parts[part], dataset.classes).divided(unit) for part in PARTS}
     near = {part: near_own(parts[part], parts["train"], dataset.classes) for part in PARTS}
-    return Embedded(run, label, parts, spreads, near, unit)
+    return EmbeddedRun(run, label, parts, spreads, near, unit)
 
 
-def _over(value: float | None, base: float | None) -> float | None:
+def _ratio(value: float | None, base: float | None) -> float | None:
     return value / base if value is not None and base else None

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcloud.reporting.png import data_uri
+from tailcloud.reporting.image_uri import image_uri
 from tailcloud.runs.examples_file import read_error_examples
 
 COARSE = 32  # pixels
@@ -23,7 +23,7 @@ class Example:
     @property
     def uri(self) -> str:
         """The image as a data URI."""
-        return data_uri(self.picture)
+        return image_uri(self.picture)
 
     @property
     def coarse(self) -> bool:

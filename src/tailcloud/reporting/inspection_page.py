@@ -20,9 +20,9 @@ from tailcloud.data.inspection.survey import Survey
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.formatting import counted
 from tailcloud.profile import Profile
-from tailcloud.reporting import page_place, write_page
+from tailcloud.reporting import report_path, write_page
 from tailcloud.reporting.figures.class_plots import plot_counts
-from tailcloud.reporting.png import data_uri
+from tailcloud.reporting.image_uri import image_uri
 from tailcloud.reporting.render import render
 from tailcloud.runs.result import Result, parse_result
 
@@ -65,7 +65,7 @@ def write_inspection(place: Path, survey: Survey, found: Duplicates, plan: Plan 
 def inspection_place(place: Path) -> Path:
     """Where the page may be written without destroying anything."""
     try:
-        return page_place([place.parent], place, "inspection.html")
+        return report_path([place.parent], place, "inspection.html")
     except UsageError as error:
         raise UsageError(str(error).replace("--out", "--html")) from None
     except TailcloudError as error:
@@ -130,6 +130,6 @@ def _picture(survey: Survey, image: int) -> str:
     for part in survey.images:
         if image < len(part):
             step = -(-max(part.shape[1:3]) // WIDEST)
-            return data_uri(np.ascontiguousarray(part[image, ::step, ::step]))
+            return image_uri(np.ascontiguousarray(part[image, ::step, ::step]))
         image -= len(part)
     raise IndexError(image)

@@ -1,4 +1,4 @@
-"""The two pages: about one run, and about several side by side."""
+"""The page of one run, and the page that compares several."""
 
 import os
 from collections.abc import Sequence
@@ -18,7 +18,8 @@ from tailcloud.reporting.figures.reliability import (
     temperature_sentence,
 )
 from tailcloud.reporting.figures.shot_groups import plot_groups, plot_methods
-from tailcloud.reporting.render import SPLITS, render
+from tailcloud.reporting.labels import split_name
+from tailcloud.reporting.render import render
 from tailcloud.reporting.run_record import RunRecord
 from tailcloud.reporting.tables import DatasetTable, MethodRow, by_dataset
 from tailcloud.reporting.worst_classes import worst_classes, worst_title
@@ -50,9 +51,9 @@ def run_page(run: RunRecord) -> str:
 
 
 def comparison_page(runs: Sequence[RunRecord], place: Path) -> str:
-    """The page that compares several runs, to be written into the folder ``place``: one section for each data set."""
-    found = by_dataset([run.result for run in runs])
-    headline = _comparison_headline(found, len(runs))
+    """The page that compares several runs, one section for each data set; ``place`` is the folder of the page."""
+    data_tables = by_dataset([run.result for run in runs])
+    headline = _comparison_headline(data_tables, len(runs))
     sections = [
         {
             "table": table,
@@ -63,7 +64,7 @@ def comparison_page(runs: Sequence[RunRecord], place: Path) -> str:
             "saturation": plot_method_gradients(table, runs),
             "notes": _notes(table, runs),
         }
-        for table in found
+        for table in data_tables
     ]
     links = [(run, _link(run, place)) for run in runs]
     return render("comparison.html.j2", title=headline, headline=headline, links=links, sections=sections)
@@ -71,44 +72,42 @@ def comparison_page(runs: Sequence[RunRecord], place: Path) -> str:
 
 def _run_headline(result: Result) -> str:
     images = result.dataset.images.get("test")
-    on = f" on {formatting.counted(images, 'test image')}" if images else ""
-    few = f"; few-shot classes {formatting.percent(result.few)}" if result.group_sizes["few"] else ""
-    who = f"{result.method} on {result.dataset.spec}, seed {result.protocol.seed}"
-    return f"{who}: {formatting.percent(result.top1.last)} top-1{on}{few}"
+    tested = formatting.counted(images, "test image") if images else "the test images"
+    few = f"; {formatting.percent(result.few)} in few-shot classes" if result.group_sizes["few"] else ""
+    run = f"{result.method} on {result.dataset.spec}, seed {result.protocol.seed}"
+    return f"{run}: {formatting.percent(result.top1.last)} of {tested} classified correctly{few}"
 
 
-def _comparison_headline(found: Sequence[DatasetTable], runs: int) -> str:
-    if len(found) > 1:
-        specs = len({table.spec for table in found})
+def _comparison_headline(data_tables: Sequence[DatasetTable], runs: int) -> str:
+    if len(data_tables) > 1:
+        specs = len({table.spec for table in data_tables})
         return f"{formatting.counted(runs, 'run')} on {formatting.counted(specs, 'data set')}"
-    rows = found[0].rows
+    rows = data_tables[0].rows
     first, leader = rows[0], _leader(rows, "top1")
     top1, few = leader.summary("top1").text(), leader.summary("few")
-    verb = "leads" if len(rows) > 1 else "ran"
-    ahead = (
-        f", {tables.gain(leader, first, 'top1').text(signed=True)} points over {first.label}"
-        if leader is not first
-        else ""
-    )
-    tail = f"; few-shot classes {few.text()}\u00a0%" if few.n else ""
-    return f"{leader.label} {verb} on {found[0].spec}: {top1}\u00a0% top-1{ahead}{tail}{_otherwise(rows, leader)}"
+    verb = " leads" if len(rows) > 1 else ""
+    gain = tables.gain(leader, first, "top1").text(signed=True)
+    ahead = f", {gain} points over {first.label}" if leader is not first else ""
+    tail = f"; {few.text()}\u00a0% in few-shot classes" if few.n else ""
+    balanced = _balanced_leader(rows, leader)
+    return f"{leader.label}{verb} on {data_tables[0].spec}: {top1}\u00a0% top-1 accuracy{ahead}{tail}{balanced}"
 
 
 def _leader(rows: Sequence[MethodRow], metric: str) -> MethodRow:
     return max(rows, key=lambda row: row.summary(metric).mean or 0.0)
 
 
-def _otherwise(rows: Sequence[MethodRow], leader: MethodRow) -> str:
-    """Who leads where classes count alike, if that is another one: test images can be long-tailed too."""
-    fairest = _leader(rows, "balanced_accuracy")
-    fair, its = (row.summary("balanced_accuracy") for row in (fairest, leader))
-    if fairest is leader or fair.mean == its.mean:
+def _balanced_leader(rows: Sequence[MethodRow], leader: MethodRow) -> str:
+    """Which method has the highest balanced accuracy, if it is another one: test images can be long-tailed too."""
+    best = _leader(rows, "balanced_accuracy")
+    highest, other = (row.summary("balanced_accuracy") for row in (best, leader))
+    if best is leader or highest.mean == other.mean:
         return ""
-    return f"; where classes count alike {fairest.label} leads, {fair.text()}\u00a0% against {its.text()}\u00a0%"
+    return f"; {best.label} leads in balanced accuracy, {highest.text()}\u00a0% against {other.text()}\u00a0%"
 
 
 def _notes(table: DatasetTable, runs: Sequence[RunRecord]) -> list[str]:
-    """What keeps the rows of a table from being plain means over seeds."""
+    """Notes on rows that are not simply means over seeds of one recipe."""
     notes = []
     for row in table.rows:
         members = [run for run in runs if any(run.result is result for result in row.results)]
@@ -117,35 +116,38 @@ def _notes(table: DatasetTable, runs: Sequence[RunRecord]) -> list[str]:
             notes.append(f"The recipes of {row.label} differ in more than the seed: {', '.join(differing)}.")
         if len(row.seeds) < len(row.results):
             notes.append(
-                f"{row.label} has {row.runs}; runs of one seed are averaged first, a deviation is over seeds only."
+                f"{row.label} has {row.runs}; runs of the same seed are averaged first: the deviation is over seeds."
             )
         begun_on = row.results[0].begun_on
         if begun_on:
             notes.append(
-                f"The last stage of {row.label} started from an epoch of the stage before that was chosen on "
-                f"{SPLITS.get(begun_on, begun_on)}{': its figures are optimistic' if begun_on == 'test' else ''}."
+                f"The last stage of {row.label} started from an epoch of the previous stage that was chosen on "
+                f"{split_name(begun_on)}{': its accuracies are optimistic' if begun_on == 'test' else ''}."
             )
-    return [*_same_name(table, runs), *notes, *_unpaired(table.rows)]
+    return [*_other_images(table, runs), *notes, *_unpaired(table.rows)]
 
 
 def _link(run: RunRecord, place: Path) -> str | None:
-    """The way from the page to the run's own, where there is one."""
+    """The relative link from the page to the run's own page; None if there is none."""
     page = run.folder.resolve() / "report.html"
     return quote(Path(os.path.relpath(page, place.resolve())).as_posix()) if page.is_file() else None
 
 
-def _same_name(table: DatasetTable, runs: Sequence[RunRecord]) -> list[str]:
-    marks = {run.result.dataset.fingerprint for run in runs if run.result.dataset.spec == table.spec}
-    if len(marks) == 1:
+def _other_images(table: DatasetTable, runs: Sequence[RunRecord]) -> list[str]:
+    fingerprints = {run.result.dataset.fingerprint for run in runs if run.result.dataset.spec == table.spec}
+    if len(fingerprints) == 1:
         return []
-    return [f"The runs on {table.spec} saw {len(marks)} sets of images; this table has those of {table.fingerprint}."]
+    return [
+        f"The runs on {table.spec} used {len(fingerprints)} different sets of images; this table has the runs "
+        f"with fingerprint {table.fingerprint}."
+    ]
 
 
 def _unpaired(rows: Sequence[MethodRow]) -> list[str]:
-    apart = [row.label for row in rows[1:] if not tables.paired(row, rows[0])]
-    if not apart:
+    unpaired = [row.label for row in rows[1:] if not tables.paired(row, rows[0])]
+    if not unpaired:
         return []
-    return [f"Other seeds than {rows[0].label}: {', '.join(apart)}; these gains are differences of means."]
+    return [f"Other seeds than {rows[0].label}: {', '.join(unpaired)}; their gains are differences of means."]
 
 
 def _differing_keys(runs: Sequence[RunRecord]) -> list[str]:

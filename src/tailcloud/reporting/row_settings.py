@@ -1,4 +1,4 @@
-"""Which runs may share a row of a table, and what tells the rows of one method apart."""
+"""Which runs share a row of a table, and labels that distinguish the rows of one method."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,11 +6,11 @@ from tailcloud.recipe import completed
 from tailcloud.reporting.run_record import dotted
 from tailcloud.runs.result import Result
 
-NOT_COMPARED = {"format", "data", "method", "seed", "selection.pick"}  # compared by other means, or free to differ
-LABELLED = 3
+NOT_COMPARED = {"format", "data", "method", "seed", "selection.pick"}  # compared elsewhere, or allowed to differ
+FIELDS_IN_LABEL = 3
 
 
-def by_setting(results: Sequence[Result]) -> list[tuple[str, tuple[Result, ...]]]:
+def group_by_settings(results: Sequence[Result]) -> list[tuple[str, tuple[Result, ...]]]:
     """The runs that can be averaged together, in the order of the results, each group with its label."""
     groups: dict[tuple[tuple[str, str], ...], list[Result]] = {}
     for result in results:
@@ -21,7 +21,7 @@ def by_setting(results: Sequence[Result]) -> list[tuple[str, tuple[Result, ...]]
 
 
 def _setting(result: Result) -> dict[str, str]:
-    """What runs must have in common to be averaged: every field in words."""
+    """What runs must have in common to be averaged: each field as text."""
     model, selection, precision = result.model, result.protocol.selection, result.machine.get("precision")
     common = {
         "method": result.method,
@@ -32,7 +32,7 @@ def _setting(result: Result) -> dict[str, str]:
     }
     if result.recipe:
         fields = dotted(completed(result.recipe))  # an older version wrote fewer of them
-        third = fields.pop("stage3.head_transform.name", None)  # some runs of a method have a third stage
+        third = fields.pop("stage3.head_transform.name", None)  # only some runs of a method have a third stage
         common["third"] = f"stage3 {third}" if third else "no stage3"
         return common | {key: f"{key} {value}" for key, value in fields.items() if key not in NOT_COMPARED}
     return common | {
@@ -48,29 +48,29 @@ def _setting(result: Result) -> dict[str, str]:
 
 
 def kernels_of(result: Result) -> str:
-    """PyTorch's own kernels or fused ones; runs from before there was a choice had the plain ones."""
+    """ "plain" (PyTorch's kernels) or "fused"; older runs did not record it and used the plain ones."""
     return str(result.machine.get("kernels", "plain"))
 
 
 def _label(setting: Mapping[str, str], settings: Sequence[Mapping[str, str]]) -> str:
-    """The method; where a table has it in several settings, with the first fields that tell them apart.
+    """The method; if a table has it in several settings, with the first fields that differ.
 
-    The parameters are no such field: they stand beside every label.
+    The number of parameters is not used: every table shows it in its own column.
     """
-    namesakes = [other for other in settings if other["method"] == setting["method"]]
-    kin = [other for other in namesakes if ("no recipe" in other) == ("no recipe" in setting)]
-    apart = [
+    same_method = [other for other in settings if other["method"] == setting["method"]]
+    comparable = [other for other in same_method if ("no recipe" in other) == ("no recipe" in setting)]
+    differing = [
         words
         for field, words in setting.items()
-        if (len({other[field] for other in kin if field in other}) > 1 and field != "parameters")
-        or (field == "no recipe" and len(kin) < len(namesakes))
+        if (len({other[field] for other in comparable if field in other}) > 1 and field != "parameters")
+        or (field == "no recipe" and len(comparable) < len(same_method))
     ]
-    shown = [*apart[:LABELLED], *(["…"] if len(apart) > LABELLED else [])]
+    shown = [*differing[:FIELDS_IN_LABEL], *(["…"] if len(differing) > FIELDS_IN_LABEL else [])]
     return f"{setting['method']} ({', '.join(shown)})" if shown else setting["method"]
 
 
 def _numbered(labels: Sequence[str]) -> list[str]:
-    """Labels that are the same although the settings are not get a number."""
+    """Labels that are equal although the settings differ get a number."""
     return [
         f"{label} [{labels[: place + 1].count(label)}]" if labels.count(label) > 1 else label
         for place, label in enumerate(labels)

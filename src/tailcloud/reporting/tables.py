@@ -2,7 +2,7 @@
 
 Only runs that can be averaged share a row (same recipe but for the seed, same device, precision and selection), and
 only runs on the same images share a table (same data set specification and fingerprint). Runs of the same seed count
-once, as their mean: a deviation is always one over seeds.
+once, as their mean: a deviation is always over seeds.
 """
 
 import math
@@ -13,7 +13,7 @@ from typing import Any
 
 from tailcloud.formatting import NOT_MEASURED, counted, magnitude, number, whole
 from tailcloud.profile import GROUPS
-from tailcloud.reporting.row_settings import by_setting
+from tailcloud.reporting.row_settings import group_by_settings
 from tailcloud.runs.result import Result, parse_result
 
 AnyResult = Mapping[str, Any] | Result
@@ -36,7 +36,7 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean and sample standard deviation of ``n`` measured values; null where there is none."""
+    """Mean and sample standard deviation of ``n`` measured values; None if there are too few."""
 
     mean: float | None
     std: float | None
@@ -72,12 +72,12 @@ class MethodRow:
 
     @property
     def flops(self) -> float | None:
-        """The cost of one image forward, the same in all runs of a row."""
+        """FLOPs of the forward pass of one image, the same in all runs of a row."""
         return self.results[0].model.flops
 
     @property
     def runs(self) -> str:
-        """How many seeds; where some ran more than once, how many runs of which seeds."""
+        """The number of seeds; if a seed ran more than once, the number of runs and the seeds."""
         if len(self.seeds) == len(self.results):
             return str(len(self.seeds))
         which = "seed" if len(self.seeds) == 1 else "seeds"
@@ -90,10 +90,10 @@ class MethodRow:
 
     def by_seed(self, metric: str) -> dict[int, float | None]:
         """One value for each seed, the mean of its runs."""
-        found: dict[int, list[float | None]] = {seed: [] for seed in self.seeds}
+        values: dict[int, list[float | None]] = {seed: [] for seed in self.seeds}
         for result in self.results:
-            found[result.protocol.seed].append(_value(result, metric))
-        return {seed: mean_std(values).mean for seed, values in found.items()}
+            values[result.protocol.seed].append(_value(result, metric))
+        return {seed: mean_std(of_seed).mean for seed, of_seed in values.items()}
 
     def summary(self, metric: str) -> Summary:
         """The mean of a metric over the seeds."""
@@ -114,7 +114,7 @@ class DatasetTable:
 
     @property
     def example(self) -> Result:
-        """Any of the results: the data set is the same in all."""
+        """One of the results; the data set is the same in all."""
         return self.rows[0].results[0]
 
 
@@ -131,15 +131,15 @@ def by_dataset(results: Sequence[AnyResult]) -> list[DatasetTable]:
     for result in map(parse_result, results):
         tables.setdefault((result.dataset.spec, result.dataset.fingerprint), []).append(result)
     return [
-        DatasetTable(spec, mark, tuple(MethodRow(*group) for group in by_setting(members)))
-        for (spec, mark), members in tables.items()
+        DatasetTable(spec, fingerprint, tuple(MethodRow(*group) for group in group_by_settings(members)))
+        for (spec, fingerprint), members in tables.items()
     ]
 
 
 def gain(row: MethodRow, base: MethodRow, metric: str) -> Summary:
     """How many points ``row`` is above ``base``.
 
-    Rows with the same seeds are compared seed by seed; others by their means, and the two deviations add up as those
+    Rows with the same seeds are compared seed by seed; others by their means, with the deviation of the difference
     of independent samples.
     """
     if paired(row, base):
@@ -156,7 +156,7 @@ def paired(row: MethodRow, base: MethodRow) -> bool:
 
 
 def cells(row: MethodRow, columns: Iterable[str] = COLUMNS) -> list[str]:
-    """A row as text, one cell for each column; the best epoch always says on which split it was chosen."""
+    """A row as text, one cell for each column; the best epoch comes with the split on which it was chosen."""
     return [_cell(row, column) for column in columns]
 
 
@@ -166,7 +166,7 @@ def gain_cells(row: MethodRow, base: MethodRow) -> list[str]:
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table: the first column to the left, numbers to the right."""
+    """A Markdown table: first column left-aligned, others right-aligned."""
     rule = ["---", *["---:"] * (len(header) - 1)]
     lines = [header, rule, *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines)

@@ -1,4 +1,4 @@
-"""The worst tail classes: how often they are right, what they are taken for, and images of theirs that went wrong."""
+"""The worst classes of the tail: accuracy, most frequent wrong predictions, and misclassified images."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,28 +8,28 @@ from tailcloud.reporting.example_images import Example, Examples
 from tailcloud.reporting.figures.confusion import Confusion, frequent_confusions
 from tailcloud.runs.result import Result
 
-TAKEN_FOR = 4
+CONFUSIONS_LISTED = 4
 
 
 @dataclass(frozen=True)
-class Mistaken:
-    """A class that is often wrong, and what it is taken for."""
+class WorstClass:
+    """A class with a low accuracy in percent, and what it is confused with."""
 
     index: int
     accuracy: float
-    taken_for: Sequence[Confusion]
+    confusions: Sequence[Confusion]
     examples: Sequence[Example]
 
 
-def worst_classes(result: Result, examples: Examples) -> list[Mistaken]:
-    """The worst classes of the rarest shot group, the worst first; none where all are right."""
+def worst_classes(result: Result, examples: Examples) -> list[WorstClass]:
+    """The worst classes of the rarest shot group, worst first; empty if all are always right."""
     worst = worst_tail(result.dataset.counts, result.per_class) if result.per_class else []
     errors = frequent_confusions(result, limit=None) if worst else []
     return [
-        Mistaken(
+        WorstClass(
             index,
             result.per_class[index] or 0.0,
-            [error for error in errors if error.true == index][:TAKEN_FOR],
+            [error for error in errors if error.true == index][:CONFUSIONS_LISTED],
             examples.get(index, ()),
         )
         for index in worst
@@ -37,5 +37,5 @@ def worst_classes(result: Result, examples: Examples) -> list[Mistaken]:
 
 
 def worst_title(result: Result) -> str:
-    """What the list of them is called."""
+    """The heading above them."""
     return f"The worst {tail_group(result.dataset.counts)}-shot classes"

@@ -126,18 +126,18 @@ def test_more_than_a_hundred_classes_have_no_heat_map():
     assert frequent_confusions(parse_result(make_result(101)))
 
 
-def test_a_diverged_loss_is_said_not_drawn():
+def test_a_diverged_loss_is_named_not_drawn():
     raw = make_result(10)
     log = make_log(raw)
     log[5]["loss"] = float("nan")
     figure = plot_loss([Epoch.model_validate(line) for line in log])
-    assert "1\u00a0epoch it was not finite" in figure.caption
+    assert "1\u00a0epoch the loss was not finite" in figure.caption
     assert "nan" not in str(figure.drawing)
 
 
 def test_the_caption_says_where_the_best_epoch_was_chosen():
     raw = make_result(10)
-    assert plot_accuracy(parse_result(raw), epochs(raw)).caption.endswith("chosen on test.")
+    assert plot_accuracy(parse_result(raw), epochs(raw)).caption.endswith("chosen on the test set.")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""Plots over classes: training images, and accuracy against them, for one run or several methods.
+"""Plots over classes: training images, and accuracy by training images, for one run or several methods.
 
-Up to ``NAMED`` classes each has a row with its name; more classes become dots and curves.
+Up to ``ROWS_NAMED`` classes each has a row with its name; more classes become dots and curves.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from tailcloud.reporting.figures.svg import WIDTH, Canvas, Figure, Scale
 from tailcloud.reporting.tables import DatasetTable
 from tailcloud.runs.result import Result
 
-NAMED = 20
+ROWS_NAMED = 20
 ROW = 26.0
 BINS = 12
 GROUP_LEGEND = (
@@ -30,23 +30,23 @@ def plot_counts(result: Result) -> Figure:
     label = (
         f"Training images of {counted(len(counts), 'class', 'classes')}: from {max(counts):,} down to {min(counts):,}"
     )
-    draw = _count_rows if len(counts) <= NAMED else _count_curve
+    draw = _count_rows if len(counts) <= ROWS_NAMED else _count_curve
     bounds = (min(present) / 2, float(max(present))) if log else (0.0, float(max(present)))
     caption = (
-        f"Training images of each class, the most frequent first{', on a logarithmic scale' if log else ''}; "
-        f"the dashed lines at {MANY_ABOVE} and {FEW_BELOW} images part many, medium and few."
+        f"Training images of each class, most frequent first{', on a logarithmic scale' if log else ''}. "
+        f"Dashed lines: the bounds of the shot groups, {FEW_BELOW} and {MANY_ABOVE} images."
     )
     return Figure("Training images per class", draw(result, label, bounds, log).svg(), caption, _groups_present(result))
 
 
 def plot_classes(result: Result) -> Figure:
-    """Accuracy of each class against its training images, with the stage before where there is one."""
+    """Accuracy of each class by its training images, also after the previous stage if there is one."""
     before = result.stages[-2].per_class if len(result.stages) > 1 else []
-    label = f"Accuracy of {counted(len(result.names), 'class', 'classes')} against training images"
+    label = f"Accuracy of {counted(len(result.names), 'class', 'classes')} by training images"
     legend = _groups_present(result)
-    if len(result.names) <= NAMED:
+    if len(result.names) <= ROWS_NAMED:
         canvas = _accuracy_rows(result, before, label)
-        caption = "Accuracy of each class on the test images; beside its name stand its training images."
+        caption = "Accuracy of each class on the test images; the grey number is its training images."
         marker = (("tick-mark", f"after {result.stages[-2].name}"),) if before else ()
         return Figure("Accuracy per class", canvas.svg(), caption, (*legend, *marker))
     series = [Series("ink", "mean", result.per_class)]
@@ -54,19 +54,23 @@ def plot_classes(result: Result) -> Figure:
         series.insert(0, Series("faint", f"mean after {result.stages[-2].name}", before))
     canvas = _accuracy_curves(result, series, label)
     dot = "a class" if result.stride == 1 else f"one class in {result.stride}"
-    caption = f"Each dot is {dot}, frequent classes to the left; the line is the mean of neighbouring classes."
+    caption = (
+        f"Each dot is {dot}, frequent classes to the left; the line is the mean over classes of similar frequency."
+    )
     return Figure("Accuracy per class", canvas.svg(), caption, (*legend, *((one.css, one.name) for one in series)))
 
 
 def plot_method_classes(table: DatasetTable) -> Figure:
-    """Accuracy of each class for each method, against training images."""
+    """Accuracy of each class for each method, by training images."""
     series = [method_series(index, row, row.class_means()) for index, row in enumerate(table.rows)]
-    few = len(table.example.names) <= NAMED
+    few = len(table.example.names) <= ROWS_NAMED
     draw = _accuracy_dots if few else _accuracy_curves
-    canvas = draw(table.example, series, "Accuracy of each class for each method, against training images")
-    caption = "Mean accuracy of neighbouring classes over the seeds, frequent classes to the left."
+    canvas = draw(table.example, series, "Accuracy of each class for each method, by training images")
+    caption = (
+        "Accuracy in percent, mean over seeds and over classes of similar frequency; frequent classes to the left."
+    )
     if few:
-        caption = "Mean accuracy of each class over the seeds; beside its name stand its training images."
+        caption = "Accuracy of each class, mean over the seeds; the grey number is its training images."
     return Figure("Accuracy per class", canvas.svg(), caption, tuple((one.css, one.name) for one in series))
 
 
@@ -83,7 +87,7 @@ def _row_scales(result: Result, low: float, high: float, *, log: bool = False, c
 
 
 def _row_canvas(result: Result, label: str) -> Canvas:
-    return Canvas(label, 14 + len(result.names) * ROW + 24)
+    return Canvas(label, 14 + len(result.names) * ROW + 42)
 
 
 def _name_rows(canvas: Canvas, result: Result, x: Scale, y: Scale, *, counts: bool) -> None:
@@ -97,7 +101,7 @@ def _count_rows(result: Result, label: str, bounds: tuple[float, float], log: bo
     canvas = _row_canvas(result, label)
     x, y = _row_scales(result, *bounds, log=log, counts=False)
     labels = []
-    canvas.x_axis(x, y)
+    canvas.x_axis(x, y, title="training images")
     _name_rows(canvas, result, x, y, counts=False)
     for row, index in enumerate(result.order):
         count = result.dataset.counts[index]
@@ -117,8 +121,8 @@ def _count_curve(result: Result, label: str, bounds: tuple[float, float], log: b
     canvas = Canvas(label, 290)
     classes = len(result.order)
     x, y = Scale(0, classes, 50, WIDTH - 12), Scale(*bounds, 240, 12, log)
-    canvas.y_axis(x, y)
-    canvas.x_axis(x, y, title="classes, the most frequent first")
+    canvas.y_axis(x, y, title="training images")
+    canvas.x_axis(x, y, title="classes, most frequent first")
     for group in GROUPS:
         ranks = [rank for rank in range(0, classes, result.stride) if result.group_of[result.order[rank]] == group]
         steps = [
@@ -138,7 +142,7 @@ def _count_curve(result: Result, label: str, bounds: tuple[float, float], log: b
 def _accuracy_rows(result: Result, before: Accuracies, label: str) -> Canvas:
     canvas = _row_canvas(result, label)
     x, y = _row_scales(result, 0, 100, counts=True)
-    canvas.x_axis(x, y, (0, 25, 50, 75, 100))
+    canvas.x_axis(x, y, (0, 25, 50, 75, 100), title="accuracy, %")
     _name_rows(canvas, result, x, y, counts=True)
     for row, index in enumerate(result.order):
         value = result.per_class[index] if result.per_class else None
@@ -153,7 +157,7 @@ def _accuracy_rows(result: Result, before: Accuracies, label: str) -> Canvas:
 def _accuracy_dots(result: Result, series: Sequence[Series], label: str) -> Canvas:
     canvas = _row_canvas(result, label)
     x, y = _row_scales(result, 0, 100, counts=True)
-    canvas.x_axis(x, y, (0, 25, 50, 75, 100))
+    canvas.x_axis(x, y, (0, 25, 50, 75, 100), title="accuracy, %")
     _name_rows(canvas, result, x, y, counts=True)
     for one in series:
         values = ((row, one.values[index]) for row, index in enumerate(result.order) if one.values)
@@ -168,7 +172,7 @@ def _accuracy_curves(result: Result, series: Sequence[Series], label: str) -> Ca
     places = [max(float(count), 0.5) for count in result.dataset.counts]
     x = Scale(min(places) / 1.1, max(places) * 1.1, WIDTH - 14, 44, log=True)  # frequent classes to the left
     y = Scale(0, 100, 250, 12)
-    canvas.y_axis(x, y)
+    canvas.y_axis(x, y, title="accuracy, %")
     canvas.x_axis(x, y, title="training images of the class")
     for group in GROUPS if series[-1].values else ():
         members = (index for index in result.order[:: result.stride] if result.group_of[index] == group)
@@ -180,7 +184,7 @@ def _accuracy_curves(result: Result, series: Sequence[Series], label: str) -> Ca
 
 
 def _neighbours(result: Result, places: Sequence[float], values: Accuracies) -> list[tuple[float, float]]:
-    """Means over bins of classes that are next to each other in frequency: (training images, accuracy)."""
+    """Means over bins of classes of similar frequency: (training images, accuracy)."""
     known = [(places[index], value) for index in result.order if values and (value := values[index]) is not None]
     size = max(1, -(-len(known) // BINS))
     bins = [known[start : start + size] for start in range(0, len(known), size)]

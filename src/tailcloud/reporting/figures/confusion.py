@@ -1,21 +1,21 @@
-"""Which classes are taken for which: a heat map up to ``DRAWN`` classes, and the most frequent confusions."""
+"""The confusion matrix, drawn for up to ``CLASSES_DRAWN`` classes, and the most frequent confusions."""
 
 from dataclasses import dataclass
 
 from tailcloud.formatting import counted, shortened
 from tailcloud.profile import GROUPS
-from tailcloud.reporting.figures.class_plots import NAMED
+from tailcloud.reporting.figures.class_plots import ROWS_NAMED
 from tailcloud.reporting.figures.svg import WIDTH, Canvas, Figure
 from tailcloud.runs.result import Result
 
-DRAWN = 100
-NUMBERED = 12
+CLASSES_DRAWN = 100
+CLASSES_NUMBERED = 12
 SHADES = 10
 
 
 @dataclass(frozen=True)
 class Confusion:
-    """Test images of class ``true`` that were taken for ``predicted``; ``share`` is in percent of that class."""
+    """Test images of class ``true`` predicted as ``predicted``; ``share`` is in percent of the true class."""
 
     true: int
     predicted: int
@@ -44,12 +44,12 @@ def frequent_confusions(result: Result, limit: int | None = 15) -> list[Confusio
 
 
 def plot_confusion(result: Result) -> Figure | None:
-    """The heat map, the most frequent class first; none without data or with too many classes."""
+    """The matrix, most frequent class first; None without confusions or with too many classes."""
     classes = len(result.names)
-    if not result.confusion or classes > DRAWN:
+    if not result.confusion or classes > CLASSES_DRAWN:
         return None
     grid = _grid(result)
-    canvas = Canvas(f"Confusion of {counted(classes, 'class', 'classes')}, true by predicted", WIDTH)
+    canvas = Canvas(f"Confusion matrix of {counted(classes, 'class', 'classes')}: true by predicted class", WIDTH)
     _cells(canvas, result, grid)
     canvas.text(
         (grid.left + grid.cell * classes / 2, 12 if _turned(result) else grid.top - 26),
@@ -57,19 +57,21 @@ def plot_confusion(result: Result) -> Figure | None:
         "tick",
         anchor="middle",
     )
-    if classes <= NAMED:
+    middle = grid.top + grid.cell * classes / 2
+    canvas.text((-4, middle), "true class", "tick", anchor="middle", turned=True)
+    if classes <= ROWS_NAMED:
         _names(canvas, result, grid)
     else:
         _groups(canvas, result, grid)
     caption = (
-        "A row is a true class, a column what it was taken for, the most frequent class first; blue is right, "
-        "red is wrong, and a stronger colour is a larger share of the row."
+        "Rows are true classes, columns predicted classes, the most frequent class first. Blue: correct, red: wrong; "
+        "the stronger the colour, the larger the share of the row."
     )
-    return Figure("Confusion", canvas.svg(), caption, (("right", "right"), ("wrong", "wrong")))
+    return Figure("Confusion matrix", canvas.svg(), caption, (("right", "correct"), ("wrong", "wrong")))
 
 
 def _totals(result: Result) -> list[int]:
-    """Test images of each class. The confusions alone do not tell: very many are not all recorded."""
+    """Test images of each class; not from the confusions alone, since not all of very many are recorded."""
     totals = [0] * len(result.names)
     for true, _, count in result.confusion:
         totals[true] += count
@@ -77,7 +79,7 @@ def _totals(result: Result) -> list[int]:
 
 
 def _grid(result: Result) -> _Grid:
-    letters = max(len(shortened(name, 9)) for name in result.names) if len(result.names) <= NAMED else 7
+    letters = max(len(shortened(name, 9)) for name in result.names) if len(result.names) <= ROWS_NAMED else 7
     margin = 12 + 8.5 * letters
     top = 22 + (margin if _turned(result) else 20)
     size = WIDTH - max(margin, top) - 2
@@ -85,8 +87,8 @@ def _grid(result: Result) -> _Grid:
 
 
 def _turned(result: Result) -> bool:
-    """Whether the names above the columns are too long to lie flat."""
-    return len(result.names) <= NAMED and max(map(len, result.names)) > 3
+    """Whether the names above the columns are too long to be horizontal."""
+    return len(result.names) <= ROWS_NAMED and max(map(len, result.names)) > 3
 
 
 def _cells(canvas: Canvas, result: Result, grid: _Grid) -> None:
@@ -105,7 +107,7 @@ def _cells(canvas: Canvas, result: Result, grid: _Grid) -> None:
         numbers.append(((left + grid.cell / 2, top + grid.cell / 2 + 4), str(count), "strong" if shade > 7 else ""))
     for (kind, shade), boxes in sorted(shades.items()):
         canvas.bars(boxes, f"{kind} shade-{shade}")
-    for at, words, css in numbers if len(result.names) <= NUMBERED else ():
+    for at, words, css in numbers if len(result.names) <= CLASSES_NUMBERED else ():
         canvas.text(at, words, f"small {css}", anchor="middle")
 
 
@@ -120,7 +122,7 @@ def _names(canvas: Canvas, result: Result, grid: _Grid) -> None:
 
 
 def _groups(canvas: Canvas, result: Result, grid: _Grid) -> None:
-    """With too many classes to name, the shot groups are named, and lines part them."""
+    """Names of the shot groups and lines between them, if there are too many classes to name."""
     end, edge = 0, grid.cell * len(result.names)
     for group in GROUPS:
         start, end = end, end + result.group_sizes[group]

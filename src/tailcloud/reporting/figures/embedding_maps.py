@@ -1,4 +1,4 @@
-"""Maps of embeddings: the same images in the same colours for every run."""
+"""t-SNE maps of embeddings: the same images in the same colours for every run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ from tailcloud.formatting import counted, shortened, whole
 from tailcloud.reporting.figures.svg import WIDTH, Canvas, Point, Scale
 from tailcloud.runs.result import Result
 
-IMAGES = 1000  # about so many of each part are drawn
-CLASSES = 100  # of more classes not all are drawn
-COLOURS = 10
+MAP_IMAGES = 1000  # drawn of each part, about
+MAP_CLASSES = 100  # drawn at most
+MAP_COLOURS = 10
 SEED = 0
 PARTS = {"train": "training", "test": "test"}
 EDGE = 8.0
 
 
 @dataclass(frozen=True)
-class Scene:
+class MapSelection:
     """What every map of a page shows: some classes, some images of each, and a colour for at most ten classes."""
 
     result: Result
@@ -33,13 +33,13 @@ class Scene:
     @property
     def crowded(self) -> bool:
         """Whether there are more classes than colours."""
-        return len(self.classes) > COLOURS
+        return len(self.classes) > MAP_COLOURS
 
     @property
     def coloured(self) -> list[int]:
-        """The classes with a colour of their own, the most frequent first: all of ten, else both ends of the tail."""
+        """The classes with their own colour, most frequent first: up to ten, else the most frequent and the rarest."""
         order: list[int] = self.classes.tolist()
-        return [*order[: COLOURS // 2], *order[-COLOURS // 2 :]] if self.crowded else order
+        return [*order[: MAP_COLOURS // 2], *order[-MAP_COLOURS // 2 :]] if self.crowded else order
 
     @property
     def legend(self) -> list[tuple[str, str]]:
@@ -53,35 +53,35 @@ class Scene:
         return [*named, *([("others", counted(others, "other class", "other classes"))] if others else [])]
 
 
-def set_scene(result: Result, labels: dict[str, NDArray[np.int64]]) -> Scene:
-    """Choose what the maps of a page show, from the class counts and the labels of both parts."""
-    classes = choose_classes(result.dataset.counts, CLASSES)
-    chosen = {part: choose_images(labels[part], classes, IMAGES, SEED) for part in PARTS}
-    return Scene(result, classes, chosen, {part: labels[part][chosen[part].positions] for part in PARTS})
+def select_images(result: Result, labels: dict[str, NDArray[np.int64]]) -> MapSelection:
+    """Choose the classes and images of the maps, from the class counts and the labels of both parts."""
+    classes = choose_classes(result.dataset.counts, MAP_CLASSES)
+    chosen = {part: choose_images(labels[part], classes, MAP_IMAGES, SEED) for part in PARTS}
+    return MapSelection(result, classes, chosen, {part: labels[part][chosen[part].positions] for part in PARTS})
 
 
-def map_runs(scene: Scene, runs: Sequence[dict[str, Embedding]]) -> list[dict[str, Vectors]]:
-    """For each run a map of training and test images together; later maps are turned towards the first."""
+def map_runs(selection: MapSelection, runs: Sequence[dict[str, Embedding]]) -> list[dict[str, Vectors]]:
+    """For each run a map of training and test images together; later maps are rotated to match the first."""
     maps: list[Vectors] = []
     for parts in runs:
-        features = np.concatenate([parts[part].features[scene.chosen[part].positions] for part in PARTS])
+        features = np.concatenate([parts[part].features[selection.chosen[part].positions] for part in PARTS])
         points = project(features, SEED)
         maps.append(turned(points, maps[0]) if maps else points)
-    first = len(scene.labels["train"])
+    first = len(selection.labels["train"])
     return [{"train": points[:first], "test": points[first:]} for points in maps]
 
 
-def draw_map(scene: Scene, points: dict[str, Vectors], part: str, label: str) -> Markup:
+def draw_map(selection: MapSelection, points: dict[str, Vectors], part: str, label: str) -> Markup:
     """One part of a map in colours, training images as dots and test images as crosses.
 
-    The other part is grey, and left out where classes without a colour are grey already.
+    The other part is grey; it is left out if some classes have no colour, since these are grey too.
     """
     canvas = Canvas(f"Map of the {PARTS[part]} images: {label}", WIDTH)
-    if not scene.crowded:
+    if not selection.crowded:
         other = "test" if part == "train" else "train"
         _mark(canvas, _places(points[other]), other, "backdrop-mark")
-    places, labels = _places(points[part]), scene.labels[part]
-    coloured = scene.coloured
+    places, labels = _places(points[part]), selection.labels[part]
+    coloured = selection.coloured
     _mark(canvas, [places[i] for i in np.flatnonzero(~np.isin(labels, coloured))], part, "others")
     for place, index in enumerate(coloured):
         _mark(canvas, [places[i] for i in np.flatnonzero(labels == index)], part, f"class-{place}")

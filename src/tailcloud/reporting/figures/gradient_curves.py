@@ -1,6 +1,6 @@
-"""Softmax saturation made visible: the gradient on the target logit over training (section 3.1 of the GCL paper).
+"""Softmax saturation: the gradient on the target logit, epoch by epoch (section 3.1 of the GCL paper).
 
-Drawn from logs that have ``gradients``, which a recipe asks for with ``logging.gradients = true``.
+Drawn from logs with ``gradients``, which ``logging.gradients = true`` in a recipe records.
 """
 
 import math
@@ -16,33 +16,34 @@ from tailcloud.reporting.run_record import Epoch, RunRecord
 from tailcloud.reporting.tables import DatasetTable, MethodRow
 from tailcloud.runs.result import Result
 
-LEAST = 1e-4  # what is smaller lies on the edge
+GRADIENT_FLOOR = 1e-4  # smaller values are drawn at the edge
 PANEL = 176.0
 MEANING = (
-    "the size of the gradient on the logit of an image's own class, |∂L/∂z_y|, on a logarithmic scale: the mean over "
-    "the training images of each class, then over the classes of a shot group. Where it nears 0 the softmax is "
-    f"saturated, and those images have nothing more to teach; what is below {LEAST:g} lies on the edge"
+    "Size of the gradient on the logit of an image's true class, |∂L/∂z_y|, after each epoch, on a logarithmic scale: "
+    "the mean over the training images of each class, then over the classes of a shot group. Near 0 the softmax is "
+    f"saturated, and the images hardly change the weights. Values below {GRADIENT_FLOOR:g} are drawn at the edge. Each "
+    "stage has its own loss"
 )
 
 
 def plot_gradients(result: Result, log: Sequence[Epoch]) -> Figure | None:
-    """The gradients of the shot groups over the epochs of one run; none where they were not watched."""
+    """The gradients of the shot groups over the epochs of one run; None if they were not logged."""
     curves = {group: curve for group in GROUPS if _known(curve := _curve(result, log, group))}
     if not curves:
         return None
     canvas = Canvas(f"Gradient on the target logit over {counted(len(log), 'epoch')}: {', '.join(curves)}", 340)
     x, y = epoch_scale(len(log)), _scale(curves.values(), 296, 20)
-    canvas.y_axis(x, y)
+    canvas.y_axis(x, y, title="gradient")
     canvas.x_axis(x, y, whole_ticks(x), title="epoch")
     stage_bounds(canvas, log, x, (y.end, y.start))
     for group, curve in curves.items():
         canvas.line([(x(place), y(value)) for place, value in enumerate(curve, start=1) if value is not None], group)
-    caption = f"After each epoch, {MEANING}. A later stage has a loss of its own."
+    caption = f"{MEANING}."
     return Figure("Softmax saturation", canvas.svg(), caption, tuple((group, group) for group in curves))
 
 
 def plot_method_gradients(table: DatasetTable, runs: Sequence[RunRecord]) -> Figure | None:
-    """The gradients of each shot group for each method that was watched, a panel for each group; none without any."""
+    """The gradients of each shot group for each method that logged them, a panel for each group; None without any."""
     logs = {id(run.result): run.log for run in runs}
     found = {group: _series(table, logs, group) for group in GROUPS if table.example.group_sizes[group]}
     curves = [one.values for series in found.values() for one in series]
@@ -54,7 +55,7 @@ def plot_method_gradients(table: DatasetTable, runs: Sequence[RunRecord]) -> Fig
     x = epoch_scale(max(map(len, curves)))
     for place, (group, series) in enumerate(found.items()):
         y = _scale(curves, (place + 1) * PANEL - 12, place * PANEL + 26)
-        canvas.y_axis(x, y)
+        canvas.y_axis(x, y, title="gradient")
         last = place == len(found) - 1
         canvas.x_axis(x, y, whole_ticks(x) if last else (), title="epoch" if last else "")
         canvas.text((x.start, y.end - 10), f"{group}-shot")
@@ -62,15 +63,12 @@ def plot_method_gradients(table: DatasetTable, runs: Sequence[RunRecord]) -> Fig
             points = [(x(epoch), y(value)) for epoch, value in enumerate(one.values, start=1) if value is not None]
             canvas.line(points, f"thin {one.css}")
     legend = {one.css: one.name for series in found.values() for one in series}
-    caption = (
-        f"After each epoch of all stages, {MEANING}. A later stage has a loss of its own; runs without "
-        "logging.gradients are left out."
-    )
+    caption = f"{MEANING}. Runs without logging.gradients are left out."
     return Figure("Softmax saturation", canvas.svg(), caption, tuple(legend.items()))
 
 
 def _series(table: DatasetTable, logs: Mapping[int, Sequence[Epoch]], group: str) -> list[Series]:
-    """For each method that was watched, the mean curve of its runs."""
+    """For each method that logged gradients, the mean curve of its runs."""
     found = []
     for index, row in enumerate(table.rows):
         values = _mean_curve(row, logs, group)
@@ -103,6 +101,6 @@ def _known(values: Iterable[float | None]) -> list[float]:
 
 def _scale(curves: Iterable[Sequence[float | None]], start: float, end: float) -> Scale:
     """A logarithmic scale of whole decades that holds every curve."""
-    values = [max(value, LEAST) for curve in curves for value in _known(curve)]
+    values = [max(value, GRADIENT_FLOOR) for curve in curves for value in _known(curve)]
     low, high = (math.log10(bound) for bound in (min(values), max(values)))
     return Scale(10.0 ** min(math.floor(low), -1), 10.0 ** max(math.ceil(high), 0), start, end, log=True)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from tailcloud.formatting import counted
 from tailcloud.profile import GROUPS
 from tailcloud.reporting.figures.svg import WIDTH, Canvas, Figure, Scale, round_step
+from tailcloud.reporting.labels import split_name
 from tailcloud.reporting.run_record import Epoch
 from tailcloud.runs.result import Result
 
@@ -12,19 +13,20 @@ CURVES = {"top1": "top-1, test", "val_top1": "top-1, validation", "many": "many"
 
 
 def plot_loss(log: Sequence[Epoch]) -> Figure:
-    """Training loss, with a strip for the learning rate."""
+    """Training loss, with the learning rate below it."""
     losses = [entry.loss for entry in log if entry.loss is not None]
     lost = len(log) - len(losses)
     canvas = Canvas(f"Training loss over {counted(len(log), 'epoch')}", 340)
     x, y = epoch_scale(len(log)), Scale(min([0.0, *losses]), _above(losses), 210, 20)
-    canvas.y_axis(x, y)
+    canvas.y_axis(x, y, title="loss")
     canvas.x_axis(x, y, whole_ticks(x))
     stage_bounds(canvas, log, x, (y.end, 296))
     canvas.line([(x(place), y(entry.loss)) for place, entry in _places(log) if entry.loss is not None], "ink")
     _learning_rate(canvas, log, x)
-    missing = f" In {counted(lost, 'epoch')} it was not finite: the training diverged there." if lost else ""
+    diverged = f" In {counted(lost, 'epoch')} the loss was not finite: training diverged." if lost else ""
     caption = (
-        f"Mean training loss of each epoch, and below it the learning rate; a new stage starts its own loss.{missing}"
+        "Mean training loss of each epoch, and the learning rate below it. Each stage has its own loss: compare values "
+        f"within a stage only.{diverged}"
     )
     return Figure("Loss and learning rate", canvas.svg(), caption)
 
@@ -34,7 +36,7 @@ def plot_accuracy(result: Result, log: Sequence[Epoch]) -> Figure:
     shown = {key: words for key, words in CURVES.items() if any(getattr(entry, key) is not None for entry in log)}
     canvas = Canvas(f"Accuracy over {counted(len(log), 'epoch')}: {', '.join(shown.values())}", 340)
     x, y = epoch_scale(len(log)), Scale(0, 100, 296, 20)
-    canvas.y_axis(x, y)
+    canvas.y_axis(x, y, title="accuracy, %")
     canvas.x_axis(x, y, whole_ticks(x), title="epoch")
     stage_bounds(canvas, log, x, (y.end, y.start))
     for key in reversed(shown):
@@ -51,12 +53,12 @@ def _places(log: Sequence[Epoch]) -> list[tuple[int, Epoch]]:
 
 
 def epoch_scale(epochs: int) -> Scale:
-    """The axis of so many epochs."""
+    """The horizontal scale of a number of epochs."""
     return Scale(1, max(2, epochs), 48, WIDTH - 12)
 
 
 def whole_ticks(x: Scale) -> list[float]:
-    """Round epochs, the first one included."""
+    """Round epoch numbers, and the first epoch."""
     return sorted({1.0, *(tick for tick in x.ticks() if tick > 1 and tick == int(tick))} - {0.0})
 
 
@@ -67,7 +69,7 @@ def _above(values: Sequence[float]) -> float:
 
 
 def stage_bounds(canvas: Canvas, log: Sequence[Epoch], x: Scale, span: tuple[float, float]) -> None:
-    """A dashed line where a stage begins, with its name."""
+    """A dashed line and a name where a stage begins."""
     previous = ""
     for place, entry in _places(log):
         if entry.stage == previous:
@@ -89,11 +91,12 @@ def _learning_rate(canvas: Canvas, log: Sequence[Epoch], x: Scale) -> None:
     canvas.text((x.start - 7, y.end + 6), f"{max(rates):.2g}", "tick", anchor="end")
     canvas.text((x.start - 7, y.start + 4), "0", "tick", anchor="end")
     canvas.line([(x(place), y(entry.lr)) for place, entry in _places(log) if entry.lr is not None], "faint-solid thin")
-    canvas.text(((x.start + x.end) / 2, y.start + 36), "epoch", "tick", anchor="middle")
+    canvas.text((x.end, y.end - 2), "learning rate", "tick", anchor="end")
+    canvas.text(((x.start + x.end) / 2, y.start + 20), "epoch", "tick", anchor="middle")
 
 
 def _mark_best(canvas: Canvas, result: Result, log: Sequence[Epoch], x: Scale, y: Scale) -> str:
-    """A ring at the best epoch; returns what the caption says about it."""
+    """A ring at the best epoch; returns the end of the caption."""
     best = result.top1.best_epoch
     if best is None or result.top1.best is None:
         return ""
@@ -101,5 +104,5 @@ def _mark_best(canvas: Canvas, result: Result, log: Sequence[Epoch], x: Scale, y
         if (entry.stage, entry.epoch) == (best.stage, best.epoch):
             canvas.dots([(x(place), y(result.top1.best))], "ring")
             canvas.dots([(x(place), y(result.top1.best))], "hole")
-            return f"; the ring marks the best epoch, chosen on {result.top1.best_on}"
+            return f"; the ring marks the best epoch, chosen on {split_name(result.top1.best_on)}"
     return ""

@@ -16,7 +16,7 @@ Accuracies = Sequence[float | None]
 
 @dataclass(frozen=True)
 class Series:
-    """One line or one colour of bars: a css class, a name, values and perhaps their deviations."""
+    """One line, or the bars of one colour: css class, name, values, and standard deviations if there are any."""
 
     css: str
     name: str
@@ -25,24 +25,29 @@ class Series:
 
 
 def plot_groups(result: Result) -> Figure:
-    """Accuracy of the shot groups at the end, beside that after each stage before where there is one."""
+    """Accuracy of the shot groups after each stage."""
     earlier = result.stages[:-1]
     series = [
         Series("pale" if stage is earlier[-1] else "paler", f"after {stage.name}", [stage.top1, *_groups(stage)])
         for stage in earlier
     ]
     series.append(Series("", "last epoch", [result.top1.last, *_groups(result)]))
-    title, caption = "Shot groups", "Accuracy over all test images and in each shot group after the last epoch."
+    title, caption = (
+        "Shot groups",
+        "Accuracy in percent on all test images and in each shot group, after the last epoch.",
+    )
     if earlier:
         title = f"Shot groups after {', '.join(stage.name for stage in earlier)} and {result.stages[-1].name}"
-        each = "at the end of each stage, the last one in full colour"
-        caption = f"Accuracy over all test images and in each shot group {each}.{_begun(result)}"
-    drawing = _bars(result, ("all", *GROUPS), series, f"{title}: {_spoken(series)}")
+        caption = (
+            "Accuracy in percent on all test images and in each shot group, at the end of each stage; the last "
+            f"stage in full colour.{_stage_starts(result)}"
+        )
+    drawing = _bars(result, ("all", *GROUPS), series, f"{title}: {_alt_text(series)}")
     return Figure(title, drawing.svg(), caption)
 
 
-def _begun(result: Result) -> str:
-    """From which epochs later stages started, where that was not the last one."""
+def _stage_starts(result: Result) -> str:
+    """The epochs from which later stages started, unless that was the last one."""
     return "".join(
         f" {later.name} started from epoch {before.picked.epoch} of {before.name}."
         for before, later in pairwise(result.stages)
@@ -51,19 +56,19 @@ def _begun(result: Result) -> str:
 
 
 def plot_methods(table: DatasetTable) -> Figure:
-    """Accuracy of the shot groups for each method, with deviations over the seeds."""
+    """Accuracy of the shot groups for each method, with standard deviations over the seeds."""
     series = []
     for index, row in enumerate(table.rows):
         summaries = [row.summary(name) for name in GROUPS]
         means, deviations = [one.mean for one in summaries], [one.std for one in summaries]
         series.append(method_series(index, row, means, deviations))
-    drawing = _bars(table.example, GROUPS, series, f"Accuracy per shot group: {_spoken(series)}")
-    caption = "Mean accuracy in each shot group, last epoch; a thin line spans one standard deviation each way."
+    drawing = _bars(table.example, GROUPS, series, f"Accuracy per shot group: {_alt_text(series)}")
+    caption = "Accuracy in percent, last epoch, mean over seeds; the thin line is ± one standard deviation."
     return Figure("Shot groups", drawing.svg(), caption, tuple((one.css, one.name) for one in series))
 
 
 def method_series(index: int, row: MethodRow, values: Accuracies, deviations: Accuracies = ()) -> Series:
-    """The values of one method: its colour (after eight methods the same ones, dashed or paler) and its parameters."""
+    """The values of one method, with its colour and its name; colours repeat after eight methods, dashed or paler."""
     css = f"series-{index % COLOURS}" + (" second" if index >= COLOURS else "")
     return Series(css, f"{row.label}, {whole(row.parameters)} parameters", values, deviations)
 
@@ -72,16 +77,16 @@ def _groups(scores: Scores) -> list[float | None]:
     return [scores.many, scores.medium, scores.few]
 
 
-def _spoken(series: Sequence[Series]) -> str:
+def _alt_text(series: Sequence[Series]) -> str:
     return "; ".join(f"{one.name} {', '.join(map(number, one.values))}" for one in series)
 
 
 def _bars(result: Result, categories: Sequence[str], series: Sequence[Series], label: str) -> Canvas:
     canvas = Canvas(label, 290)
     x, y = Scale(0, len(categories), 40, WIDTH - 6), Scale(0, 100, 236, 22)
-    canvas.y_axis(x, y)
+    canvas.y_axis(x, y, title="accuracy, %")
     stages = len(categories) > len(GROUPS)
-    width = (x(1) - x(0)) * (0.84 if stages else 0.8) / len(series)  # three stages have room for their numbers
+    width = (x(1) - x(0)) * (0.84 if stages else 0.8) / len(series)  # wide enough for the numbers of three stages
     for place, category in enumerate(categories):
         middle = x(place + 0.5)
         canvas.text((middle, y.start + 18), category, anchor="middle")
@@ -96,7 +101,7 @@ def _bars(result: Result, categories: Sequence[str], series: Sequence[Series], l
 
 
 def _bar(canvas: Canvas, y: Scale, span: Point, measured: tuple[float | None, float | None], css: str) -> None:
-    """One bar over (left edge, width), with its deviation, and its number where there is room."""
+    """One bar at (left edge, width), with its deviation, and its number if there is room."""
     (left, width), (value, deviation) = span, measured
     top = y(value or 0)
     canvas.bars([(left + width * 0.04, top, width * 0.92, y.start - top)], css)

@@ -17,7 +17,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True)
 class Scale:
-    """Data from ``low`` to ``high`` onto pixels from ``start`` to ``end``; what lies outside stays on the edge."""
+    """Maps data from ``low`` to ``high`` onto pixels from ``start`` to ``end``; values outside go to the edge."""
 
     low: float
     high: float
@@ -60,13 +60,13 @@ def round_step(size: float) -> float:
 
 
 def tick_text(value: float) -> str:
-    """5,000, 20, 0.25: as short as it is exact."""
+    """The value of a tick: 5,000, 20, 0.25."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:g}"
 
 
 @dataclass
 class Canvas:
-    """A drawing ``WIDTH`` wide; ``label`` is what a screen reader says in its place."""
+    """A drawing ``WIDTH`` wide; ``label`` is its alternative text for screen readers."""
 
     label: str
     height: float
@@ -82,13 +82,13 @@ class Canvas:
             self._path("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places), f"line {css}")
 
     def dots(self, points: Iterable[Point], css: str) -> None:
-        """Round dots, all in one path: a thousand classes stay small."""
+        """Round dots, all in one path, which keeps the page small."""
         path = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in points)
         if path:
             self._path(path, f"dot {css}")
 
     def crosses(self, points: Iterable[Point], css: str) -> None:
-        """Small slanting crosses, all in one path."""
+        """Small diagonal crosses, all in one path."""
         size, half = CROSS, CROSS / 2
         path = "".join(
             f"M{x - half:.1f} {y - half:.1f}l{size:g} {size:g}m0-{size:g}l-{size:g} {size:g}" for x, y in points
@@ -107,28 +107,30 @@ class Canvas:
             self._path(path, f"fill {css}")
 
     def rule(self, start: Point, end: Point, css: str) -> None:
-        """A straight helper line."""
+        """A straight line: grid, bound or mark."""
         self._path(f"M{start[0]:.1f} {start[1]:.1f}L{end[0]:.1f} {end[1]:.1f}", css)
 
     def text(self, at: Point, words: str, css: str = "", *, anchor: str = "start", turned: bool = False) -> None:
-        """Words; ``anchor`` is start, middle or end; turned words read upwards."""
+        """Text; ``anchor`` is start, middle or end; ``turned`` text reads upwards."""
         place = f'x="{at[0]:.1f}" y="{at[1]:.1f}"'
         turn = f' transform="rotate(-90 {at[0]:.1f} {at[1]:.1f})"' if turned else ""
         self.marks.append(f'<text {place} class="{css}" text-anchor="{anchor}"{turn}>{escape(words)}</text>')
 
     def x_axis(self, x: Scale, y: Scale, ticks: Iterable[float] | None = None, title: str = "") -> None:
-        """Vertical grid lines with their values below, and the title at the end."""
+        """Vertical grid lines with their values below, and the title below these."""
         for value in x.ticks() if ticks is None else ticks:
             self.rule((x(value), y.start), (x(value), y.end), "grid")
             self.text((x(value), y.start + 17), tick_text(value), "tick", anchor="middle")
         if title:
             self.text(((x.start + x.end) / 2, y.start + 36), title, "tick", anchor="middle")
 
-    def y_axis(self, x: Scale, y: Scale) -> None:
-        """Horizontal grid lines with their values to the left."""
+    def y_axis(self, x: Scale, y: Scale, title: str = "") -> None:
+        """Horizontal grid lines with their values to the left, and the title left of these."""
         for value in y.ticks():
             self.rule((x.start, y(value)), (x.end, y(value)), "grid")
             self.text((min(x.start, x.end) - 7, y(value) + 4), tick_text(value), "tick", anchor="end")
+        if title:
+            self.text((-4, (y.start + y.end) / 2), title, "tick", anchor="middle", turned=True)
 
     def svg(self) -> Markup:
         """The drawing."""
@@ -141,7 +143,7 @@ class Canvas:
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing with its heading, one sentence on how to read it, and a legend of (css class, words)."""
+    """A drawing with its heading, a caption that says how to read it, and a legend of (css class, text)."""
 
     title: str
     drawing: Markup
