@@ -42,8 +42,6 @@ def conclude(board: BenchProgress, place: Path, json_file: Path | None) -> None:
         cells = filled.column(spec)
         rows = [list(SHORT_COLUMNS.values()), *text_rows(cells, list(SHORT_COLUMNS))]
         print_columns(f"{filled.table.title}: {spec}", rows)
-            f"{filled.table.title}: {spec}", [list(SHORT_COLUMNS.values()), *text_rows(cells, list(SHORT_COLUMNS))]
-        )
     out.print(legend(filled), markup=False)
     note_failures(board)  # before anything is written: writing may fail for the same reason
     if json_file:
