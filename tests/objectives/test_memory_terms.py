@@ -9,7 +9,7 @@ from helpers.networks import Flat
 from helpers.oracles import objectives as oracle
 from tailcloud.classifier import Architecture, cost
 from tailcloud.data.loaders.batch import Batch
-from tailcloud.head_transforms import HEAD_TRANSFORMS, Trained
+from tailcloud.head_transforms import HEAD_TRANSFORMS, TrainedModelView
 from tailcloud.heads import LinearHead, MemoryHead
 from tailcloud.losses import CrossEntropyLoss
 from tailcloud.objectives import Memory
@@ -82,9 +82,9 @@ def test_unusual_batches_have_finite_gradients(case):
 def test_centroids_start_as_class_means_and_that_of_an_absent_class_at_zero():
     features, target = torch.randn(20, FEATURES), torch.tensor([0, 1, 3, 3] * 5)
     change, new = HEAD_TRANSFORMS["memory"]([5, 5, 0, 10]), MemoryHead(FEATURES, CLASSES)
-    assert change.kind("linear") == change.kind("cosine") == "memory"
+    assert change.head_after("linear") == change.head_after("cosine") == "memory"
     with torch.no_grad():
-        change.apply(LinearHead(FEATURES, CLASSES), new, Trained(16.0, lambda: (features, target)))
+        change.apply(LinearHead(FEATURES, CLASSES), new, TrainedModelView(16.0, lambda: (features, target)))
     for label in range(CLASSES):
         rows = [row for row, y in zip(features.tolist(), target.tolist(), strict=True) if y == label]
         mean = [sum(column) / len(rows) for column in zip(*rows, strict=True)] if rows else [0.0] * FEATURES

@@ -9,7 +9,7 @@ import torch
 
 from tailcloud.auto_recipe import choose
 from tailcloud.backbones.pretrained import check_weights
-from tailcloud.calibration.held_out import check_held_out, stages_that_look
+from tailcloud.calibration.run_calibration import check_held_out, stages_needing_held_out
 from tailcloud.data import Dataset, ReadOptions, hold_out, open_dataset
 from tailcloud.errors import UsageError
 from tailcloud.formatting import counted
@@ -132,7 +132,7 @@ def judged_honestly(dataset: Dataset, recipe: Recipe) -> Dataset:
     if has_test(dataset):
         return parted
     if parted.val:
-        looking = stages_that_look(recipe, parted)
+        looking = stages_needing_held_out(recipe, parted)
         fitted = f"temperature and {', '.join(looking)} were" if looking else "temperature was"
         held = f"the {len(parted.val):,} images that were held out, which its {fitted} fitted on too"
         return _remarked(replace(parted, test=parted.val), f"There is no test part: every figure is of {held}.")

@@ -3,7 +3,7 @@
 from functools import lru_cache
 from threading import Lock
 
-from tailcloud.calibration.held_out import check_held_out
+from tailcloud.calibration.run_calibration import check_held_out
 from tailcloud.data import Dataset, hold_out, open_dataset
 from tailcloud.recipe import Data, Recipe
 

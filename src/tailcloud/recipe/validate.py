@@ -92,7 +92,7 @@ def heads_in_turn(recipe: Recipe, name: str) -> Iterator[tuple[str, str]]:
     for stage_name, stage in recipe.stages.items():
         change = try_part(f"{name}: {stage_name}.head_transform", stage.head_transform, HEAD_TRANSFORMS)
         try:
-            kind = change.kind(kind)
+            kind = change.head_after(kind)
         except ValueError as error:
             raise UsageError(f"{name}: {stage_name}.head_transform: {error}") from None
         yield stage_name, kind

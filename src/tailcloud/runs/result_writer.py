@@ -8,8 +8,9 @@ import numpy as np
 from safetensors.torch import save
 
 import tailcloud
-from tailcloud.calibration.deployment_metrics import Calibrated, measure_deployed
-from tailcloud.calibration.run_calibration import calibrate
+from tailcloud.calibration.deployment_metrics import measure_deployment
+from tailcloud.calibration.run_calibration import calibrate_run
+from tailcloud.calibration.temperature import LogitCalibration
 from tailcloud.data import Dataset
 from tailcloud.files import FORMAT, write_atomically, write_json
 from tailcloud.runs.folder import RunFolder
@@ -22,14 +23,15 @@ ABOUT_STAGE = ("name", "epochs", "best", "executor", "kernels", "seconds")
 
 def finish(session: Session, folder: RunFolder, progress: Progress) -> dict[str, Any]:
     """Write the model and the result; the result's presence says that the run is done."""
-    reading = calibrate(session)
+    counts = session.dataset.profile.counts.tolist()
+    reading = calibrate_run(session.model, session.images.val, session.transform, session.recipe, counts)
     write_model(session, folder, reading)
     result = make_result(session, folder, progress) | deployed(session, reading)
     folder.write_result(result)
     return result
 
 
-def write_model(session: Session, folder: RunFolder, reading: Calibrated) -> None:
+def write_model(session: Session, folder: RunFolder, reading: LogitCalibration) -> None:
     """Weights, and beside them what is needed to use them."""
     weights = {name: value.cpu().contiguous() for name, value in session.model.state_dict().items()}
     write_atomically(folder.weights_file, save(weights, {"format": str(FORMAT)}))
@@ -57,11 +59,11 @@ def write_model(session: Session, folder: RunFolder, reading: Calibrated) -> Non
     )
 
 
-def deployed(session: Session, reading: Calibrated) -> dict[str, Any]:
+def deployed(session: Session, reading: LogitCalibration) -> dict[str, Any]:
     """``calibrated`` and ``priors``: the weights that are kept, on the test part, computed as they will be used."""
     session.model.eval()
     batches = session.images.test.in_order(session.transform)
-    return measure_deployed(session.model, batches, reading, session.dataset.profile.counts.tolist())
+    return measure_deployment(session.model, batches, reading, session.dataset.profile.counts.tolist())
 
 
 def make_result(session: Session, folder: RunFolder, progress: Progress) -> dict[str, Any]:

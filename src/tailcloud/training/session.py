@@ -11,7 +11,7 @@ from tailcloud.data import Dataset
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.placement import AnyImages
 from tailcloud.data.loaders.resident import ResidentImages
-from tailcloud.evaluation import Judged, Predictions, gathered, judge
+from tailcloud.evaluation import DevicePredictions, Predictions, predict_on_device, to_predictions
 from tailcloud.heads import Head
 from tailcloud.losses import Loss
 from tailcloud.recipe import Recipe, Stage
@@ -69,18 +69,18 @@ class Session:
         self.model.eval()
         own = None
         with suppress(signals.BrokenOff):
-            own = gathered(self.judged(images, scale), self.dataset.classes)
+            own = to_predictions(self.judged(images, scale), self.dataset.classes)
         (broken,) = self.world.any(own is None)
         if broken or own is None:
             raise signals.BrokenOff("stopped by SIGTERM")
         return Predictions.joined(self.world.gather(own))
 
-    def judged(self, images: AnyImages, scale: float) -> Judged:
+    def judged(self, images: AnyImages, scale: float) -> DevicePredictions:
         """The same, still on the device: from a graph where steps are graphs too; by several processes in turn."""
         network = self.engine.network
         if self.engine.executor != "graphed" or not isinstance(images, ResidentImages):
             batches = images.in_order(self.transform, self.world.share())
-            return judge(network, signals.while_wanted(batches), scale)
+            return predict_on_device(network, signals.while_wanted(batches), scale)
         key = id(images), scale
         if key not in self.judges:
             self.judges[key] = GraphedJudge(network, images, self.transform, scale)

@@ -10,7 +10,7 @@ import torch
 
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.resident import ResidentImages
-from tailcloud.evaluation import Judged, judge
+from tailcloud.evaluation import DevicePredictions, predict_on_device
 
 WARM_UP = 3  # rehearsals before a capture, so that libraries have chosen their algorithms
 
@@ -42,7 +42,7 @@ def captured(
 
 
 class GraphedJudge:
-    """Judges a part of the data as ``judge`` does, by a graph."""
+    """Judges a part of the data as ``predict_on_device`` does, by a graph."""
 
     def __init__(
         self,
@@ -52,14 +52,14 @@ class GraphedJudge:
         scale: float,
     ) -> None:
         self.network, self.images, self.transform, self.scale = network, images, transform, scale
-        self.judged: Judged | None = None
+        self.judged: DevicePredictions | None = None
         self.graph = captured(self.work, self.work)
 
     def work(self) -> None:
         """What is captured."""
-        self.judged = judge(self.network, self.images.in_order(self.transform), self.scale)
+        self.judged = predict_on_device(self.network, self.images.in_order(self.transform), self.scale)
 
-    def __call__(self) -> Judged:
+    def __call__(self) -> DevicePredictions:
         """What the network says now."""
         assert self.judged is not None
         self.graph.replay()
