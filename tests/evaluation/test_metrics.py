@@ -77,7 +77,7 @@ def test_outputs_that_are_no_numbers_are_wrong_and_unsure():
     target = torch.tensor([0, 1, 2])
     outputs = torch.tensor([[float("nan")] * 3, [0.0, 1.0, float("inf")], [0.0, 0.0, 9.0]])
     said = to_predictions(predict_on_device(lambda images: images, [Batch(outputs, target)], 1.0), 3)
-    assert said.unanswered == 2
+    assert said.non_finite == 2
     with np.errstate(all="raise"):
         figures = summarise(said, [5, 5, 5])
     assert figures["per_class"] == [0.0, 0.0, 100.0]

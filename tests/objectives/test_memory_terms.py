@@ -12,7 +12,7 @@ from tailcloud.data.loaders.batch import Batch
 from tailcloud.head_transforms import HEAD_TRANSFORMS, TrainedModelView
 from tailcloud.heads import LinearHead, MemoryHead
 from tailcloud.losses import CrossEntropyLoss
-from tailcloud.objectives import Memory
+from tailcloud.objectives import MemoryObjective
 
 CLASSES, FEATURES = 4, 5
 
@@ -46,7 +46,7 @@ def test_matches_the_oracle(seed, rows, spread, weight, push):
     entropy = oracle.cross_entropy([[16 * value for value in row] for row in outputs], target.tolist())
     order = oracle.memory_order(features.tolist(), target.tolist(), head.centroids.tolist(), push, 10.0)
     network = Flat(head)
-    value = Memory(loss, weight=weight, push=push)(network, Batch(features, target), None)
+    value = MemoryObjective(loss, weight=weight, push=push)(network, Batch(features, target), None)
     assert value.item() == pytest.approx(entropy + weight * order, rel=1e-7)
     assert network.calls == 1
 
@@ -73,7 +73,9 @@ def test_distances_keep_their_digits_in_half_precision():
 def test_unusual_batches_have_finite_gradients(case):
     head = memory_head(2, 1 if case == "one class at all" else CLASSES)
     features = torch.randn(1 if case == "one image" else 6, FEATURES, dtype=torch.float64)
-    value = Memory(CrossEntropyLoss(scale=16.0))(Flat(head), Batch(features, torch.zeros(len(features)).long()), None)
+    value = MemoryObjective(CrossEntropyLoss(scale=16.0))(
+        Flat(head), Batch(features, torch.zeros(len(features)).long()), None
+    )
     value.backward()
     assert torch.isfinite(value)
     assert all(torch.isfinite(parameter.grad).all() for parameter in head.parameters())
@@ -98,4 +100,4 @@ def test_its_cost_is_counted_without_numbers():
 @pytest.mark.parametrize("options", [{"weight": -1.0}, {"push": -1.0}, {"margin": -1.0}])
 def test_impossible_options_are_refused(options):
     with pytest.raises(ValueError, match=next(iter(options))):
-        Memory(CrossEntropyLoss(), **options)
+        MemoryObjective(CrossEntropyLoss(), **options)

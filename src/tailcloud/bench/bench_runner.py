@@ -50,7 +50,7 @@ def take_finished(runs: Sequence[Planned], board: Board) -> list[Planned]:
 
 def say_what_is_outdated(runs: Sequence[Planned]) -> None:
     """A finished run is not repeated, also where the plugin that its parts are from was changed: that must be said."""
-    now, outdated = plugins.fingerprint(), dict[str, list[Planned]]()
+    now, outdated = plugins.plugins_fingerprint(), dict[str, list[Planned]]()
     for run in (run for run in runs if run.folder.finished and plugins.uses_plugins(run.recipe)):
         then = run.folder.result().get("machine", {}).get("plugins", "no plugin")
         if then != now:

@@ -127,4 +127,4 @@ def command(reference: str, where: dict[str, str], settings: Sequence[str], seed
         words += [f"--{option}", value]
     for setting in settings:
         words += ["--set", setting]
-    return shlex.join([*words, *plugins.words(), "--seed", str(seed)])
+    return shlex.join([*words, *plugins.plugin_arguments(), "--seed", str(seed)])

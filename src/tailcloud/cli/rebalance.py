@@ -99,4 +99,4 @@ def command(run: Path, way: str, settings: list[str], place: Path) -> str:
     words = ["tailcloud", "rebalance", str(run), "--with", way, "--out", str(place)]
     for setting in settings:
         words += ["--set", setting]
-    return shlex.join([*words, *plugins.words()])
+    return shlex.join([*words, *plugins.plugin_arguments()])

@@ -43,7 +43,9 @@ def to_go_on(runs: Sequence[Run]) -> str:
         if len(seeds) == len(runs) and not any(word.partition("=")[0] == "--out" for word in words):
             words = [*words, "--out", str(runs[0].folder.path.parent)]  # the name of a method that was chosen is in it
         return shlex.join(["tailcloud", *words])
-    return shlex.join(["tailcloud", "train", "--resume", "--out", str(runs[0].folder.path), *plugins.words()])
+    return shlex.join(
+        ["tailcloud", "train", "--resume", "--out", str(runs[0].folder.path), *plugins.plugin_arguments()]
+    )
 
 
 def run_all(jobs: Sequence[Job], watchers: Sequence[Observer], device: str) -> list[Outcome]:

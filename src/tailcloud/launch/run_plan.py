@@ -15,7 +15,7 @@ from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.formatting import magnitude
 from tailcloud.launch.auto import chooses, chosen_recipe
 from tailcloud.launch.run_data import open_data
-from tailcloud.plugins import words as plugin_words
+from tailcloud.plugins import plugin_arguments
 from tailcloud.recipe import Recipe, differences, load_recipe, parse_setting
 from tailcloud.recipe.parameter_names import frozen_remarks
 from tailcloud.runs.folder import RunFolder
@@ -50,7 +50,7 @@ class Request:
             words += [option, value] if value is not None else []
         for setting in self.settings:
             words += ["--set", setting]
-        return shlex.join([*words, *plugin_words(), "--seed", str(seed)])
+        return shlex.join([*words, *plugin_arguments(), "--seed", str(seed)])
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from tailcloud.calibration.priors import adjustment, normalised
-from tailcloud.classifier import Classifier, hollow_classifier
+from tailcloud.classifier import Classifier, meta_classifier
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.runs.model_file import About, read_about
@@ -90,7 +90,7 @@ def load(run: str | Path) -> TrainedClassifier:
         raise TailcloudError(f"{folder} holds no trained model: {_without_model(folder)}")
     about = read_about(folder / ABOUT)
     try:
-        classifier = hollow_classifier(about.architecture)
+        classifier = meta_classifier(about.architecture)
         classifier.load_state_dict(load_file(folder / WEIGHTS), assign=True)
         return TrainedClassifier(classifier, about).eval()
     except FileNotFoundError:

@@ -118,7 +118,7 @@ def train_stage(
         if session.world.chief:
             folder.append_log(line)
         if progress.epoch == stage.epochs:
-            parts.optimizer.settle()
+            parts.optimizer.use_average()
         stop = keeper.epoch_ends(last=progress.epoch == stage.epochs)
         observer.epoch_done(line)
         if stop:

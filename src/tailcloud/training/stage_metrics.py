@@ -30,7 +30,7 @@ def conclude(session: Session, progress: Progress, stage: Stage, observer: Obser
     scale, counts = session.loss(stage).scale, session.dataset.profile.counts
     predictions = session.predict(session.images.test, scale)
     last = summarise(predictions, counts)
-    if predictions.unanswered:
+    if predictions.non_finite:
         session.overflows.append(overflow(progress.stage, predictions))
         observer.note(session.overflows[-1])
     best = progress.best or {"epoch": 0, "top1": last["top1"], "on": session.best_on}
@@ -54,6 +54,6 @@ def conclude(session: Session, progress: Progress, stage: Stage, observer: Obser
 def overflow(stage: str, predictions: Predictions) -> str:
     """What to know about a model that answers with NaN though its loss and weights are numbers."""
     return (
-        f"After {stage} the model's outputs are NaN or infinite for {predictions.unanswered:,} of "
+        f"After {stage} the model's outputs are NaN or infinite for {predictions.non_finite:,} of "
         f"{len(predictions.target):,} test images, which count as wrong; a lower {stage}.lr is the usual way out."
     )

@@ -21,7 +21,7 @@ def passes(stage: Stage) -> int:
 
 def copies(stage: Stage) -> int:
     """How often a stage keeps each weight: itself, its gradient, what the optimiser remembers, an average."""
-    return 2 + len(OPTIMIZERS[stage.optimizer.name].memories) + (stage.ema > 0)
+    return 2 + len(OPTIMIZERS[stage.optimizer.name].buffer_names) + (stage.ema > 0)
 
 
 def flops_a_step(recipe: Recipe, flops: int) -> int:
