@@ -162,7 +162,7 @@ def trained(session: Session, parts: StageParts) -> State:
     state: dict[str, Mapping[str, Tensor]] = {
         "loss": {"loss": losses},
         "parameters": dict(session.model.named_parameters()),
-        "momentum": parts.optimizer.memory["momentum"],
+        "momentum": parts.optimizer.buffers["momentum"],
         "statistics": dict(session.model.named_buffers()),
     }
     return {

@@ -5,7 +5,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from tailcloud.backbones import BACKBONES
-from tailcloud.classifier import Architecture, build_classifier, cost, cost_of, fresh_head, hollow_classifier
+from tailcloud.classifier import Architecture, build_classifier, cost, cost_of, fresh_head, meta_classifier
 from tailcloud.heads import HEADS
 
 
@@ -48,7 +48,7 @@ def test_flops_are_those_of_pytorchs_counter(backbone, head):
 @pytest.mark.parametrize("head", HEADS)
 def test_a_hollow_classifier_takes_the_weights_of_a_real_one(head):
     architecture = Architecture("resnet8", head, 0.25, 1, 5)
-    model, hollow = build_classifier(architecture, 0), hollow_classifier(architecture)
+    model, hollow = build_classifier(architecture, 0), meta_classifier(architecture)
     assert all(parameter.is_meta for parameter in hollow.parameters())
     hollow.load_state_dict(model.state_dict(), assign=True)
     images = torch.randn(3, 1, 8, 8)

@@ -150,7 +150,7 @@ def test_a_loss_that_fails_in_training_is_told_by_its_line():
 
 
 BAD_FILES = {
-    "missing": (None, "the plugin my.py is not there; --plugin takes a Python file's path"),
+    "missing": (None, "the plugin my.py does not exist; --plugin takes the path of a Python file"),
     "syntax": ("def f(:\n", "my.py, line 1: SyntaxError: "),
     "import": ("import os\n\nimport no_such_package\n", "my.py, line 3: ModuleNotFoundError: No module named"),
     "exit": ("import sys\nsys.exit(3)\n", "my.py, line 2: SystemExit: 3"),
@@ -158,7 +158,7 @@ BAD_FILES = {
     "binary": ("\0", "my.py"),
     "taken": (LOSS.replace('"log-margin"', '"gcl"'), 'my.py, line 24: there is a loss "gcl" already'),
     "twice": (LOSS + 'tailcloud.register_loss("log-margin", tailcloud.losses.GCLLoss)\n', "log-margin"),
-    "name": (LOSS.replace('"log-margin"', '"log/margin"'), '"log/margin" cannot be the name of a loss'),
+    "name": (LOSS.replace('"log-margin"', '"log/margin"'), '"log/margin" is not a valid name for a loss'),
     "no star": (LOSS.replace("counts, *,", "counts,"), "put * before it"),
     "no counts": (LOSS.replace("counts, *,", "sizes, *,"), "the loss LogMarginLoss must take counts first"),
     "no type": (LOSS.replace("tau: float", "tau"), "tau: float = 1.0"),
@@ -182,7 +182,9 @@ def test_a_bad_plugin_gets_a_sentence(text, sentence):
 
 
 def test_a_folder_is_no_plugin(tmp_path):
-    assert said("--plugin", str(tmp_path), "recipes", "ls").endswith("is a folder; name the Python file in it")
+    assert said("--plugin", str(tmp_path), "recipes", "ls").endswith(
+        "is a folder; --plugin takes the path of a Python file"
+    )
 
 
 def test_the_same_file_may_come_twice_and_two_files_may_share_a_name():
@@ -190,7 +192,7 @@ def test_the_same_file_may_come_twice_and_two_files_may_share_a_name():
     write("other/my_loss.py", LOSS.replace('"log-margin"', '"other"'))
     for path in ("my_loss.py", "./my_loss.py", "other/my_loss.py", Path("my_loss.py").resolve()):
         plugins.load_plugin(path)
-    assert plugins.words() == ["--plugin", "my_loss.py", "--plugin", "other/my_loss.py"]
+    assert plugins.plugin_arguments() == ["--plugin", "my_loss.py", "--plugin", "other/my_loss.py"]
     assert LOSSES["other"] is not LOSSES["log-margin"]
 
 
@@ -203,9 +205,9 @@ def test_a_plugin_may_import_its_neighbour():
 
 def test_an_unknown_part_may_be_a_plugins():
     for setting in ({"stage1": {"loss": "mine"}}, {"stage1": {"sampler": "mine"}}, {"model": {"head": "mine"}}):
-        with pytest.raises(UsageError, match="of your own comes with --plugin FILE"):
+        with pytest.raises(UsageError, match="with --plugin FILE"):
             load_recipe("digits-lt/ce", [setting])
-    with pytest.raises(UsageError, match="a method of your own comes with --plugin FILE"):
+    with pytest.raises(UsageError, match="add your own method with --plugin FILE"):
         load_recipe("digits-lt/mine")
 
 
@@ -243,7 +245,7 @@ def test_packages_bring_parts_without_an_option(monkeypatch, home):
     announce(monkeypatch, "package_one", "package_two:go")
     assert "--plugin" not in call("train", "digits-lt/ce", "--set", "stage1.loss=log-margin", "--dry-run").output
     assert {"log-margin", "from-a-function"} <= set(LOSSES)
-    assert plugins.fingerprint() == "package_one, package_two"
+    assert plugins.plugins_fingerprint() == "package_one, package_two"
 
 
 def test_a_package_that_fails_is_named_and_stops_nothing(monkeypatch):
@@ -254,7 +256,7 @@ def test_a_package_that_fails_is_named_and_stops_nothing(monkeypatch):
     assert 'The plugin "plugin0" of the package package_three cannot be loaded' in result.output
     assert "line 1: ZeroDivisionError: division by zero" in result.output
     assert "package_four" in result.output
-    assert plugins.fingerprint() == ""
+    assert plugins.plugins_fingerprint() == ""
 
 
 def test_help_asks_no_package(monkeypatch):

@@ -21,7 +21,7 @@ from tailcloud.data.augment import Augment
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.batch import Batch
 from tailcloud.data.loaders.resident import ResidentImages, ResidentLoader
-from tailcloud.evaluation import Predictions, confusion, judge_in_ways, predict, summarise
+from tailcloud.evaluation import Predictions, confusion, predict, predict_variants, summarise
 from tailcloud.losses import LOSSES
 from tailcloud.profile import Profile, class_order, cloud_sizes, fingerprint
 from tailcloud.recipe import load_recipe
@@ -156,7 +156,7 @@ def test_outputs_read_in_many_ways_take_no_more_memory_than_in_two():
     model = build_classifier(Architecture("resnet8", "cosine", 0.25, 1, classes), 0)
     batch = Batch(torch.rand(rows, 1, 1, 1), torch.randint(classes, (rows,)))
     ways = [(30.0, None), *[(20.0, torch.zeros(classes, dtype=torch.float64))] * 5]
-    two, six = (tensor_peak(lambda n=n: judge_in_ways(model, [batch] * 4, ways[:n]), CPU) for n in (2, 6))
+    two, six = (tensor_peak(lambda n=n: predict_variants(model, [batch] * 4, ways[:n]), CPU) for n in (2, 6))
     assert six < two + 0.1 * 4 * rows * classes
 
 

@@ -1,4 +1,4 @@
-"""A classifier is a backbone and a head; what it is made of fits in a small record."""
+"""Classifiers: a backbone and a head, built from an ``Architecture``."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,12 +16,12 @@ from tailcloud.errors import UsageError, unknown
 from tailcloud.heads import HEADS, Head
 from tailcloud.randomness import derive_seed
 
-_global_generator = Lock()  # runs that train in threads must not draw from it at the same time
+_global_generator = Lock()  # runs in threads must not use it at the same time
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """Everything that is needed to build a classifier again."""
+    """Everything that is needed to build a classifier."""
 
     backbone: str
     head: str
@@ -31,7 +31,7 @@ class Architecture:
 
 
 class Classifier(nn.Module):
-    """Images [batch, channels, H, W] to outputs [batch, classes]: cosines or logits, as the head has it."""
+    """Images [batch, channels, H, W] to outputs [batch, classes]: cosines or logits, depending on the head."""
 
     def __init__(self, architecture: Architecture) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Classifier(nn.Module):
         self.head: Head = HEADS[architecture.head](self.backbone.features, architecture.classes)
 
     def features(self, images: Tensor) -> Tensor:
-        """What the head sees of normalised images: [batch, features]."""
+        """Features [batch, features] of normalised images, the input of the head."""
         features: Tensor = self.backbone(images)
         return features
 
@@ -60,33 +60,33 @@ def build_classifier(architecture: Architecture, seed: int) -> Classifier:
 
 
 def fresh_head(model: Classifier, kind: str, seed: int) -> Head:
-    """A head for the model that was never trained, where the model is; its weights depend on the seed alone."""
+    """A head with fresh weights, on the device of the model; they depend on the seed alone."""
     with _global_generator, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derive_seed(seed, "fresh head"))
         head = HEADS[kind](model.backbone.features, model.classes)
     return head.to(next(model.parameters()).device)
 
 
-def hollow_classifier(architecture: Architecture) -> Classifier:
-    """A classifier without numbers, for weights that will be loaded, or for its shapes alone."""
-    with torch.device("meta"), _NothingDrawn():
+def meta_classifier(architecture: Architecture) -> Classifier:
+    """A classifier on the meta device: for its shapes, or for weights that are loaded with ``assign=True``."""
+    with torch.device("meta"), _SkipInitialisation():
         return Classifier(architecture)
 
 
-def hollow_head(kind: str) -> Head:
-    """A head without numbers, for the names of its parameters."""
-    with torch.device("meta"), _NothingDrawn():
+def meta_head(kind: str) -> Head:
+    """A head on the meta device, for the names of its parameters."""
+    with torch.device("meta"), _SkipInitialisation():
         return HEADS[kind](4, 2)  # any sizes: the names are the same
 
 
-def hollow_backbone(name: str, width: float = 1.0) -> Backbone:
-    """A backbone without numbers, for the names of its parameters."""
-    with torch.device("meta"), _NothingDrawn():
+def meta_backbone(name: str, width: float = 1.0) -> Backbone:
+    """A backbone on the meta device, for the names of its parameters."""
+    with torch.device("meta"), _SkipInitialisation():
         return create_backbone(name, width=width)
 
 
-class _NothingDrawn(TorchFunctionMode):
-    """Leaves out first weights; to draw them on no device, PyTorch would import its compiler."""
+class _SkipInitialisation(TorchFunctionMode):
+    """Skips the initialisation of weights, for which PyTorch would import its compiler on the meta device."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -98,7 +98,7 @@ class _NothingDrawn(TorchFunctionMode):
 
 @dataclass(frozen=True)
 class Cost:
-    """What a classifier costs: its parameters, and for one image the forward FLOPs and the floats that are kept."""
+    """The cost of a classifier: parameters, and for one image the forward FLOPs and activations (floats)."""
 
     parameters: int
     flops: int
@@ -106,24 +106,24 @@ class Cost:
 
 
 def cost(architecture: Architecture, height: int, width: int) -> Cost:
-    """Counted on shapes alone, without computing anything."""
-    return cost_of(hollow_classifier(architecture), architecture.channels, height, width)
+    """The cost of an architecture, from shapes alone."""
+    return cost_of(meta_classifier(architecture), architecture.channels, height, width)
 
 
 def cost_of(model: Classifier, channels: int, height: int, width: int) -> Cost:
-    """Counted on one image, which a model without numbers does not compute. A multiply-add is two FLOPs."""
+    """The cost of a model on one image. A multiply-add is two FLOPs."""
     kept: list[int] = []
     image = torch.zeros(1, channels, height, width, device=next(model.parameters()).device)
     leaves = [module for module in model.modules() if not list(module.children())]
     hooks = [module.register_forward_hook(partial(_note_size, kept)) for module in leaves]
-    model.eval()  # batch norm refuses to train on a single pixel
+    model.eval()  # batch norm cannot train on a single pixel
     try:
-        with torch.no_grad(), _Counter() as counter:
+        with torch.no_grad(), _FlopCounter() as counter:
             model(image)
     except (AssertionError, RuntimeError) as error:
         raise UsageError(
-            f"the backbone takes no images of {height} × {width} pixels ({' '.join(str(error).split()).rstrip('.')}); "
-            "set data.size to what it is made for, or take another model.backbone"
+            f"the backbone cannot process images of {height} × {width} pixels "
+            f"({' '.join(str(error).split()).rstrip('.')}); set data.size to its size, or choose another backbone"
         ) from None
     finally:
         for hook in hooks:
@@ -131,8 +131,8 @@ def cost_of(model: Classifier, channels: int, height: int, width: int) -> Cost:
     return Cost(sum(parameter.numel() for parameter in model.parameters()), counter.flops, sum(kept))
 
 
-class _Counter(TorchFunctionMode):
-    """Counts the FLOPs of products; PyTorch's own counter would import its compiler, which takes seconds."""
+class _FlopCounter(TorchFunctionMode):
+    """Counts the FLOPs of convolutions and matrix products; PyTorch's own counter imports its compiler: seconds."""
 
     def __init__(self) -> None:
         super().__init__()

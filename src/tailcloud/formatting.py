@@ -1,4 +1,4 @@
-"""Numbers and names as people read them. What was not measured is "n/a", never NaN."""
+"""Formatting of numbers, times and names for people. A missing value is "n/a", never NaN."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ def duration(seconds: float | None) -> str:
 
 
 def moment(text: str | None) -> str:
-    """2026-11-15 09:00 UTC; a text that is no time is left as it is."""
+    """2026-11-15 09:00 UTC; text that is not a time stays unchanged."""
     if not text:
         return NOT_MEASURED
     try:
@@ -63,12 +63,12 @@ def counted(count: int, one: str, several: str | None = None) -> str:
 
 
 def shortened(text: str, length: int = 12) -> str:
-    """A name that fits beside a plot."""
+    """A name cut to a length, with an ellipsis."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def readable(text: str) -> str:
-    """A name from outside as it can be shown and stored anywhere: control characters and broken bytes replaced."""
+    """A name from a file or a user, with control characters and invalid bytes replaced."""
     if text.isprintable():
         return text
     kept = (c if c.isprintable() or unicodedata.category(c) in {"Zs", "Cf"} else "\ufffd" for c in text)

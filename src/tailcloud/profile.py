@@ -1,4 +1,4 @@
-"""What the class counts of a data set say about it: imbalance, shot groups, cloud sizes, fingerprint."""
+"""The profile of a data set by its class counts: imbalance, shot groups, cloud sizes, fingerprint."""
 
 import warnings
 from collections.abc import Sequence
@@ -29,12 +29,12 @@ def class_counts(counts: ArrayLike) -> Counts:
     if values.min() < 0:
         raise UsageError(f"class counts cannot be negative: class {int(values.argmin())} has {values.min()}")
     if values.max() == 0:
-        raise UsageError("every class count is 0: there is nothing to learn from")
+        raise UsageError("every class count is 0: there are no training images")
     return values.astype(np.int64)
 
 
 def at_least_one(counts: ArrayLike) -> Counts:
-    """Class counts in which an absent class has one image, with a warning: logarithms and powers of 0 are of no use."""
+    """Class counts with 1 for an absent class, and a warning: log 0 is not finite."""
     checked = class_counts(counts)
     if not checked.min():
         absent = np.flatnonzero(checked == 0).tolist()
@@ -90,10 +90,10 @@ def tail_group(counts: ArrayLike) -> str:
 
 
 def worst_tail(counts: Sequence[int], per_class: Sequence[float | None], limit: int = 8) -> list[int]:
-    """The classes of the rarest shot group that are least often right, the worst first.
+    """The classes of the rarest shot group with the lowest accuracy, the worst first.
 
-    ``per_class`` is their accuracy in percent. Among equals the one with fewer training images comes first; a class
-    that is always right or has no test image is none of them.
+    ``per_class`` is their accuracy in percent. Ties are ordered by training images, the fewest first; classes
+    with 100 % accuracy or without test images are left out.
     """
     members = shot_groups(counts)[tail_group(counts)].tolist()
     wrong = {index: value for index in members if (value := per_class[index]) is not None and value < 100}
@@ -103,8 +103,8 @@ def worst_tail(counts: Sequence[int], per_class: Sequence[float | None], limit: 
 def class_order(labels: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
     """The positions of all images, class by class, ascending within a class: a stable sort in time linear in images.
 
-    NumPy counts where it sorts 16-bit numbers and compares where it sorts longer ones, so more than 65,536 classes are
-    sorted by their low half first and by their high half then.
+    NumPy sorts 16-bit integers by counting (radix sort) and longer ones by comparing, so more than 65,536 classes are
+    sorted by their low 16 bits, then by their high bits.
     """
     order = np.argsort(labels.astype(np.uint16), kind="stable")
     if classes > 1 << 16:
@@ -130,7 +130,7 @@ def classes_text(classes: Sequence[int], names: Sequence[str] | None = None, lim
 
 @dataclass(frozen=True)
 class Profile:
-    """The class counts of a training set, and what follows from them."""
+    """The class counts of a training set, and figures derived from them."""
 
     counts: Counts
     class_names: Sequence[str]
@@ -156,20 +156,20 @@ class Profile:
         return shot_groups(self.counts)
 
     def remarks(self) -> list[str]:
-        """What the person who trains on these counts should know, a sentence each."""
+        """Notes for the user about these counts, a sentence each."""
         remarks = []
         absent = np.flatnonzero(self.counts == 0).tolist()
         single = np.flatnonzero(self.counts == 1).tolist()
         if absent:
             text = classes_text(absent, self.class_names)
-            remarks.append(f"{text}: no training image, so it is never sampled and cannot be learned.")
+            remarks.append(f"{text}: no training image; it cannot be learned.")
         if single:
             text = classes_text(single, self.class_names)
-            remarks.append(f"{text}: a single training image, so that everything hangs on that one picture.")
+            remarks.append(f"{text}: a single training image; accuracy depends on that image.")
         if self.classes == 1:
             remarks.append("There is only one class: every prediction will be that class.")
         elif self.ratio == 1 and not absent:
             remarks.append(
-                "All classes have the same number of images: there is no tail, and GCL has no cloud to draw."
+                "All classes have the same number of images: there is no tail, and all GCL clouds have size 0."
             )
         return remarks

@@ -1,8 +1,7 @@
-"""Owned randomness: every random part has its own generator, made from (seed, part, epoch).
+"""Random generators: every random part of a run has its own, derived from (seed, part, epoch).
 
-Nothing here keeps state between epochs. A run that is killed and resumed therefore makes the same draws without
-storing a generator (but for that of the clouds, within an epoch), and a part that draws more or less than before
-disturbs no other part.
+No generator keeps state between epochs. A resumed run therefore makes the same draws without a stored generator
+(except that of the clouds, within an epoch), and one part can draw more or fewer numbers without changing others.
 """
 
 from hashlib import sha256
@@ -18,10 +17,10 @@ def derive_seed(seed: int, *part: str | int) -> int:
 
 
 def host_generator(seed: int, *part: str | int) -> np.random.Generator:
-    """For what an epoch needs as whole arrays: order, crops, flips, mixing."""
+    """A NumPy generator for draws of a whole epoch: order, crops, flips, mixup."""
     return np.random.default_rng(derive_seed(seed, *part))
 
 
 def device_generator(device: torch.device, seed: int, *part: str | int) -> torch.Generator:
-    """For what is drawn step by step on the device: the clouds of the loss."""
+    """A PyTorch generator for draws of each step on the device: the noise of the loss."""
     return torch.Generator(device).manual_seed(derive_seed(seed, *part))

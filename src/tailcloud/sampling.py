@@ -1,6 +1,6 @@
-"""Which training images an epoch shows: from instance-balanced over class-balanced to reversed.
+"""Samplers: which training images an epoch shows, from instance-balanced to class-balanced to reversed.
 
-A sampler is a weight per class for one image of it; the mass of a class is its count times that weight.
+A sampler gives each class a weight for one of its images; the mass of a class is its count times that weight.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,16 +14,16 @@ from tailcloud.profile import Counts, class_counts, class_order, cloud_sizes
 
 Weights = NDArray[np.float64]
 
-BLOCK = 1 << 18  # images that are drawn at a time: what is made on the way stays small, and in the processor's caches
+BLOCK = 1 << 18  # images drawn at a time, so that temporary arrays stay small and in the CPU caches
 
 
 def _instance_balanced(counts: Counts) -> Weights:
-    """Every image alike: class mass n_j / N."""
+    """The same weight for every image: class mass n_j / N."""
     return np.ones(len(counts))
 
 
 def _class_balanced(counts: Counts) -> Weights:
-    """Every class alike: weight 1 / n_j, class mass 1 / C."""
+    """The same mass for every class: weight 1 / n_j, class mass 1 / C."""
     return 1.0 / counts
 
 
@@ -38,7 +38,7 @@ def _effective_number(counts: Counts, *, beta: float = 0.9999) -> Weights:
 
 
 def _class_based_effective_number(counts: Counts, *, a: float = 0.999, b: float = 0.0009) -> Weights:
-    """Effective numbers with a β_j of each class's own: β_j = b · (δ_j − δ_min) / (δ_max − δ_min) + a (eq. 13 and 14).
+    """Effective numbers with a β_j for each class: β_j = b · (δ_j − δ_min) / (δ_max − δ_min) + a (eq. 13 and 14).
 
     ρ_j of eq. 13 is the weight of one image of class j. (Algorithm 1 of the paper writes δ_j − δ_max and inverts ρ;
     the equations are right.) The cloud sizes δ, always those of eq. 9, already lie in [0, 1]. Balanced counts give
@@ -48,22 +48,22 @@ def _class_based_effective_number(counts: Counts, *, a: float = 0.999, b: float 
 
 
 def _reverse(counts: Counts) -> Weights:
-    """The tail as heavy as the head was: class mass ∝ 1 / n_j (BBN, Zhou et al., CVPR 2020)."""
+    """Reversed: class mass ∝ 1 / n_j (BBN, Zhou et al., CVPR 2020)."""
     weights: Weights = 1.0 / counts.astype(np.float64) ** 2
     return weights
 
 
 def _progressively_balanced(counts: Counts, share: float = 0.0) -> Weights:
-    """From the data as they are to class-balanced: class mass (1 − t)·n_j / N + t / C (Kang et al., ICLR 2020).
+    """From instance-balanced to class-balanced: class mass (1 − t)·n_j / N + t / C (Kang et al., ICLR 2020).
 
-    t is the share of the stage that is done; not an option, because it is the epoch's.
+    t is the share of the stage that is done; it follows from the epoch and is not an option.
     """
     weights: Weights = share / len(counts) * _class_balanced(counts) + (1 - share) / counts.sum()
     return weights
 
 
 def _class_aware(counts: Counts, *, consecutive: int = 4) -> Weights:
-    """Class mass 1 / C, class by class in turn (Shen et al., ECCV 2016)."""
+    """Class mass 1 / C, one class after the other (Shen et al., ECCV 2016)."""
     if consecutive < 1:
         raise UsageError(f"consecutive = {consecutive} must be at least 1")
     return _class_balanced(counts)
@@ -109,9 +109,9 @@ def sample_weights(name: str, counts: ArrayLike, **options: Any) -> Weights:
 
 
 def class_shares(name: str, counts: ArrayLike, **options: Any) -> Weights:
-    """The share of each class among the images that a sampler draws, at the end of a stage if that changes.
+    """The share of each class among the images that a sampler draws; at the end of a stage, if it changes.
 
-    An absent class counts as one image, so that no share is 0 but where the sampler says so.
+    An absent class counts as one image, so that its share is 0 only if the sampler excludes it.
 
     >>> class_shares("cb", [6, 2])
     array([0.5, 0.5])
@@ -123,14 +123,14 @@ def class_shares(name: str, counts: ArrayLike, **options: Any) -> Weights:
 
 
 class Sampler(Protocol):
-    """Draws one epoch of image indices. Same generator, same epoch: on every device, rank and resume."""
+    """Draws the image indices of one epoch. The same generator gives the same epoch, on every device and rank."""
 
     def draw(self, generator: np.random.Generator, share: float = 0.0) -> NDArray[np.int64]:
-        """The indices of one epoch, in order; ``share`` of the stage's epochs are done before it."""
+        """The indices of one epoch, in order; ``share`` is the share of the stage that is done before it."""
 
 
 class ShuffledSampler:
-    """Every image once, in random order: instance-balanced sampling as everybody trains."""
+    """Every image once, in random order: the usual instance-balanced sampling."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -141,10 +141,10 @@ class ShuffledSampler:
 
 
 class WeightedSampler:
-    """As many draws as there are images, with replacement: first a class by its mass, then any image of it.
+    """As many draws as there are images, with replacement: first a class by its mass, then one of its images.
 
-    This is the multinomial over images that the weights describe. Setting it up takes time linear in images + classes,
-    and a draw the logarithm of the classes.
+    This is a multinomial over images with the given weights. The set-up time is linear in images + classes; a draw
+    takes logarithmic time in the classes.
     """
 
     def __init__(self, labels: ArrayLike, weights: ArrayLike) -> None:
@@ -155,13 +155,13 @@ class WeightedSampler:
         masses = np.cumsum(self.counts * weights)
         self.cumulative: Weights = masses / masses[-1]
 
-    def reach(self, share: float) -> Weights:  # noqa: ARG002
-        """The mass of each class and all before it, when that share of the stage is done."""
+    def cumulative_masses(self, share: float) -> Weights:  # noqa: ARG002
+        """Cumulative class masses when that share of the stage is done."""
         return self.cumulative
 
     def draw(self, generator: np.random.Generator, share: float = 0.0) -> NDArray[np.int64]:
         """Independent draws, one per training image."""
-        cumulative = self.reach(share)
+        cumulative = self.cumulative_masses(share)
         drawn = np.empty(len(self.by_class), np.int64)
         blocks = np.split(drawn, range(BLOCK, len(drawn), BLOCK))
         for block in blocks:
@@ -175,14 +175,14 @@ class WeightedSampler:
 
 
 class ProgressiveSampler(WeightedSampler):
-    """Draws whose class masses move from the data's own to equal ones while a stage goes on."""
+    """Draws whose class masses change from instance-balanced to class-balanced during a stage."""
 
     def __init__(self, labels: ArrayLike, classes: int) -> None:
         labels = np.asarray(labels)
         super().__init__(labels, sample_weights("cb", np.bincount(labels, minlength=classes)))
         self.own = np.cumsum(self.counts) / self.counts.sum()
 
-    def reach(self, share: float) -> Weights:
+    def cumulative_masses(self, share: float) -> Weights:
         """Instance-balanced at the start, class-balanced at the end."""
         mixed: Weights = (1 - share) * self.own + share * self.cumulative
         mixed /= mixed[-1]
@@ -190,10 +190,10 @@ class ProgressiveSampler(WeightedSampler):
 
 
 class ClassAwareSampler:
-    """Class after class in a random order, a few images of each; an order that is used up is shuffled anew.
+    """One class after the other in random order, a few images of each; a finished order is shuffled again.
 
-    As many draws as there are images. Classes are shown equally often and so are the images of a class, up to a rest:
-    class-balanced sampling without its chance.
+    As many draws as there are images. All classes, and all images of a class, are shown equally often up to a
+    remainder: class-balanced sampling without its variance.
     """
 
     def __init__(self, labels: ArrayLike, classes: int, *, consecutive: int = 4) -> None:
@@ -204,7 +204,7 @@ class ClassAwareSampler:
         self.consecutive = consecutive
 
     def draw(self, generator: np.random.Generator, share: float = 0.0) -> NDArray[np.int64]:  # noqa: ARG002
-        """The images of one epoch; it begins with fresh orders."""
+        """The images of one epoch, which starts with new random orders."""
         size, present = len(self.by_class), np.flatnonzero(self.counts)
         visits = -(-size // self.consecutive)
         classes = _rounds(generator, np.array([len(present)]), np.array([visits]))
@@ -217,7 +217,7 @@ class ClassAwareSampler:
 
 
 def _rounds(generator: np.random.Generator, sizes: Counts, lengths: Counts) -> NDArray[np.int64]:
-    """For each size n a row of its length: random orders of 0 … n − 1, one after the other. The rows joined."""
+    """For each size n and its length: random permutations of 0 … n − 1 in a row, cut at that length; concatenated."""
     rounds = -(-lengths // np.maximum(sizes, 1))
     each = sizes.repeat(rounds)  # the size of every order, rows joined
     first = np.cumsum(each) - each

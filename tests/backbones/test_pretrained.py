@@ -88,7 +88,7 @@ def test_a_file_that_is_no_weights_fails_and_runs_nothing(content, tmp_path, mon
 def test_a_zipped_pickle_runs_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     torch.save({"conv1.weight": Evil()}, tmp_path / "w.pth")
-    with pytest.raises(TailcloudError, match="holds more than tensors"):
+    with pytest.raises(TailcloudError, match="contains more than tensors"):
         read_tensors(tmp_path / "w.pth")
     assert not (tmp_path / "hacked").exists()
 
@@ -114,7 +114,7 @@ def test_a_file_with_another_digest_is_refused(published, tmp_path):
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     for right in (digest, digest[:8], digest.upper()):
         assert load_pretrained(fresh(), str(file), 3, right).sha256 == digest
-    with pytest.raises(TailcloudError, match=rf"its SHA-256 is {digest}, and model.weights_sha256 is 00000000;"):
+    with pytest.raises(TailcloudError, match=rf"has the SHA-256 {digest}, but model.weights_sha256 is 00000000;"):
         load_pretrained(fresh(), str(file), 3, "00000000")
 
 
@@ -122,7 +122,7 @@ def test_a_digest_is_checked_before_a_run_is_made(published, tmp_path):
     save_file(published, tmp_path / "w.safetensors")
     arguments = ["train", "digits-lt/ce", "--dry-run", "--set", f"model.weights={tmp_path / 'w.safetensors'}"]
     outcome = CliRunner().invoke(app, [*arguments, "--set", "model.weights_sha256='0123456789abcdef'"])
-    assert "is not the file that was asked for" in str(outcome.exception)
+    assert "but model.weights_sha256 is" in str(outcome.exception)
 
 
 def test_a_digest_has_digits():

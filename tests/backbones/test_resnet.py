@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from tailcloud.backbones import create_backbone
-from tailcloud.classifier import hollow_backbone
+from tailcloud.classifier import meta_backbone
 
 
 @pytest.mark.parametrize(
@@ -88,11 +88,11 @@ def published_names(blocks):
     ],
 )
 def test_every_name_of_a_published_file_is_here_and_no_other(name, blocks):
-    assert list(hollow_backbone(name).state_dict()) == published_names(blocks)
+    assert list(meta_backbone(name).state_dict()) == published_names(blocks)
 
 
 def test_the_groups_of_a_resnext_are_as_published():
-    backbone = hollow_backbone("resnext50_32x4d")
+    backbone = meta_backbone("resnext50_32x4d")
     shapes = [tuple(getattr(backbone, f"layer{stage}")[0].conv2.weight.shape) for stage in (1, 2, 3, 4)]
     assert shapes == [(128, 4, 3, 3), (256, 8, 3, 3), (512, 16, 3, 3), (1024, 32, 3, 3)]
 

@@ -60,7 +60,7 @@ def test_a_model_for_images_of_another_size_is_a_sentence(stand_in, monkeypatch)
         raise AssertionError("Input height (8) doesn't match model (224).")
 
     monkeypatch.setattr(Tiny, "forward", refuse)
-    with pytest.raises(UsageError, match=r"takes no images of 8 × 8 pixels \(Input .* model \(224\)\); set data.size"):
+    with pytest.raises(UsageError, match=r"cannot process images of 8 × 8 pixels \(Input .* model \(224\)\); set data"):
         cost(Architecture("timm:tiny", "linear", 1.0, 1, 10), 8, 8)
 
 
@@ -78,7 +78,7 @@ def test_a_model_that_timm_does_not_have_is_named(stand_in):
 
 
 def test_a_missing_library_is_named_with_its_command(monkeypatch):
-    monkeypatch.setattr("tailcloud.backbones.timm_models.timm_is_here", lambda: False)
+    monkeypatch.setattr("tailcloud.backbones.timm_models.timm_is_installed", lambda: False)
     with pytest.raises(UsageError, match=r"pip install 'tailcloud\[timm\]'"):
         create_backbone("timm:resnet18")
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tailcloud.calibration.implied_prior import assumed_prior
-from tailcloud.calibration.priors import name_of, train_prior
+from tailcloud.calibration.implied_prior import implied_prior
+from tailcloud.calibration.priors import prior_name, train_prior
 from tailcloud.recipe import load_recipe, shipped
 
 COUNTS = [120, 40, 9, 2]
@@ -12,7 +12,7 @@ AS_IN_TRAINING = {"ce", "ce-mixup", "focal", "ldam"}
 
 
 def assumed(method, *settings, counts=COUNTS):
-    return assumed_prior(load_recipe(f"digits-lt/{method}", list(settings)), counts)
+    return implied_prior(load_recipe(f"digits-lt/{method}", list(settings)), counts)
 
 
 @pytest.mark.parametrize("method", sorted(shipped("methods")))
@@ -21,7 +21,7 @@ def test_every_method_says_which_mix_its_outputs_assume(method):
     assert prior.sum() == pytest.approx(1)
     assert (prior > 0).all()
     expected = "other" if method == "disalign" else "train" if method in AS_IN_TRAINING else "uniform"
-    assert name_of(prior, COUNTS) == expected
+    assert prior_name(prior, COUNTS) == expected
 
 
 def shares(raw):

@@ -1,11 +1,11 @@
-"""The mix of classes that somebody expects, from a word or a file."""
+"""The class prior that a user asks for, from a word or a file."""
 
 import json
 
 import pytest
 
 import tailcloud
-from tailcloud.calibration.prior_file import wanted_prior
+from tailcloud.calibration.prior_file import read_prior
 from tailcloud.errors import TailcloudError, UsageError
 
 SHARES = [2.0, 1, 1, 1, 1, 1, 1, 1, 1, 0]
@@ -16,14 +16,18 @@ def model(finished_run):
     return tailcloud.load(finished_run)
 
 
+def prior_of(text, model):
+    return read_prior(text, model.class_names, model.counts)
+
+
 def lines(separator, head=""):
     return head + "".join(f"{digit}{separator}{share}\n" for digit, share in enumerate(SHARES))
 
 
 def test_words(model):
-    assert wanted_prior(None, model) is None
-    assert wanted_prior("uniform", model).tolist() == pytest.approx([0.1] * 10)
-    assert wanted_prior("train", model).tolist() == pytest.approx([n / sum(model.counts) for n in model.counts])
+    assert prior_of(None, model) is None
+    assert prior_of("uniform", model).tolist() == pytest.approx([0.1] * 10)
+    assert prior_of("train", model).tolist() == pytest.approx([n / sum(model.counts) for n in model.counts])
 
 
 @pytest.mark.parametrize(
@@ -38,32 +42,32 @@ def test_words(model):
 )
 def test_files(model, tmp_path, name, content):
     (tmp_path / name).write_text(content)
-    assert wanted_prior(str(tmp_path / name), model).tolist() == pytest.approx([share / 10 for share in SHARES])
+    assert prior_of(str(tmp_path / name), model).tolist() == pytest.approx([share / 10 for share in SHARES])
 
 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
         ("a.csv", None, "neither uniform nor train nor a file"),
-        ("a.csv", "", "holds no prior"),
-        ("a.csv", "1,2,3\n", "holds no prior"),
-        ("a.json", "[" * 100_000, "holds no prior"),
-        ("a.json", "[1, 2]", "holds no prior"),
-        ("a.csv", lines(",") + "10,1\n", 'has the class "10", which the model does not know; did you mean'),
+        ("a.csv", "", "is not a prior"),
+        ("a.csv", "1,2,3\n", "is not a prior"),
+        ("a.json", "[" * 100_000, "is not a prior"),
+        ("a.json", "[1, 2]", "is not a prior"),
+        ("a.csv", lines(",") + "10,1\n", 'has the class "10", which the model does not have; did you mean'),
         ("a.csv", lines(",") + "9,1\n", 'has the class "9" twice'),
-        ("a.csv", "0,1\n1,1\n", r"lacks 8 of the 10 classes \(2, 3, 4, 5, 6, …\)"),
-        ("a.csv", lines(",").replace("0,2.0", "0,-1"), "must be a number that is not negative"),
-        ("a.csv", lines(",").replace("1,1", "1,much"), "must be a number that is not negative"),
+        ("a.csv", "0,1\n1,1\n", r"has no share for 8 of 10 classes \(2, 3, 4, 5, 6, …\)"),
+        ("a.csv", lines(",").replace("0,2.0", "0,-1"), "must be a number of at least 0"),
+        ("a.csv", lines(",").replace("1,1", "1,much"), "must be a number of at least 0"),
         ("a.json", json.dumps({str(digit): True for digit in range(10)}), "must be a number"),
         ("a.json", '{"0": NaN}', "must be a number"),
         ("a.csv", "".join(f"{digit},0\n" for digit in range(10)), "not all of them 0"),
     ],
 )
-def test_what_is_no_prior_gets_its_sentence(model, tmp_path, name, content, said):
+def test_what_is_not_a_prior_is_refused_with_a_sentence(model, tmp_path, name, content, said):
     if content is not None:
         (tmp_path / name).write_text(content)
     with pytest.raises(UsageError, match=said):
-        wanted_prior(str(tmp_path / name), model)
+        prior_of(str(tmp_path / name), model)
 
 
 def test_a_prior_of_another_length_and_a_model_that_does_not_say_what_it_assumes(finished_run):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers.oracles import deployed as oracle
+from helpers.oracles import calibration as oracle
 from tailcloud.calibration import priors
 from tailcloud.errors import UsageError
 
@@ -28,8 +28,8 @@ def test_a_class_that_does_not_occur_is_never_predicted():
 
 @given(COUNTS)
 def test_the_three_mixes(counts):
-    found = priors.mixes_of(counts)
-    assert list(found) == list(priors.MIXES)
+    found = priors.evaluation_priors(counts)
+    assert list(found) == list(priors.EVALUATION_PRIORS)
     for mix in found.values():
         assert mix.sum() == pytest.approx(1)
     np.testing.assert_allclose(found["backward"], oracle.backward(counts))
@@ -46,7 +46,7 @@ def test_accuracy_under_a_mix_counts_every_image_as_often_as_its_class_comes(dat
     target, predicted = map(list, zip(*data, strict=True))
     hits = [[said == y for y, said in data if y == c] for c in range(3)]
     per_class = [100 * sum(found) / len(found) if found else None for found in hits]
-    expected = oracle.accuracy_of_a_drawn_test_part(target, predicted, images)
+    expected = oracle.accuracy_under_prior(target, predicted, images)
     assert priors.accuracy_under(per_class, priors.normalised(images)) == (
         None if expected is None else pytest.approx(expected)
     )
@@ -60,6 +60,6 @@ def test_what_is_no_mix_is_refused(shares):
 
 def test_mixes_have_names():
     counts = [90, 10]
-    assert priors.name_of(np.array([0.9, 0.1]), counts) == "train"
-    assert priors.name_of(np.array([0.52, 0.48]), counts) == "uniform"
-    assert priors.name_of(np.array([0.1, 0.9]), counts) == "other"
+    assert priors.prior_name(np.array([0.9, 0.1]), counts) == "train"
+    assert priors.prior_name(np.array([0.52, 0.48]), counts) == "uniform"
+    assert priors.prior_name(np.array([0.1, 0.9]), counts) == "other"

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import tailcloud
-from helpers.oracles import deployed as oracle
+from helpers.oracles import calibration as oracle
 from helpers.oracles import metrics
 from helpers.runs import run, small_recipe
 from tailcloud.calibration import held_out
@@ -67,7 +67,7 @@ def test_accuracy_under_three_mixes_follows_from_the_models_own_probabilities(wi
     for name, mix in mixes.items():
         for key, prior in (("plain", None), ("adjusted", mix)):
             predicted = model.predict_proba(images, prior).argmax(dim=1).tolist()
-            expected = oracle.accuracy_of_a_drawn_test_part(data.test.labels.tolist(), predicted, mix)
+            expected = oracle.accuracy_under_prior(data.test.labels.tolist(), predicted, mix)
             assert getattr(getattr(result.priors, name), key) == pytest.approx(expected, abs=0.3), (name, key)
 
 
@@ -80,13 +80,13 @@ def test_without_held_out_images_the_temperature_is_1_and_that_is_said(finished_
 
 
 def test_a_handful_of_held_out_images_fits_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(held_out, "FEWEST", 1000)
+    monkeypatch.setattr(held_out, "MIN_HELD_OUT_IMAGES", 1000)
     result = run(tmp_path / "run", small_recipe({"selection": {"split": 0.1}}))
     assert (result.calibrated.temperature, result.calibrated.fitted_on) == (1.0, None)
 
 
 def test_more_images_than_one_number_needs_are_thinned_out_evenly(with_validation, tmp_path, monkeypatch):
-    monkeypatch.setattr(held_out, "MOST_LOGITS", 170)
+    monkeypatch.setattr(held_out, "MAX_LOGITS", 170)
     result = run(tmp_path / "run", small_recipe({"selection": {"split": 0.1}}))
     assert result.calibrated.images == 17
 

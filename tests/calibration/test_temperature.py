@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers.oracles import deployed as oracle
-from tailcloud.calibration.temperature import COLDEST, HOTTEST, calibration_by_group, fit_temperature
+from helpers.oracles import calibration as oracle
+from tailcloud.calibration.temperature import MAX_TEMPERATURE, MIN_TEMPERATURE, calibration_by_group, fit_temperature
 from tailcloud.evaluation.metrics import Predictions, calibration
 
 
@@ -27,7 +27,7 @@ def test_no_other_temperature_has_a_smaller_nll(seed, truth, shifted):
     found = fit_temperature(logits, target, shift if shifted else None)
     least = oracle.nll(logits.tolist(), target, found, shift)
     for other in (found * 0.99, found * 1.01, 0.3, 1.0, 4.0):
-        if COLDEST <= other <= HOTTEST:
+        if MIN_TEMPERATURE <= other <= MAX_TEMPERATURE:
             assert least <= oracle.nll(logits.tolist(), target, other, shift) + 1e-9
 
 
@@ -58,8 +58,8 @@ def test_a_long_tail_among_the_held_out_images_is_not_mistaken_for_doubt():
 
 def test_temperatures_stay_within_bounds_and_are_1_where_they_do_not_matter():
     sure = np.eye(3)[[0, 1, 2]] * 5
-    assert fit_temperature(sure, np.array([0, 1, 2])) == pytest.approx(COLDEST)
-    assert fit_temperature(sure, np.array([1, 2, 0])) == pytest.approx(HOTTEST)
+    assert fit_temperature(sure, np.array([0, 1, 2])) == pytest.approx(MIN_TEMPERATURE)
+    assert fit_temperature(sure, np.array([1, 2, 0])) == pytest.approx(MAX_TEMPERATURE)
     assert fit_temperature(np.zeros((5, 3)), np.zeros(5, int)) == 1
     assert fit_temperature(np.array([[3.0], [4.0]]), np.array([0, 0])) == 1
 

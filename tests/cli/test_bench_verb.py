@@ -101,7 +101,7 @@ def test_what_exists_is_not_repeated(bench, filled):
 def test_a_plugin_that_was_changed_since_is_told(bench, filled, monkeypatch):
     monkeypatch.setattr(tailcloud.plugins, "fingerprint", lambda: "mine.py 0123")
     assert "mine.py" not in bench(f"table1 {SHORT} --seed 0").output  # no part of these is from it
-    monkeypatch.setattr(tailcloud.plugins.usage, "BROUGHT", {("method", "ce")})
+    monkeypatch.setattr(tailcloud.plugins.usage, "REGISTERED", {("method", "ce")})
     said = " ".join(bench(f"table1 {SHORT} --seed 0").output.split())
     assert (
         "trained with no plugin, not with mine.py 0123; delete the folders to train again: digits-lt-ce-seed0" in said
@@ -217,7 +217,7 @@ def test_a_folder_of_somebody_else_fails_its_cell_and_no_other(bench, home, fill
     with pytest.raises(TailcloudError, match=r"1.cell or run could not be measured"):
         bench(f"table1 {SHORT} --seed 0 --json forbidden.json")
     first, *others = json.loads((home / "forbidden.json").read_text())["cells"]
-    assert "may not be written or read here (Permission denied)" in first["failures"][0]
+    assert "cannot be read or written (Permission denied)" in first["failures"][0]
     assert [cell["seeds"] for cell in others] == [[0], [0]]
 
 

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from helpers.bad_inputs import command
-from tailcloud.auto_recipe.timing import Pace
+from tailcloud.auto_recipe.timing import StepTiming
 from tailcloud.cli import app
 from tailcloud.data import open_dataset
 from tailcloud.launch import execute
@@ -22,7 +22,8 @@ def images(tmp_path, monkeypatch):
     parts = {"x_train": digits.train.images, "y_train": digits.train.labels}
     np.savez(tmp_path / "mine.npz", x_test=digits.test.images, y_test=digits.test.labels, **parts)
     monkeypatch.setattr(
-        "tailcloud.auto_recipe.epoch_budget.measure", lambda *_: Pace({"stage1": 1e-3, "stage2": 1e-3}, 1e-6, 0.0)
+        "tailcloud.auto_recipe.epoch_budget.time_recipe",
+        lambda *_: StepTiming({"stage1": 1e-3, "stage2": 1e-3}, 1e-6, 0.0),
     )
 
 
@@ -34,7 +35,7 @@ def said(words):
 def test_a_choice_is_shown_and_nothing_is_trained(images, tmp_path):
     text = said("train --data mine.npz --dry-run")
     assert text.index("a few steps are timed") < text.index("Chosen for mine.npz")
-    assert "No mirroring" in text
+    assert "No flips" in text
     assert "200 epochs" in text
     assert not (tmp_path / "runs").exists()
 
@@ -88,7 +89,7 @@ def test_a_run_is_trained_recorded_and_resumed_without_choosing_again(images, tm
 
 def test_the_folder_is_named_after_the_method_that_is_chosen(images, tmp_path):
     text = said("train --data mine.npz --time-budget 5s --dry-run")
-    assert "Cross-entropy, its logits adjusted, in the place of GCL" in text
+    assert "Logit-adjusted cross-entropy instead of GCL" in text
     assert "seed 0 in runs/mine-logit-adjust-posthoc-seed0" in text
     assert "seed 0 in runs/mine-gcl-seed0" in said("train --data mine.npz --time-budget 90m --dry-run")
 

@@ -38,7 +38,7 @@ THREADS = 2
 @pytest.fixture(autouse=True, scope="module")
 def _no_time_for_timing():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(timing, "ENOUGH", 0.001)
+        patch.setattr(timing, "MIN_TIMED_SECONDS", 0.001)
         yield
 
 
@@ -325,7 +325,7 @@ def test_verbose_says_what_was_chosen(digits, capsys):
     assert capsys.readouterr().out == ""
     small(epochs=1, verbose=2).fit(digits.train.images, digits.train.labels)
     said = capsys.readouterr().out
-    assert "No mirroring: class means recognise" in said
+    assert "No flips: nearest-mean hits fell" in said
     assert "stage1 epoch 1: loss" in said
 
 

@@ -12,7 +12,15 @@ from helpers.oracles import spreads as oracle
 from tailcloud.classifier import Architecture, build_classifier
 from tailcloud.data.loaders.batch import Batch
 from tailcloud.evaluation import embeddings
-from tailcloud.evaluation.embeddings import Embedding, Spread, by_group, centre_distance, embed, near_own, spread
+from tailcloud.evaluation.embeddings import (
+    Embedding,
+    Spread,
+    by_group,
+    centre_distance,
+    embed,
+    nearest_centre_accuracy,
+    spread,
+)
 
 CLASSES = 4
 
@@ -55,16 +63,16 @@ def test_the_measures_on_the_page_do_not_depend_on_the_scale_of_the_features(emb
 @given(some_embedding(), some_embedding())
 def test_images_near_their_own_centre_match_plain_loops(test, train):
     pair = (test.features.tolist(), test.labels.tolist(), train.features.tolist(), train.labels.tolist())
-    expected = [oracle.near_own(*pair, c, CLASSES) for c in range(CLASSES)]
-    assert listed(near_own(test, train, CLASSES)) == pytest.approx(expected)
+    expected = [oracle.nearest_centre_accuracy(*pair, c, CLASSES) for c in range(CLASSES)]
+    assert listed(nearest_centre_accuracy(test, train, CLASSES)) == pytest.approx(expected)
 
 
 def test_more_centres_than_one_block(monkeypatch):
     embedding = Embedding(np.random.default_rng(0).normal(size=(40, 5)), np.arange(40) % 17)
     whole = spread(embedding, 20).between
-    monkeypatch.setattr(embeddings, "ROWS", 4)
+    monkeypatch.setattr(embeddings, "CHUNK", 4)
     np.testing.assert_array_equal(spread(embedding, 20).between, whole)
-    assert np.nanmin(near_own(embedding, embedding, 20)) >= 0
+    assert np.nanmin(nearest_centre_accuracy(embedding, embedding, 20)) >= 0
 
 
 def test_a_small_class_is_not_narrower_by_being_small():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from helpers.oracles import metrics as oracle
 from tailcloud.classifier import Architecture, build_classifier
 from tailcloud.data.loaders.batch import Batch
-from tailcloud.evaluation import Predictions, confusion, gathered, judge, predict, summarise
+from tailcloud.evaluation import Predictions, confusion, predict, predict_on_device, summarise, to_predictions
 
 
 def predictions(target, predicted, confidence=None, top=None):
@@ -76,8 +76,8 @@ def test_predict_ranks_the_true_class_and_clamps_top_k(classes):
 def test_outputs_that_are_no_numbers_are_wrong_and_unsure():
     target = torch.tensor([0, 1, 2])
     outputs = torch.tensor([[float("nan")] * 3, [0.0, 1.0, float("inf")], [0.0, 0.0, 9.0]])
-    said = gathered(judge(lambda images: images, [Batch(outputs, target)], 1.0), 3)
-    assert said.unanswered == 2
+    said = to_predictions(predict_on_device(lambda images: images, [Batch(outputs, target)], 1.0), 3)
+    assert said.non_finite == 2
     with np.errstate(all="raise"):
         figures = summarise(said, [5, 5, 5])
     assert figures["per_class"] == [0.0, 0.0, 100.0]

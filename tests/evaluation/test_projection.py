@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailcloud.evaluation.projection import choose_classes, choose_images, project, turned
+from tailcloud.evaluation.projection import align_map, choose_classes, choose_images, project
 
 
 def test_classes_come_from_the_whole_range_of_frequencies():
@@ -51,4 +51,4 @@ def test_a_turned_and_mirrored_map_is_turned_back():
     points /= np.abs(points).max()
     angle = 2.0
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]) @ np.diag([1, -1])
-    np.testing.assert_allclose(turned(points @ turn, points), points, atol=1e-9)
+    np.testing.assert_allclose(align_map(points @ turn, points), points, atol=1e-9)

@@ -1,4 +1,4 @@
-"""What each change makes of a trained head, against naive loops and at the edges."""
+"""Each head transform against naive loops and at the edges."""
 
 import math
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from helpers.oracles import heads as oracles
 from tailcloud.errors import TailcloudWarning, UsageError
-from tailcloud.head_transforms import HEAD_TRANSFORMS, Trained
+from tailcloud.head_transforms import HEAD_TRANSFORMS, TrainedModelView
 from tailcloud.heads import HEADS
 from tailcloud.recipe import resolve
 
@@ -46,8 +46,8 @@ def labelled(seed=1, rows=20, labels=(0, 1, 2, 3)):
 @torch.no_grad()
 def changed(old, before, name, counts=COUNTS, scale=1.0, known=None, **options):
     change = HEAD_TRANSFORMS[name](counts, **options)
-    new = HEADS[change.kind(before)](FEATURES, len(counts)).double().eval()
-    change.apply(old, new, Trained(scale, lambda: known or labelled()))
+    new = HEADS[change.head_after(before)](FEATURES, len(counts)).double().eval()
+    change.apply(old, new, TrainedModelView(scale, lambda: known or labelled()))
     return new
 
 
@@ -60,14 +60,14 @@ def assert_close(outputs, expected):
 def test_a_head_is_changed_or_refused_by_a_sentence(name, before):
     change = HEAD_TRANSFORMS[name](COUNTS)
     if before in SUPPORTED[name]:
-        assert change.kind(before) in HEADS
+        assert change.head_after(before) in HEADS
     else:
         with pytest.raises(ValueError, match=f'"{name}" cannot change a {before} head; the stage before must leave'):
-            change.kind(before)
+            change.head_after(before)
 
 
 def test_a_recipe_with_a_change_that_is_not_possible_is_refused():
-    with pytest.raises(UsageError, match=r'stage2\.head: "tde" cannot change a linear head'):
+    with pytest.raises(UsageError, match=r'stage2\.head_transform: "tde" cannot change a linear head'):
         resolve({"method": "crt", "stage2": {"head_transform": "tde"}})
 
 

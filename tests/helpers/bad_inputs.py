@@ -267,7 +267,7 @@ def no_network():
 
 def no_timm():
     """A machine without the extra."""
-    return mock.patch("tailcloud.backbones.timm_models.timm_is_here", return_value=False)
+    return mock.patch("tailcloud.backbones.timm_models.timm_is_installed", return_value=False)
 
 
 SECTIONS = {

@@ -137,7 +137,7 @@ def make_result(
             "every": 1,
         },
         "model": {"backbone": "resnet8", "head": "cosine", "width": 1.0, "parameters": 77824, "flops": 1234567},
-        "remarks": ["class 9: a single training image, so that everything hangs on that one picture."],
+        "remarks": ["class 9: a single training image; accuracy depends on that image."],
         "seconds": 4.9,
         "device": "cpu",
         "version": "0.1.0",

@@ -12,7 +12,7 @@ from tailcloud.data.augment import Augment
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Split
 from tailcloud.data.loaders.resident import ResidentImages, ResidentLoader
-from tailcloud.evaluation import judge
+from tailcloud.evaluation import predict_on_device
 from tailcloud.kernels import FusedNetwork
 from tailcloud.kernels.residual import FusedResNet
 from tailcloud.losses import GCLLoss
@@ -88,6 +88,8 @@ def test_evaluation_says_what_the_plain_model_says():
     plain.step.model.eval()
     fused.step.model.eval()
     data, normalise = plain.loader.data, plain.loader.transform
-    found, expected = (judge(one, data.in_order(normalise), 30.0) for one in (fused.step.network, plain.step.model))
+    found, expected = (
+        predict_on_device(one, data.in_order(normalise), 30.0) for one in (fused.step.network, plain.step.model)
+    )
     for column, value in zip(found, expected, strict=True):
         torch.testing.assert_close(column, value, rtol=1e-4, atol=1e-5)

@@ -9,10 +9,10 @@ from helpers.networks import Flat
 from helpers.oracles import objectives as oracle
 from tailcloud.classifier import Architecture, cost
 from tailcloud.data.loaders.batch import Batch
-from tailcloud.head_transforms import HEAD_TRANSFORMS, Trained
+from tailcloud.head_transforms import HEAD_TRANSFORMS, TrainedModelView
 from tailcloud.heads import LinearHead, MemoryHead
 from tailcloud.losses import CrossEntropyLoss
-from tailcloud.objectives import Memory
+from tailcloud.objectives import MemoryObjective
 
 CLASSES, FEATURES = 4, 5
 
@@ -46,7 +46,7 @@ def test_matches_the_oracle(seed, rows, spread, weight, push):
     entropy = oracle.cross_entropy([[16 * value for value in row] for row in outputs], target.tolist())
     order = oracle.memory_order(features.tolist(), target.tolist(), head.centroids.tolist(), push, 10.0)
     network = Flat(head)
-    value = Memory(loss, weight=weight, push=push)(network, Batch(features, target), None)
+    value = MemoryObjective(loss, weight=weight, push=push)(network, Batch(features, target), None)
     assert value.item() == pytest.approx(entropy + weight * order, rel=1e-7)
     assert network.calls == 1
 
@@ -73,7 +73,9 @@ def test_distances_keep_their_digits_in_half_precision():
 def test_unusual_batches_have_finite_gradients(case):
     head = memory_head(2, 1 if case == "one class at all" else CLASSES)
     features = torch.randn(1 if case == "one image" else 6, FEATURES, dtype=torch.float64)
-    value = Memory(CrossEntropyLoss(scale=16.0))(Flat(head), Batch(features, torch.zeros(len(features)).long()), None)
+    value = MemoryObjective(CrossEntropyLoss(scale=16.0))(
+        Flat(head), Batch(features, torch.zeros(len(features)).long()), None
+    )
     value.backward()
     assert torch.isfinite(value)
     assert all(torch.isfinite(parameter.grad).all() for parameter in head.parameters())
@@ -82,9 +84,9 @@ def test_unusual_batches_have_finite_gradients(case):
 def test_centroids_start_as_class_means_and_that_of_an_absent_class_at_zero():
     features, target = torch.randn(20, FEATURES), torch.tensor([0, 1, 3, 3] * 5)
     change, new = HEAD_TRANSFORMS["memory"]([5, 5, 0, 10]), MemoryHead(FEATURES, CLASSES)
-    assert change.kind("linear") == change.kind("cosine") == "memory"
+    assert change.head_after("linear") == change.head_after("cosine") == "memory"
     with torch.no_grad():
-        change.apply(LinearHead(FEATURES, CLASSES), new, Trained(16.0, lambda: (features, target)))
+        change.apply(LinearHead(FEATURES, CLASSES), new, TrainedModelView(16.0, lambda: (features, target)))
     for label in range(CLASSES):
         rows = [row for row, y in zip(features.tolist(), target.tolist(), strict=True) if y == label]
         mean = [sum(column) / len(rows) for column in zip(*rows, strict=True)] if rows else [0.0] * FEATURES
@@ -98,4 +100,4 @@ def test_its_cost_is_counted_without_numbers():
 @pytest.mark.parametrize("options", [{"weight": -1.0}, {"push": -1.0}, {"margin": -1.0}])
 def test_impossible_options_are_refused(options):
     with pytest.raises(ValueError, match=next(iter(options))):
-        Memory(CrossEntropyLoss(), **options)
+        MemoryObjective(CrossEntropyLoss(), **options)

@@ -55,13 +55,13 @@ def test_sgd_moves_every_parameter_by_the_formula(model, steps):
     for name in start:
         expected, velocity = naive.sgd(start[name], gradients[name], lrs=LRS[:steps], momentum=0.8, decay=0.05)
         np.testing.assert_allclose(after[name], expected, rtol=1e-10)
-        np.testing.assert_allclose(optimizer.memory["momentum"][name].numpy(), velocity, rtol=1e-10)
+        np.testing.assert_allclose(optimizer.buffers["momentum"][name].numpy(), velocity, rtol=1e-10)
 
 
 @pytest.mark.parametrize("options", [{}, {"beta1": 0.0, "beta2": 0.9, "epsilon": 0.1}])
 @pytest.mark.parametrize("kernel", ["cpu", "nothing"])
 def test_adamw_moves_every_parameter_by_the_formula(model, options, kernel, monkeypatch):
-    monkeypatch.setattr("tailcloud.optimizers.base.IN_ONE_KERNEL", {kernel})
+    monkeypatch.setattr("tailcloud.optimizers.base.FUSED_DEVICES", {kernel})
     start, gradients, after = moved(model, AdamW(STAGE, dict(model.named_parameters()), CPU, **options))
     full = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, **options}
     for name in ("backbone.bn1.weight", "head.weight", "head.bias"):
@@ -75,7 +75,7 @@ def test_adamw_moves_every_parameter_by_the_formula(model, options, kernel, monk
 def test_one_by_one_is_the_same_update_as_one_kernel(model, monkeypatch, name):
     twin = copy.deepcopy(model)
     for one, kernel in ((model, "cpu"), (twin, "nothing")):
-        monkeypatch.setattr("tailcloud.optimizers.base.IN_ONE_KERNEL", {kernel})
+        monkeypatch.setattr("tailcloud.optimizers.base.FUSED_DEVICES", {kernel})
         moved(one, OPTIMIZERS[name](STAGE, dict(one.named_parameters()), CPU))
     for first, second in zip(model.parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(first, second, rtol=1e-5, atol=1e-6)
@@ -85,7 +85,7 @@ def test_one_by_one_is_the_same_update_as_one_kernel(model, monkeypatch, name):
 def test_what_is_remembered_is_there_before_the_first_step_and_zero(model, name):
     parameters = dict(model.named_parameters())
     optimizer = OPTIMIZERS[name](STAGE, parameters, CPU)
-    for memory in optimizer.memory.values():
+    for memory in optimizer.buffers.values():
         assert memory.keys() == parameters.keys()
         assert all((memory[name] == 0).all() and memory[name].shape == p.shape for name, p in parameters.items())
     assert all((value == 0).all() for value in optimizer.state.values())
@@ -164,7 +164,7 @@ def test_the_average_stands_in_for_the_weights_and_goes(model):
         assert places == [parameter.data_ptr() for parameter in model.parameters()]
     np.testing.assert_allclose(within.numpy(), naive.average(after["head.weight"], 0.5), rtol=1e-5)
     np.testing.assert_array_equal(model.head.weight.detach().numpy(), after["head.weight"][-1])
-    optimizer.settle()
+    optimizer.use_average()
     assert torch.equal(model.head.weight.detach(), within)
 
 
@@ -173,7 +173,7 @@ def test_without_an_average_the_weights_stand_for_themselves(model):
     before = model.head.weight.detach().clone()
     with optimizer.averaged():
         assert torch.equal(model.head.weight, before)
-    optimizer.settle()
+    optimizer.use_average()
     assert torch.equal(model.head.weight, before)
     assert {key.partition(".")[0] for key in optimizer.state} == {"momentum"}
 

@@ -12,7 +12,7 @@ from helpers.html_page import Page
 from helpers.runs import run, small_recipe
 from helpers.synthetic_runs import make_result
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.evaluation.embeddings import Embedding, centre_distance, near_own, spread
+from tailcloud.evaluation.embeddings import Embedding, centre_distance, nearest_centre_accuracy, spread
 from tailcloud.reporting.embedding_page import EmbeddedRun, embedding_page, write_embedding
 from tailcloud.reporting.figures.embedding_maps import select_images
 from tailcloud.reporting.run_record import RunRecord
@@ -48,7 +48,7 @@ def embedded(classes, label="gcl", seed=0, **options):
         parts[part] = Embedding(centres[labels] + random.normal(size=(len(labels), 6)), labels, label == "gcl")
     unit = centre_distance(parts["train"], classes)
     spreads = {part: spread(parts[part], classes).divided(unit) for part in parts}
-    near = {part: near_own(parts[part], parts["train"], classes) for part in parts}
+    near = {part: nearest_centre_accuracy(parts[part], parts["train"], classes) for part in parts}
     return EmbeddedRun(RunRecord("folder", result, (), ""), label, parts, spreads, near, unit)
 
 

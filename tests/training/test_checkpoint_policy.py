@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from helpers.runs import Watcher, run, small_recipe
-from tailcloud.evaluation import judge
+from tailcloud.evaluation import predict_on_device
 from tailcloud.runs.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from tailcloud.runs.folder import RunFolder
 from tailcloud.training import checkpoint_policy, loop, session, signals
@@ -129,10 +129,10 @@ def test_sigterm_while_a_run_measures_waits_for_no_figures(tmp_path, monkeypatch
         measured.append(words)
         if len(measured) == at:
             ask_to_end()
-        return judge(*words)
+        return predict_on_device(*words)
 
     with monkeypatch.context() as patch, signals.handle_sigterm():
-        patch.setattr(session, "judge", measure)
+        patch.setattr(session, "predict_on_device", measure)
         with pytest.raises(signals.Terminated, match="stopped by SIGTERM"):
             run(tmp_path / "broken", recipe)
     assert len(measured) == at

@@ -53,7 +53,7 @@ def test_a_streamed_run_ends_with_the_bits_of_a_resident_one(tmp_path, method):
 
 
 def test_a_streamed_head_is_levelled_to_the_bits_of_a_resident_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(tuned_logit_adjust, "ENOUGH", -1.0)  # a lean that may be chance will do
+    monkeypatch.setattr(tuned_logit_adjust, "SIGNIFICANT_GAIN", -1.0)  # any bias counts as significant
     recipe = small_recipe({"stage3": {"head_transform": "tuned-logit-adjust"}})
     held = files(tmp_path / "val", 30, seed=2)
     heads = []

@@ -1,4 +1,4 @@
-"""A recipe for data that nobody made one for: chosen from the data and the machine, and explained."""
+"""Automatic recipes: chosen from the data, the device and a time budget, with a reason for each decision."""
 
 from tailcloud.auto_recipe.choice import Choice, choose
 from tailcloud.auto_recipe.time_budget import parse_budget

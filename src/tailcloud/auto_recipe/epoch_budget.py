@@ -1,4 +1,4 @@
-"""How many epochs of a draft fit into a time."""
+"""The epoch budget: how many epochs of a draft fit into a time limit."""
 
 import time
 from collections.abc import Iterator
@@ -7,97 +7,94 @@ from functools import cached_property
 from math import ceil
 from typing import Any
 
-from tailcloud.auto_recipe.draft import SHORT, Draft, fields_of
-from tailcloud.auto_recipe.timing import Pace, measure
+from tailcloud.auto_recipe.draft import FEW_STEPS, Draft, fields_of
+from tailcloud.auto_recipe.timing import StepTiming, time_recipe
 from tailcloud.formatting import duration
 from tailcloud.recipe import Recipe
 
-JUDGING, EVALUATIONS = 0.1, 10  # judging takes at most this share of an epoch, or happens so many times in a stage
-COMFORTABLE = 0.3  # a model that can train this share of the epochs it wants is worth its time
+MAX_EVALUATION_SHARE, MIN_EVALUATIONS = 0.1, 10  # of the training time; but at least so many a stage
+MIN_EPOCH_SHARE = 0.3  # a model that can train less than this share of its default epochs is too slow
 
 
 @dataclass(frozen=True)
-class Fitted:
-    """A draft with as many epochs as fit: ``affordable`` may be fewer than make sense, ``epochs`` never are."""
+class BudgetedDraft:
+    """A draft with its timing and as many epochs as the time limit allows."""
 
     draft: Draft
-    pace: Pace
+    timing: StepTiming
     limit: float | None
-    left: float | None  # of the limit, after looking at the data and timing
+    left: float | None  # of the limit, after the data were read and steps were timed
 
     @cached_property
-    def affordable(self) -> int:
-        """The most epochs of the first stage, up to those wanted, that the limit allows; 0 if none."""
-        fitting, beyond = 0, self.draft.wanted + 1
+    def affordable_epochs(self) -> int:
+        """The most epochs of the first stage, up to the default, that fit into what is left of the limit."""
+        fitting, beyond = 0, self.draft.default_epochs + 1
         while beyond - fitting > 1:
             middle = (fitting + beyond) // 2
-            fits = self.left is None or self.seconds_of(middle) <= self.left
+            fits = self.left is None or self.seconds(middle) <= self.left
             fitting, beyond = (middle, beyond) if fits else (fitting, middle)
         return fitting
 
     @property
     def epochs(self) -> int:
-        """Epochs of the first stage."""
-        return max(self.affordable, self.draft.least)
+        """Epochs of the first stage: those that fit, but not fewer than the minimum."""
+        return max(self.affordable_epochs, self.draft.min_epochs)
 
-    def every(self, epochs: int) -> int:
-        """How often the model is judged: after each epoch, or more seldom where that takes long."""
-        training = self.draft.images * self.pace.image["stage1"]
-        judging = self.draft.judged * self.pace.judged
-        if not training:  # no epochs, as somebody asked for
+    def evaluation_interval(self, epochs: int) -> int:
+        """Epochs between two evaluations: 1, or more if an evaluation takes long."""
+        training = self.draft.images * self.timing.train["stage1"]
+        evaluation = self.draft.evaluated_images * self.timing.evaluate
+        if not training:  # the user asked for no epochs
             return 1
-        return max(1, min(ceil(judging / (JUDGING * training)), epochs // EVALUATIONS))
+        return max(1, min(ceil(evaluation / (MAX_EVALUATION_SHARE * training)), epochs // MIN_EVALUATIONS))
 
-    def recipe_of(self, epochs: int) -> Recipe:
-        """The recipe with so many epochs."""
-        return self.draft.recipe(epochs, self.every(epochs))
+    def recipe(self, epochs: int) -> Recipe:
+        """The recipe with that many epochs in its first stage."""
+        return self.draft.recipe(epochs, self.evaluation_interval(epochs))
 
-    def seconds_of(self, epochs: int) -> float:
-        """What that should take."""
-        return self.pace.seconds(self.recipe_of(epochs), self.draft.images, self.draft.judged)
+    def seconds(self, epochs: int) -> float:
+        """The estimated time of that run."""
+        return self.timing.seconds(self.recipe(epochs), self.draft.images, self.draft.evaluated_images)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What is chosen."""
-        return self.draft.settings(self.epochs, self.every(self.epochs))
+        """The chosen settings."""
+        return self.draft.settings(self.epochs, self.evaluation_interval(self.epochs))
 
     @property
-    def comfortable(self) -> bool:
-        """Whether enough of the wanted epochs fit for this model to be worth its time."""
-        return self.affordable >= COMFORTABLE * self.draft.wanted
+    def is_fast_enough(self) -> bool:
+        """Whether enough of the default epochs fit into the limit."""
+        return self.affordable_epochs >= MIN_EPOCH_SHARE * self.draft.default_epochs
 
     def reasons(self, budget: float | None) -> Iterator[str]:
-        """How long it trains, and why; what to do where the time is too short."""
-        recipe, takes = self.recipe_of(self.epochs), duration(self.seconds_of(self.epochs))
-        epochs = f"{epochs_of(recipe)} epochs"
-        whose = "the budget" if budget else "what a CPU gets unasked"
-        if "stage1.epochs" in fields_of(self.draft.asked):
-            yield f"{epochs} should take {takes} here."
-        elif self.affordable < self.draft.least:
-            least = f"fewer than {self.draft.least} make no sense, so this takes longer than {whose}"
-            left = f"of {duration(self.limit)} {duration(self.left)} are left"
-            yield f"{epochs} should take {takes} here, and {left}: {least}."
-        elif self.affordable < self.draft.wanted:
-            more = f"{self.draft.wanted} would be better, with a longer --time-budget"
-            yield f"{epochs} should take {takes} here, and {duration(self.limit)} is {whose}; {more}."
+        """The epochs and their estimated time; ``budget`` is None if the limit is the CPU default."""
+        recipe, takes = self.recipe(self.epochs), duration(self.seconds(self.epochs))
+        expected = f"{epochs_text(recipe)} epochs, about {takes} on this machine"
+        limit = f"{'the time budget' if budget else 'the CPU default'} of {duration(self.limit)}"
+        if "stage1.epochs" in fields_of(self.draft.overrides):
+            yield f"{expected}."
+        elif self.affordable_epochs < self.draft.min_epochs:
+            left = f"{duration(self.left)} of {limit} are left"
+            yield f"{expected}; {left}, but fewer than {self.draft.min_epochs} epochs would train too little."
+        elif self.affordable_epochs < self.draft.default_epochs:
+            yield f"{expected}, to fit {limit}; {self.draft.default_epochs} need a longer --time-budget."
         else:
-            yield f"{epochs}, as many as the data want, should take {takes} here."
-        if "mixup" in self.settings["stage1"] and "stage1.mixup" not in fields_of(self.draft.asked):
-            reason = f"fewer than {SHORT:,} steps have no time for more"
-            yield f"Mixup, which blends two images, is {recipe.stage1.mixup:g}: {reason}."
+            yield f"{expected}; more are not needed for these data."
+        if "mixup" in self.settings["stage1"] and "stage1.mixup" not in fields_of(self.draft.overrides):
+            yield f"Mixup {recipe.stage1.mixup:g}: with fewer than {FEW_STEPS:,} steps, more would slow learning down."
 
 
-def epochs_of(recipe: Recipe) -> str:
+def epochs_text(recipe: Recipe) -> str:
     """The epochs of the stages that have any: "200 + 30"."""
     return " + ".join(str(stage.epochs) for stage in recipe.stages.values() if stage.epochs) or "0"
 
 
-def fit(draft: Draft, limit: float | None, started: float) -> Fitted:
-    """Time a few steps of a draft, and see how much of it fits into what is left of a limit since ``started``."""
-    return fit_at(draft, measure(draft.trial, draft.dataset, draft.side, draft.device), limit, started)
+def time_and_fit(draft: Draft, limit: float | None, started: float) -> BudgetedDraft:
+    """Time a few steps of a draft, and fit its epochs into what is left of a limit since ``started``."""
+    return fit_epochs(draft, time_recipe(draft.one_epoch, draft.dataset, draft.side, draft.device), limit, started)
 
 
-def fit_at(draft: Draft, pace: Pace, limit: float | None, started: float) -> Fitted:
-    """The same at a pace that is known."""
+def fit_epochs(draft: Draft, timing: StepTiming, limit: float | None, started: float) -> BudgetedDraft:
+    """The same with a known timing."""
     left = None if limit is None else max(0.0, limit - (time.perf_counter() - started))
-    return Fitted(draft, pace, limit, left)
+    return BudgetedDraft(draft, timing, limit, left)

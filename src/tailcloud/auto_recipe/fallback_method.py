@@ -1,31 +1,29 @@
-"""What is trained where there is no time for the method that is best with enough of it."""
+"""The fallback method: what is trained if there is too little time for the default method."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 from tailcloud.auto_recipe.draft import fields_of
-from tailcloud.auto_recipe.epoch_budget import COMFORTABLE, Fitted, fit
-from tailcloud.auto_recipe.rules import BALANCED
+from tailcloud.auto_recipe.epoch_budget import MIN_EPOCH_SHARE, BudgetedDraft, time_and_fit
+from tailcloud.auto_recipe.rules import BALANCED_RATIO
 
-METHOD = "logit-adjust-posthoc"
+FALLBACK_METHOD = "logit-adjust-posthoc"
 
 
-def hurried(fitted: Fitted, started: float) -> Fitted:
-    """The same model, trained with cross-entropy whose logits are adjusted, if few of the wanted epochs fit.
+def with_fallback(fitted: BudgetedDraft, started: float) -> BudgetedDraft:
+    """The same model with the fallback method if too few epochs fit, else the draft unchanged.
 
-    Clouds, mixed images and a second stage pay in the long run. Who asked for a method, or for anything about a stage,
-    gets that.
+    GCL, mixup and a second stage need many epochs. A method or a setting of a stage that the user asked for is kept.
     """
     draft = fitted.draft
-    asked = any(field == "method" or field.startswith("stage") for field in fields_of(draft.asked))
-    if fitted.comfortable or asked or draft.dataset.profile.ratio < BALANCED:
+    fixed = any(field == "method" or field.startswith("stage") for field in fields_of(draft.overrides))
+    if fitted.is_fast_enough or fixed or draft.dataset.profile.ratio < BALANCED_RATIO:
         return fitted
-    return fit(replace(draft, method=METHOD), fitted.limit, started)  # its steps are quicker, and timed anew
+    return time_and_fit(replace(draft, method=FALLBACK_METHOD), fitted.limit, started)  # its steps are faster
 
 
-def why_hurried(fitted: Fitted) -> Iterator[str]:
-    """Why the method is another one than usual."""
+def fallback_reason(fitted: BudgetedDraft) -> Iterator[str]:
+    """Why the fallback method was chosen; nothing if it was not."""
     if fitted.draft.method:
-        few = round(COMFORTABLE * fitted.draft.wanted)
-        reason = f"of which fewer than {few} epochs would fit, too few for clouds and a second stage"
-        yield f"Cross-entropy, its logits adjusted, in the place of GCL, {reason}."
+        epochs = round(MIN_EPOCH_SHARE * fitted.draft.default_epochs)
+        yield f"Logit-adjusted cross-entropy instead of GCL, which needs at least {epochs} epochs."

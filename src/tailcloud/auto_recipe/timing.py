@@ -1,4 +1,4 @@
-"""How fast this machine trains a recipe: a few real steps of each stage, timed."""
+"""Timing: a few real steps of each stage of a recipe, on the device of the run."""
 
 import time
 import warnings
@@ -17,80 +17,81 @@ from tailcloud.training.session import Session
 from tailcloud.training.stages.parts import StageParts
 from tailcloud.training.stages.start import start_stage
 
-STEPS, JUDGED = 2, 256  # batches in a trial epoch, test images judged
-READ = 128  # images that are read for their time
-ENOUGH, MOST = 0.5, 50  # seconds of timing, epochs timed
-RATE = 1e-4  # of learning; any will do
-AROUND = 3.0  # seconds: the start of a run, and its report
-SPARE = 0.05  # the share of a run for checkpoints and for whatever else the machine does
+TRIAL_STEPS, TRIAL_TEST_IMAGES = 2, 256  # batches of a trial epoch, test images evaluated
+TRIAL_READS = 128  # images read from files
+MIN_TIMED_SECONDS, MAX_TIMED_EPOCHS = 0.5, 50
+TRIAL_LR = 1e-4  # any learning rate takes the same time
+OVERHEAD = 3.0  # seconds: the start of a run, and its report
+RESERVE = 0.05  # share of a run for checkpoints and other work of the machine
 
 
-class _Silent:
-    """Nobody watches a trial."""
+class _NullObserver:
+    """Ignores all events."""
 
     def stage_started(self, name: str, stage: Stage, done: int) -> None:
-        """Unheard."""
+        """Ignored."""
 
     def epoch_done(self, line: dict[str, object]) -> None:
-        """Unheard."""
+        """Ignored."""
 
     def note(self, text: str) -> None:
-        """Unheard; the run itself will say it again."""
+        """Ignored; the run itself repeats it."""
 
 
 @dataclass(frozen=True)
-class Pace:
-    """Seconds: to train an image in each stage, to judge one, and to make a stage ready."""
+class StepTiming:
+    """Seconds to train on one image, by stage; to evaluate one image; and to set up a stage."""
 
-    image: dict[str, float]
-    judged: float
-    ready: float
+    train: dict[str, float]
+    evaluate: float
+    setup: float
 
-    def scaled(self, factor: float) -> "Pace":
-        """The pace of a model with so many times the arithmetic: a guess, before it is timed itself."""
-        return Pace({name: factor * each for name, each in self.image.items()}, factor * self.judged, self.ready)
+    def scaled(self, factor: float) -> "StepTiming":
+        """An estimate for a model with ``factor`` times the FLOPs, before it is timed itself."""
+        train = {name: factor * each for name, each in self.train.items()}
+        return StepTiming(train, factor * self.evaluate, self.setup)
 
-    def fed(self, reading: float) -> "Pace":
-        """The pace where an image takes so long to be read meanwhile: whichever is slower."""
-        image = {name: max(each, reading) for name, each in self.image.items()}
-        return Pace(image, max(self.judged, reading), self.ready)
+    def limited_by_reading(self, reading: float) -> "StepTiming":
+        """The timing if an image takes ``reading`` seconds to read at the same time: the slower of both."""
+        train = {name: max(each, reading) for name, each in self.train.items()}
+        return StepTiming(train, max(self.evaluate, reading), self.setup)
 
-    def seconds(self, recipe: Recipe, images: int, judged: int) -> float:
-        """What a run takes: so many training images, so many to judge after every evaluated epoch and at the end."""
-        total = AROUND
+    def seconds(self, recipe: Recipe, images: int, evaluated: int) -> float:
+        """The time of a run: ``images`` to train on, ``evaluated`` after every evaluated epoch and at the end."""
+        total = OVERHEAD
         for name, stage in recipe.stages.items():
             times = -(-stage.epochs // recipe.selection.every) + 1
-            training = self.ready + stage.epochs * images * self.image[name] if stage.epochs else 0.0
-            total += training + times * judged * self.judged
-        return total * (1 + SPARE)
+            training = self.setup + stage.epochs * images * self.train[name] if stage.epochs else 0.0
+            total += training + times * evaluated * self.evaluate
+        return total * (1 + RESERVE)
 
 
-def measure(recipe: Recipe, dataset: Dataset, side: int, device: torch.device) -> Pace:
-    """Train and judge a few batches of images of that size; the time is the machine's as it is now."""
+def time_recipe(recipe: Recipe, dataset: Dataset, side: int, device: torch.device) -> StepTiming:
+    """Train and evaluate on a few batches of images with ``side`` pixels a side."""
     threads = torch.get_num_threads()
     set_deterministic(device)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TailcloudWarning)  # a few batches do not hold every class
-            session = Session(recipe, sampled(recipe, dataset, side), device)
+            session = Session(recipe, trial_dataset(recipe, dataset, side), device)
             set_threads(recipe, session.step_flops)
-            return measured(session).fed(reading_seconds(dataset.train))
+            return time_stages(session).limited_by_reading(reading_seconds(dataset.train))
     finally:
         torch.set_num_threads(threads)
 
 
 def reading_seconds(split: Split) -> float:
-    """How long it takes to read an image that stays in its file, of a few evenly spread ones; 0 of those in memory."""
+    """The time to read one image from its file, measured on a few; 0 for images in memory."""
     if not split.streamed:
         return 0.0
-    rows = np.linspace(0, len(split) - 1, min(READ, len(split))).astype(np.int64)
+    rows = np.linspace(0, len(split) - 1, min(TRIAL_READS, len(split))).astype(np.int64)
     started = time.perf_counter()
     split.some(rows)
     return (time.perf_counter() - started) / len(rows)
 
 
-def sampled(recipe: Recipe, dataset: Dataset, side: int) -> Dataset:
-    """A few batches of the data set's labels, with noise of another size for images: steps take as long on noise."""
+def trial_dataset(recipe: Recipe, dataset: Dataset, side: int) -> Dataset:
+    """A few batches of noise images with labels of the data set: steps on noise take the same time."""
     batch = max(stage.batch for stage in recipe.stages.values())
     random = np.random.RandomState(0)
 
@@ -99,34 +100,34 @@ def sampled(recipe: Recipe, dataset: Dataset, side: int) -> Dataset:
         noise = random.randint(0, 256, shape, dtype=np.uint8)
         return Split(noise, split.labels[random.randint(0, len(split), count)])
 
-    judged = min(JUDGED, len(dataset.test))
-    return replace(dataset, train=some(dataset.train, STEPS * batch), test=some(dataset.test, judged), val=None)
+    tested = min(TRIAL_TEST_IMAGES, len(dataset.test))
+    return replace(dataset, train=some(dataset.train, TRIAL_STEPS * batch), test=some(dataset.test, tested), val=None)
 
 
-def measured(session: Session) -> Pace:
-    """The pace of each stage."""
-    images, preparing = {}, 0.0
+def time_stages(session: Session) -> StepTiming:
+    """Time every stage, and the evaluation."""
+    train, setup = {}, 0.0
     for name, stage in session.recipe.stages.items():
         started = time.perf_counter()
         start_stage(session, name)
         if not stage.epochs:
-            images[name] = 0.0
+            train[name] = 0.0
             continue
-        parts = prepare_stage(session, name, _Silent())
-        train_epoch(session, parts, 0, RATE)
-        preparing = max(preparing, time.perf_counter() - started)
-        images[name] = epoch_seconds(session, parts) / len(session.dataset.train)
+        parts = prepare_stage(session, name, _NullObserver())
+        train_epoch(session, parts, 0, TRIAL_LR)
+        setup = max(setup, time.perf_counter() - started)
+        train[name] = epoch_seconds(session, parts) / len(session.dataset.train)
     session.predict(session.images.test, 1.0)
     started = time.perf_counter()
     session.predict(session.images.test, 1.0)
-    return Pace(images, (time.perf_counter() - started) / len(session.dataset.test), preparing)
+    return StepTiming(train, (time.perf_counter() - started) / len(session.dataset.test), setup)
 
 
 def epoch_seconds(session: Session, parts: StageParts) -> float:
-    """The usual time of a trial epoch, the first one left out."""
+    """The median time of a trial epoch, without the first one."""
     seconds: list[float] = []
-    while sum(seconds) < ENOUGH and len(seconds) < MOST:
+    while sum(seconds) < MIN_TIMED_SECONDS and len(seconds) < MAX_TIMED_EPOCHS:
         started = time.perf_counter()
-        train_epoch(session, parts, len(seconds) + 1, RATE)
+        train_epoch(session, parts, len(seconds) + 1, TRIAL_LR)
         seconds.append(time.perf_counter() - started)
     return median(seconds)

@@ -5,11 +5,10 @@ from functools import partial
 
 from tailcloud.backbones.base import Backbone
 from tailcloud.backbones.cifar_resnet import CifarResNet
-from tailcloud.backbones.fresh import FRESH, FreshResNet
-from tailcloud.backbones.resnet import RESNETS, ResNet
-from tailcloud.backbones.resnet import SMALL as SMALL_STEM
-from tailcloud.backbones.timm_models import PREFIX, TimmBackbone, check_timm
-from tailcloud.backbones.two_branch import SUFFIX, TwoBranchLargeResNet, TwoBranchResNet
+from tailcloud.backbones.fresh_block import FRESH_SUFFIX, FreshResNet
+from tailcloud.backbones.resnet import RESNETS, SMALL_STEM_SUFFIX, ResNet
+from tailcloud.backbones.timm_models import TIMM_PREFIX, TimmBackbone, check_timm
+from tailcloud.backbones.two_branch import TWO_BRANCH_SUFFIX, TwoBranchLargeResNet, TwoBranchResNet
 from tailcloud.errors import UsageError, unknown
 
 __all__ = [
@@ -27,32 +26,39 @@ DEPTHS = {f"resnet{6 * blocks + 2}": blocks for blocks in (1, 3, 5, 7, 9, 18)}
 
 BACKBONES: dict[str, Callable[..., Backbone]] = {
     **{name: partial(CifarResNet, blocks) for name, blocks in DEPTHS.items()},
-    **{name + SUFFIX: partial(TwoBranchResNet, blocks) for name, blocks in DEPTHS.items()},
+    **{name + TWO_BRANCH_SUFFIX: partial(TwoBranchResNet, blocks) for name, blocks in DEPTHS.items()},
     **{name: partial(ResNet, *parts) for name, parts in RESNETS.items()},
-    **{name + SUFFIX: partial(TwoBranchLargeResNet, *parts) for name, parts in RESNETS.items()},
-    **{name + FRESH: partial(FreshResNet, *parts) for name, parts in RESNETS.items()},
-    **{name + SMALL_STEM: partial(ResNet, *parts, small=True) for name, parts in RESNETS.items()},
+    **{name + TWO_BRANCH_SUFFIX: partial(TwoBranchLargeResNet, *parts) for name, parts in RESNETS.items()},
+    **{name + FRESH_SUFFIX: partial(FreshResNet, *parts) for name, parts in RESNETS.items()},
+    **{name + SMALL_STEM_SUFFIX: partial(ResNet, *parts, small=True) for name, parts in RESNETS.items()},
 }
 
 
 def branched(name: str, branches: int) -> str:
-    """The name of a backbone that shall have so many branches; these take the place of a block that is new."""
-    return name.removesuffix(FRESH) + SUFFIX if branches == 2 and not name.endswith(SUFFIX) else name
+    """The name of a backbone with that many branches; two branches replace a fresh block."""
+    return (
+        name.removesuffix(FRESH_SUFFIX) + TWO_BRANCH_SUFFIX
+        if branches == 2 and not name.endswith(TWO_BRANCH_SUFFIX)
+        else name
+    )
 
 
 def check_backbone(name: str) -> None:
-    """There is such a backbone: ours, a plugin's, or timm's as ``timm:NAME``."""
-    if name.startswith(PREFIX):
+    """Refuse a name that is no backbone: tailcloud's, a plugin's, or timm's as ``timm:NAME``."""
+    if name.startswith(TIMM_PREFIX):
         check_timm(name)
     elif name not in BACKBONES:
         raise unknown("backbone", name, BACKBONES)
 
 
 def create_backbone(name: str, *, channels: int = 3, width: float = 1.0) -> Backbone:
-    """A fresh backbone; ``.features`` is the length of its feature vectors, ``width`` multiplies all channel counts."""
+    """A backbone with fresh weights and ``.features``, the length of its feature vectors.
+
+    ``width`` multiplies all channel counts.
+    """
     check_backbone(name)
     if not 0 < width <= 64:
-        raise UsageError(f"model.width = {width} must lie above 0 and be at most 64")
-    if name.startswith(PREFIX):
+        raise UsageError(f"model.width = {width} must be greater than 0 and at most 64")
+    if name.startswith(TIMM_PREFIX):
         return TimmBackbone(name, channels=channels, width=width)
     return BACKBONES[name](channels=channels, width=width)

@@ -1,4 +1,4 @@
-"""What every backbone of ours is."""
+"""The base class of backbones."""
 
 from torch import nn
 
@@ -12,7 +12,7 @@ class Backbone(nn.Module):
     """
 
     features: int
-    not_in_files: str | None = None  # its parameters that start with this may be missing in a file of weights
-    left_in_files: str | None = None  # what starts with this in a file of weights may be missing here
+    missing_in_files: str | None = None  # prefix of parameters that a weights file may lack
+    unused_in_files: str | None = None  # prefix of parameters in a weights file that are not used
     mean: tuple[float, ...] = IMAGENET_MEAN
     std: tuple[float, ...] = IMAGENET_STD

@@ -30,7 +30,7 @@ class BasicBlock(nn.Module):
     def shortcut(self, x: Tensor) -> Tensor:
         """Option A: every second pixel, and zero channels on both sides.
 
-        Means over single pixels are those pixels; unlike a slice's, their gradients come in the layout of the maps.
+        A 1×1 average pool picks pixels like a slice, but its gradient has the memory layout of the maps.
         """
         if self.stride == 1 and not self.grow:
             return x
@@ -61,7 +61,7 @@ class CifarResNet(Backbone):
         """Features of a batch of normalised images."""
         x = F.relu(self.bn1(self.conv1(images)), inplace=True)
         maps: Tensor = self.layer3(self.layer2(self.layer1(x)))
-        return maps.permute(0, 2, 3, 1).mean(dim=(1, 2))  # as they lie in memory, and so will their gradients
+        return maps.permute(0, 2, 3, 1).mean(dim=(1, 2))  # in memory order, also for the gradients
 
 
 def _stage(blocks: int, inputs: int, outputs: int, stride: int) -> nn.Sequential:

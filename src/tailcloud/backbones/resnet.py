@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from tailcloud.backbones.base import Backbone
 
-SMALL = "-small"
+SMALL_STEM_SUFFIX = "-small"
 
 
 class Block(nn.Module):
-    """Convolutions around a shortcut, which is a 1×1 convolution where the shape changes."""
+    """Convolutions with a shortcut, which is a 1×1 convolution if the shape changes."""
 
     expansion: ClassVar[int] = 1
 
@@ -43,7 +43,7 @@ class Block(nn.Module):
         return F.relu(y, inplace=True)
 
     def inner(self, x: Tensor) -> Tensor:
-        """What is added to the shortcut."""
+        """The residual branch."""
         y = F.relu(self.bn1(self.conv1(x)), inplace=True)
         maps: Tensor = self.bn2(self.conv2(y))
         return maps
@@ -65,11 +65,11 @@ class Bottleneck(Block):
         self.bn3 = nn.BatchNorm2d(width * self.expansion)
 
     def shape(self, width: int) -> tuple[int, int]:
-        """Channels of the 3×3 convolution, and into how many groups they fall."""
+        """Channels and groups of the 3×3 convolution."""
         return width, 1
 
     def inner(self, x: Tensor) -> Tensor:
-        """What is added to the shortcut."""
+        """The residual branch."""
         y = F.relu(self.bn1(self.conv1(x)), inplace=True)
         y = F.relu(self.bn2(self.conv2(y)), inplace=True)
         maps: Tensor = self.bn3(self.conv3(y))
@@ -82,7 +82,7 @@ class GroupedBottleneck(Bottleneck):
     groups: ClassVar[int] = 32
 
     def shape(self, width: int) -> tuple[int, int]:
-        """Channels of the 3×3 convolution, and into how many groups they fall."""
+        """Channels and groups of the 3×3 convolution."""
         return self.groups * max(1, width // 16), self.groups
 
 
@@ -91,9 +91,9 @@ class ResNet(Backbone):
 
     Args:
         kind: ``Block`` or ``Bottleneck``.
-        blocks: how many blocks each stage has.
+        blocks: number of blocks of each stage.
         small: a 3×3 stem without stride or pooling, for images of less than about 96 pixels.
-        channels: of the images.
+        channels: image channels.
         width: multiplies all channel counts.
     """
 
@@ -115,10 +115,10 @@ class ResNet(Backbone):
 
     def forward(self, images: Tensor) -> Tensor:
         """Features of a batch of normalised images."""
-        return self.maps(images).permute(0, 2, 3, 1).mean(dim=(1, 2))  # as they lie in memory, and so their gradients
+        return self.maps(images).permute(0, 2, 3, 1).mean(dim=(1, 2))  # in memory order, also for the gradients
 
     def maps(self, images: Tensor) -> Tensor:
-        """What the last stage makes of images."""
+        """Feature maps of the last stage."""
         x = F.relu(self.bn1(self.conv1(images)), inplace=True)
         maps: Tensor = x if self.small else F.max_pool2d(x, 3, 2, padding=1)
         for number in range(1, 5):
@@ -127,7 +127,7 @@ class ResNet(Backbone):
 
 
 def kaiming(network: nn.Module) -> None:
-    """First weights of convolutions, whose deviation follows from their outgoing connections."""
+    """Initialise convolutions: Kaiming-normal, by fan-out."""
     for module in network.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

@@ -7,24 +7,24 @@ from torch import Tensor
 from tailcloud.backbones.base import Backbone
 from tailcloud.errors import UsageError
 
-PREFIX = "timm:"
-INSTALL = "pip install 'tailcloud[timm]'"
+TIMM_PREFIX = "timm:"
+INSTALL_TIMM = "pip install 'tailcloud[timm]'"
 
 
-def timm_is_here() -> bool:
-    """Whether the extra is installed; asking does not import it."""
+def timm_is_installed() -> bool:
+    """Whether timm is installed, without importing it."""
     return find_spec("timm") is not None
 
 
 def check_timm(name: str) -> None:
-    """``timm:NAME`` can be made here: the library is there and has that model."""
-    if not timm_is_here():
-        raise UsageError(f'the backbone "{name}" needs the timm library; install it with "{INSTALL}"')
+    """Refuse ``timm:NAME`` if timm is not installed or has no such model."""
+    if not timm_is_installed():
+        raise UsageError(f'the backbone "{name}" needs the timm library; install it with "{INSTALL_TIMM}"')
     import timm
 
-    if not timm.is_model(name.removeprefix(PREFIX)):
+    if not timm.is_model(name.removeprefix(TIMM_PREFIX)):
         raise UsageError(
-            f'timm {timm.__version__} has no model "{name.removeprefix(PREFIX)}"; timm.list_models() has them all'
+            f'timm {timm.__version__} has no model "{name.removeprefix(TIMM_PREFIX)}"; timm.list_models() lists all'
         )
 
 
@@ -38,14 +38,14 @@ class TimmBackbone(Backbone):
         super().__init__()
         check_timm(name)
         if width != 1.0:
-            raise UsageError(f"model.width = {width:g} is for our own backbones; timm names a model of each width")
+            raise UsageError(f"model.width = {width:g} does not apply to timm models; set it to 1")
         import timm
 
         kind = {"pretrained": False, "in_chans": channels, "num_classes": 0}
         try:
-            self.model = timm.create_model(name.removeprefix(PREFIX), **kind, dynamic_img_size=True)
-        except TypeError:  # convolutions take images of any size without being asked
-            self.model = timm.create_model(name.removeprefix(PREFIX), **kind)
+            self.model = timm.create_model(name.removeprefix(TIMM_PREFIX), **kind, dynamic_img_size=True)
+        except TypeError:  # convolutional models have no such option: they take any image size
+            self.model = timm.create_model(name.removeprefix(TIMM_PREFIX), **kind)
         self.features = int(getattr(self.model, "head_hidden_size", self.model.num_features))
         self.mean = tuple(map(float, self.model.pretrained_cfg["mean"]))
         self.std = tuple(map(float, self.model.pretrained_cfg["std"]))

@@ -1,4 +1,4 @@
-"""The backbone of BBN (Zhou et al., CVPR 2020): a residual network whose last block exists twice."""
+"""The backbone of BBN (Zhou et al., CVPR 2020): a ResNet with two copies of its last block."""
 
 from collections.abc import Sequence
 
@@ -9,14 +9,14 @@ from torch import Tensor, nn
 from tailcloud.backbones.cifar_resnet import BasicBlock, CifarResNet
 from tailcloud.backbones.resnet import Block, ResNet, kaiming
 
-SUFFIX = "-two-branch"
+TWO_BRANCH_SUFFIX = "-two-branch"
 
 
 class TwoBranchResNet(CifarResNet):
-    """For small images. ``forward`` joins the features of both branches: [batch, ``features``], those of a first.
+    """For small images. ``forward`` concatenates the features of branch a and branch b: [batch, ``features``].
 
-    Images [batch, channels, H, W] go through both branches; pairs [2, batch, channels, H, W] pass the shared part
-    together, and then the first ones go through branch a and the second ones through branch b alone.
+    Images [batch, channels, H, W] go through both branches. Pairs [2, batch, channels, H, W] go through the shared part
+    together; then the first images go through branch a and the second through branch b.
     """
 
     def __init__(self, blocks: int, *, channels: int = 3, width: float = 1.0) -> None:
@@ -41,7 +41,7 @@ class TwoBranchResNet(CifarResNet):
 
 
 class TwoBranchLargeResNet(ResNet):
-    """The same for larger images. Published weights fill all but the branches."""
+    """The same for larger images. Published weights fill everything but the branches."""
 
     def __init__(self, kind: type[Block], blocks: Sequence[int], *, channels: int = 3, width: float = 1.0) -> None:
         *before, last = blocks
@@ -50,7 +50,7 @@ class TwoBranchLargeResNet(ResNet):
         kaiming(self.branch_a)
         kaiming(self.branch_b)
         self.features *= 2
-        self.not_in_files, self.left_in_files = "branch_", f"layer{len(blocks)}.{last - 1}."
+        self.missing_in_files, self.unused_in_files = "branch_", f"layer{len(blocks)}.{last - 1}."
 
     def forward(self, images: Tensor) -> Tensor:
         """Features of a batch of normalised images, or of pairs of them."""

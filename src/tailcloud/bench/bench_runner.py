@@ -68,7 +68,7 @@ def take_finished(runs: Sequence[BenchRun], board: BenchDisplay) -> list[BenchRu
 
 def note_outdated(runs: Sequence[BenchRun], board: BenchDisplay) -> None:
     """A finished run is not repeated, even if a plugin that it uses has changed since; a note says so."""
-    now, outdated = plugins.fingerprint(), dict[str, list[BenchRun]]()
+    now, outdated = plugins.plugins_fingerprint(), dict[str, list[BenchRun]]()
     for run in (run for run in runs if run.folder.finished and plugins.uses_plugins(run.recipe)):
         then = run.folder.result().machine.get("plugins", "no plugin")
         if then != now:

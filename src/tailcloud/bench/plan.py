@@ -130,4 +130,4 @@ def train_command(reference: str, data: dict[str, str], settings: Sequence[str],
         words += [f"--{option}", value]
     for setting in settings:
         words += ["--set", setting]
-    return shlex.join([*words, *plugins.words(), "--seed", str(seed)])
+    return shlex.join([*words, *plugins.plugin_arguments(), "--seed", str(seed)])

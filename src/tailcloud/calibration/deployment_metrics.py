@@ -1,78 +1,59 @@
-"""What a trained model is worth in use: how true its confidences are, and how it fares where classes come otherwise.
+"""Deployment metrics: calibration error before and after calibration, and accuracy under other class priors.
 
-One pass over the images gives all of it; the outputs are read in several ways at once.
+One pass over the images gives all of them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tailcloud.calibration.priors import Prior, accuracy_under, adjustment, mixes_of, name_of
-from tailcloud.calibration.temperature import calibration_by_group
+from tailcloud.calibration.priors import Prior, accuracy_under, adjustment, evaluation_priors, prior_name
+from tailcloud.calibration.temperature import LogitCalibration, calibration_by_group
 from tailcloud.data.loaders.batch import Batch
-from tailcloud.evaluation import gathered, judge_in_ways
+from tailcloud.evaluation import predict_variants, to_predictions
 from tailcloud.evaluation.metrics import Predictions, calibration, summarise
 
 
-@dataclass(frozen=True)
-class Calibrated:
-    """scale · outputs / temperature are calibrated logits, which assume the mix of classes ``prior``.
-
-    ``fitted_on`` says on which part of the data the temperature was fitted, None where nothing could be held out, and
-    ``images`` on how many of its images, None where that is not known any more.
-    """
-
-    scale: float
-    temperature: float
-    prior: Prior
-    fitted_on: str | None = None
-    images: int | None = 0
-
-    @property
-    def factor(self) -> float:
-        """By which outputs become calibrated logits."""
-        return self.scale / self.temperature
-
-
-def measure_deployed(
-    network: Callable[[Tensor], Tensor], batches: Iterable[Batch], reading: Calibrated, counts: Sequence[int]
+def measure_deployment(
+    network: Callable[[Tensor], Tensor], batches: Iterable[Batch], fitted: LogitCalibration, counts: Sequence[int]
 ) -> dict[str, Any]:
     """``calibrated`` and ``priors`` of a result, from test images; percent, None where there is nothing to measure."""
-    mixes = mixes_of(counts)
-    shifts = {name: torch.from_numpy(adjustment(mix, reading.prior)) for name, mix in mixes.items()}
-    ways = [(reading.scale, None), (reading.factor, None), *((reading.factor, shift) for shift in shifts.values())]
-    judged = judge_in_ways(network, batches, ways)
-    before, after, *adjusted = [gathered(one, len(counts)) for one in judged]
+    priors = evaluation_priors(counts)
+    shifts = [torch.from_numpy(adjustment(prior, fitted.prior)) for prior in priors.values()]
+    variants = [(fitted.scale, None), (fitted.factor, None), *((fitted.factor, shift) for shift in shifts)]
+    predictions = [to_predictions(each, len(counts)) for each in predict_variants(network, batches, variants)]
+    before, after, *adjusted = predictions
     accuracies = {
-        name: {"plain": _accuracy(after, counts, mix), "adjusted": _accuracy(said, counts, mix)}
-        for said, (name, mix) in zip(adjusted, mixes.items(), strict=True)
+        name: {"plain": _accuracy(after, counts, prior), "adjusted": _accuracy(each, counts, prior)}
+        for each, (name, prior) in zip(adjusted, priors.items(), strict=True)
     }
     return {
-        "calibrated": _calibrated(before, after, reading, list(counts)),
-        "priors": {"assumed": name_of(reading.prior, counts), **accuracies},
+        "calibrated": _calibration(before, after, fitted, list(counts)),
+        "priors": {"assumed": prior_name(fitted.prior, counts), **accuracies},
     }
 
 
-def _accuracy(predictions: Predictions, counts: Sequence[int], mix: Prior) -> float | None:
-    return accuracy_under(summarise(predictions, counts)["per_class"], mix)
+def _accuracy(predictions: Predictions, counts: Sequence[int], prior: Prior) -> float | None:
+    return accuracy_under(summarise(predictions, counts)["per_class"], prior)
 
 
-def _calibrated(before: Predictions, after: Predictions, reading: Calibrated, counts: list[int]) -> dict[str, Any]:
-    """Expected calibration error and reliability before and after, of all images and of each shot group."""
+def _calibration(
+    before: Predictions, after: Predictions, fitted: LogitCalibration, counts: list[int]
+) -> dict[str, Any]:
+    """Expected calibration error and reliability bins before and after, of all images and of each shot group."""
     groups = {"before": calibration_by_group(before, counts), "after": calibration_by_group(after, counts)}
     return {
-        "temperature": reading.temperature,
-        "fitted_on": reading.fitted_on,
-        "images": reading.images,
-        **_whole(after),
-        "before": _whole(before),
+        "temperature": fitted.temperature,
+        "fitted_on": fitted.fitted_on,
+        "images": fitted.images,
+        **_of_all_images(after),
+        "before": _of_all_images(before),
         "groups": {name: {when: groups[when][name] for when in groups} for name in groups["before"]},
     }
 
 
-def _whole(predictions: Predictions) -> dict[str, Any]:
+def _of_all_images(predictions: Predictions) -> dict[str, Any]:
     return calibration(predictions.confidence, np.equal(predictions.predicted, predictions.target))

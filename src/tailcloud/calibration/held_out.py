@@ -1,72 +1,61 @@
-"""Images that were not trained on: what a model says about them, for the few numbers that are fitted on them."""
+"""Held-out images: the outputs of a model for them, on which temperature and logit bias are fitted."""
+
+from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from tailcloud.calibration.priors import Prior, adjustment, normalised
-from tailcloud.calibration.temperature import FEWEST
-from tailcloud.data import Dataset
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.batch import Batch
 from tailcloud.data.loaders.images import Images
-from tailcloud.errors import UsageError
-from tailcloud.head_transforms import HeldOut
-from tailcloud.recipe import Recipe
-from tailcloud.training.stages.factory import make_head_transform
 
-MOST_LOGITS = 1 << 22  # one number or two are fitted: a few thousand images tell them
+MIN_HELD_OUT_IMAGES = 20  # with fewer, a fitted temperature would be chance
+MAX_LOGITS = 1 << 22  # one or two numbers are fitted, for which a few thousand images are enough
+
+
+@dataclass(frozen=True)
+class HeldOutOutputs:
+    """The outputs of a model for held-out images.
+
+    ``outputs`` is [images, classes] and ``target`` [images]. ``shift`` [classes] is log π_j − log π_a,j, with the prior
+    π of these images and the prior π_a that the outputs imply; −∞ for a class without a held-out image.
+    """
+
+    outputs: NDArray[np.float64]
+    target: NDArray[np.int64]
+    shift: NDArray[np.float64]
 
 
 @torch.inference_mode()
-def held_out(
-    model: nn.Module, images: Images | None, transform: Normalise, assumed: Prior, *, absent: float = 0.0
-) -> HeldOut | None:
-    """What a model whose outputs assume a mix of classes says about images; None where there are fewer than 20.
+def predict_held_out(
+    model: nn.Module, images: Images | None, transform: Normalise, implied: Prior, *, absent: float = 0.0
+) -> HeldOutOutputs | None:
+    """The outputs of a model with the prior ``implied`` for held-out images; None if there are fewer than 20.
 
-    These are all images, or as many as fit, evenly spaced over the part. Computed as the model will be when it is used:
-    by PyTorch's own kernels. A class that is not among them counts as ``absent`` images; with 0, none can be of it.
+    Takes all images, or evenly spaced ones up to ``MAX_LOGITS``. PyTorch's own kernels compute them, as they do when
+    the model is used. A class without a held-out image counts as ``absent`` images; with 0 it is impossible.
     """
-    if images is None or len(images.labels) < FEWEST:
+    if images is None or len(images.labels) < MIN_HELD_OUT_IMAGES:
         return None
     model.eval()
-    classes, outputs, target = len(assumed), [], []
-    for batch in images.in_order(transform):  # one at a time: as floats they need not fit all at once
-        few = _few(batch, classes, len(images.labels))
-        outputs.append(model(few.images).float())
-        target.append(few.target)
+    classes, outputs, target = len(implied), [], []
+    for batch in images.in_order(transform):  # one at a time: all images as floats may not fit into memory
+        thinned = _thin_out(batch, classes, len(images.labels))
+        outputs.append(model(thinned.images).float())
+        target.append(thinned.target)
     logits, labels = torch.cat(outputs).cpu().double().numpy(), torch.cat(target).cpu().numpy()
-    return HeldOut(logits, np.asarray(labels), adjustment(_mix(images, classes, absent), assumed))
+    return HeldOutOutputs(logits, np.asarray(labels), adjustment(_prior_of(images, classes, absent), implied))
 
 
-def check_held_out(recipe: Recipe, dataset: Dataset) -> None:
-    """Refuse a stage that looks at held-out images where there are none."""
-    for name in stages_that_look(recipe, dataset):
-        if dataset.val:
-            continue
-        transform = recipe.stages[name].head_transform.name
-        needs = f'{name}.head_transform = "{transform}" looks at images that were not trained on'
-        if recipe.selection.split:
-            raise UsageError(f"{needs}, and no class of {dataset.spec} has an image to spare; take {name} out")
-        raise UsageError(
-            f"{needs}, and {dataset.spec} has no validation part; train with --set selection.split=0.1, which holds "
-            "some out"
-        )
+def _prior_of(images: Images, classes: int, absent: float) -> Prior:
+    """The shares of the classes among the held-out images."""
+    labels = images.labels.cpu().numpy()
+    return normalised(np.maximum(np.bincount(labels, minlength=classes), absent))
 
 
-def stages_that_look(recipe: Recipe, dataset: Dataset) -> list[str]:
-    """The stages whose change of the head is fitted on held-out images."""
-    counts = dataset.profile.counts.tolist()
-    changes = {name: make_head_transform(stage, counts) for name, stage in recipe.stages.items()}
-    return [name for name, change in changes.items() if change.looks_at_held_out]
-
-
-def _mix(images: Images, classes: int, absent: float) -> Prior:
-    """How often the classes are among the held-out images."""
-    found = images.labels.cpu().numpy()
-    return normalised(np.maximum(np.bincount(found, minlength=classes), absent))
-
-
-def _few(batch: Batch, classes: int, images: int) -> Batch:
-    step = max(1, -(-images * classes // MOST_LOGITS))
+def _thin_out(batch: Batch, classes: int, images: int) -> Batch:
+    step = max(1, -(-images * classes // MAX_LOGITS))
     return Batch(batch.images[::step], batch.target[::step])

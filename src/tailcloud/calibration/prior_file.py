@@ -1,4 +1,4 @@
-"""The mix of classes that somebody expects: ``uniform``, ``train``, or a file with a share for each class."""
+"""The class prior that a user asks for: ``uniform``, ``train``, or a file with a share for each class."""
 
 import csv
 import json
@@ -8,23 +8,25 @@ from typing import Any
 
 from tailcloud.calibration.priors import Prior, normalised, train_prior, uniform_prior
 from tailcloud.errors import UsageError
-from tailcloud.serving.load import TrainedClassifier
 
 LARGEST_FILE = 1 << 26  # bytes
-NAMED = 5  # missing classes that an error names
+LISTED = 5  # missing classes that an error lists
 
 
-def wanted_prior(wanted: str | None, model: TrainedClassifier) -> Prior | None:
-    """The mix in the order of the model's classes; None where none is wanted."""
-    match wanted:
+def read_prior(text: str | None, class_names: list[str], counts: list[int]) -> Prior | None:
+    """The prior that ``uniform``, ``train`` or the path of a file stands for, in the order of ``class_names``.
+
+    ``counts`` are the training images per class. None stays None.
+    """
+    match text:
         case None:
             return None
         case "uniform":
-            return uniform_prior(len(model.class_names))
+            return uniform_prior(len(class_names))
         case "train":
-            return train_prior(model.counts)
+            return train_prior(counts)
         case _:
-            return _from_file(Path(wanted), model.class_names)
+            return _from_file(Path(text), class_names)
 
 
 def _from_file(path: Path, class_names: list[str]) -> Prior:
@@ -33,16 +35,16 @@ def _from_file(path: Path, class_names: list[str]) -> Prior:
         if name not in class_names:
             close = get_close_matches(name, class_names, n=1)
             hint = f'did you mean "{close[0]}"?' if close else f"its classes are {class_names[0]} … {class_names[-1]}"
-            raise UsageError(f'{path} has the class "{name}", which the model does not know; {hint}')
+            raise UsageError(f'{path} has the class "{name}", which the model does not have; {hint}')
         if name in shares:
             raise UsageError(f'{path} has the class "{name}" twice')
         shares[name] = _share(path, name, text)
     missing = [name for name in class_names if name not in shares]
     if missing:
-        more = ", …" if len(missing) > NAMED else ""
+        listed = ", ".join(missing[:LISTED]) + (", …" if len(missing) > LISTED else "")
         raise UsageError(
-            f"{path} lacks {len(missing)} of the {len(class_names)} classes ({', '.join(missing[:NAMED])}{more}); "
-            "give a share of 0 to a class that does not occur"
+            f"{path} has no share for {len(missing)} of {len(class_names)} classes ({listed}); write 0 for a class "
+            "that does not occur"
         )
     try:
         return normalised([shares[name] for name in class_names])
@@ -51,18 +53,18 @@ def _from_file(path: Path, class_names: list[str]) -> Prior:
 
 
 def _rows(path: Path) -> list[tuple[str, Any]]:
-    """(class, share) pairs: a JSON object, or lines of class and share with or without a head."""
+    """(class, share) pairs: a JSON object, or lines of class and share with or without a header."""
     if not path.is_file():
-        raise UsageError(f'the prior "{path}" is neither uniform nor train nor a file; a file has lines of class,share')
+        raise UsageError(f'the prior "{path}" is neither uniform nor train nor a file with lines of class,share')
     if path.stat().st_size > LARGEST_FILE:
-        raise UsageError(f"{path} is too large for a share per class")
+        raise UsageError(f"{path} has {path.stat().st_size:,} bytes, more than a share per class needs; it is not read")
     try:
         text = path.read_text(encoding="utf-8-sig")
         pairs = _json(text) if path.suffix.lower() == ".json" else _csv(text)
     except (ValueError, RecursionError, csv.Error):
         pairs = []
     if not pairs:
-        raise UsageError(f'{path} holds no prior: it needs lines of class,share, or as JSON {{"class": share}}')
+        raise UsageError(f'{path} is not a prior; write lines of class,share, or JSON {{"class": share}}')
     return pairs
 
 
@@ -82,7 +84,7 @@ def _csv(text: str) -> list[tuple[str, Any]]:
 
 def _share(path: Path, name: str, text: object) -> float:
     if isinstance(text, bool) or not _is_number(text) or not 0 <= float(str(text)) < float("inf"):
-        raise UsageError(f'{path}: the share of "{name}" must be a number that is not negative, not {text!r}')
+        raise UsageError(f'{path}: the share of "{name}" must be a number of at least 0, not {text!r}')
     return float(str(text))
 
 

@@ -1,24 +1,56 @@
-"""At the end of a run: the temperature of the weights that are kept, from images that were held out."""
+"""The calibration of a run: which stages need held-out images, and the temperature of its final model."""
 
-from tailcloud.calibration.deployment_metrics import Calibrated
-from tailcloud.calibration.held_out import held_out
-from tailcloud.calibration.implied_prior import assumed_prior
-from tailcloud.calibration.temperature import fit_temperature
-from tailcloud.training.session import Session
+from torch import nn
 
-ABSENT = 0.5  # images of a class that has none among the held-out ones
+from tailcloud.calibration.held_out import predict_held_out
+from tailcloud.calibration.implied_prior import implied_prior
+from tailcloud.calibration.temperature import LogitCalibration, fit_temperature
+from tailcloud.data import Dataset
+from tailcloud.data.augment.normalize import Normalise
+from tailcloud.data.loaders.images import Images
+from tailcloud.errors import UsageError
+from tailcloud.recipe import Recipe
+from tailcloud.training.stages.factory import make_head_transform, make_loss
+
+ABSENT = 0.5  # images, for a class without a held-out one
 
 
-def calibrate(session: Session) -> Calibrated:
-    """How the outputs of the trained model are to be read.
+def calibrate_run(
+    model: nn.Module, images: Images | None, transform: Normalise, recipe: Recipe, counts: list[int]
+) -> LogitCalibration:
+    """The calibration of the outputs of a trained model.
 
-    Without a validation part of at least 20 images nothing is fitted: the temperature is 1 and ``fitted_on`` None.
+    Args:
+        model: the final model.
+        images: the validation part; with fewer than 20 images, or None, nothing is fitted: the temperature is 1 and
+            ``fitted_on`` None.
+        transform: the normalisation of the images.
+        recipe: what the model was trained with.
+        counts: training images per class.
     """
-    counts = session.dataset.profile.counts.tolist()
-    scale = session.loss(list(session.recipe.stages.values())[-1]).scale
-    prior = assumed_prior(session.recipe, counts)
-    found = held_out(session.model, session.images.val, session.transform, prior, absent=ABSENT)
-    if found is None:
-        return Calibrated(scale, 1.0, prior)
-    temperature = fit_temperature(scale * found.outputs, found.target, found.shift)
-    return Calibrated(scale, temperature, prior, "val", len(found.target))
+    scale = make_loss(list(recipe.stages.values())[-1], counts).scale
+    prior = implied_prior(recipe, counts)
+    held_out = predict_held_out(model, images, transform, prior, absent=ABSENT)
+    if held_out is None:
+        return LogitCalibration(scale, 1.0, prior)
+    temperature = fit_temperature(scale * held_out.outputs, held_out.target, held_out.shift)
+    return LogitCalibration(scale, temperature, prior, "val", len(held_out.target))
+
+
+def stages_needing_held_out(recipe: Recipe, dataset: Dataset) -> list[str]:
+    """The stages whose head transform is fitted on held-out images."""
+    counts = dataset.profile.counts.tolist()
+    transforms = {name: make_head_transform(stage, counts) for name, stage in recipe.stages.items()}
+    return [name for name, transform in transforms.items() if transform.needs_held_out]
+
+
+def check_held_out(recipe: Recipe, dataset: Dataset) -> None:
+    """Refuse a recipe whose head transforms need held-out images that the data set does not have."""
+    for name in stages_needing_held_out(recipe, dataset):
+        if dataset.val:
+            continue
+        transform = recipe.stages[name].head_transform.name
+        needs = f'{name}.head_transform = "{transform}" needs held-out images'
+        if recipe.selection.split:
+            raise UsageError(f"{needs}, but every class of {dataset.spec} is too small to hold one out; remove {name}")
+        raise UsageError(f"{needs}, but {dataset.spec} has no validation part; add --set selection.split=0.1")

@@ -134,14 +134,14 @@ def print_some(lines: Sequence[str], total: int) -> None:
 
 def plan_of(seen: "Survey", device: str, asked: Sequence[Mapping[str, Any]], command: str) -> "Plan | None":
     """Say what training would do, where it would start."""
-    from tailcloud.auto_recipe.preview import expect
+    from tailcloud.auto_recipe.preview import preview_training
     from tailcloud.reporting.inspection_page import Plan
     from tailcloud.training.devices import pick_device
 
     if seen.dataset is None or seen.refusals:
         return None
     say_note("a few steps are timed, to say what training would do and how long it would take …")
-    expected = expect(seen.dataset, pick_device(device), asked)
+    expected = preview_training(seen.dataset, pick_device(device), asked)
     out.print("\n[bold]What training would do[/]")
     for reason in expected.reasons:
         out.print(f"- {reason}", markup=False)

@@ -52,7 +52,7 @@ def predict(
 
     A file that cannot be read gets a row with the error; the others are predicted, and the exit code is 1.
     """
-    from tailcloud.calibration.prior_file import wanted_prior
+    from tailcloud.calibration.prior_file import read_prior
     from tailcloud.errors import TailcloudError, UsageError
     from tailcloud.serving import load
     from tailcloud.serving.image_paths import check_paths, find_images
@@ -62,7 +62,7 @@ def predict(
     if as_csv and as_json:
         raise UsageError("--csv and --json exclude each other; choose one")
     model = load(run)
-    expected = wanted_prior(prior, model)
+    expected = read_prior(prior, model.class_names, model.counts)
     check_paths(paths)
     if model.fitted_on is None:
         say_note(NOT_CALIBRATED)

@@ -105,4 +105,4 @@ def command(run: Path, second: str, settings: list[str], place: Path) -> str:
     words = ["tailcloud", "rebalance", str(run), "--with", second, "--out", str(place)]
     for setting in settings:
         words += ["--set", setting]
-    return shlex.join([*words, *plugins.words()])
+    return shlex.join([*words, *plugins.plugin_arguments()])

@@ -1,6 +1,6 @@
-"""Embeddings, the features before the head, and how far the classes spread in them.
+"""Embeddings (the features before the head), and the spread of the classes in them.
 
-Pictures of an embedding can mislead; these measures are computed where the embedding lies, in all its dimensions.
+Two-dimensional maps of an embedding can mislead; these measures use all its dimensions.
 """
 
 from collections.abc import Iterable
@@ -16,12 +16,12 @@ from tailcloud.data.loaders.batch import Batch
 from tailcloud.profile import shot_groups
 
 Vectors = NDArray[np.float64]
-ROWS = 1024  # points that are compared with all centres at a time
+CHUNK = 1024  # points compared with all centres at a time
 
 
 @dataclass(frozen=True)
 class Embedding:
-    """``features`` [images, dimensions] and ``labels`` [images]; ``normalised``: every feature has length 1."""
+    """``features`` [images, dimensions] and ``labels`` [images]; ``normalised``: all features have length 1."""
 
     features: Vectors
     labels: NDArray[np.int64]
@@ -30,7 +30,7 @@ class Embedding:
 
 @torch.inference_mode()
 def embed(model: Classifier, batches: Iterable[Batch]) -> Embedding:
-    """What the head sees of every image: features of length 1 for a cosine head, as they are for any other.
+    """The features of every image: with length 1 for a cosine head, unchanged for any other.
 
     The model is left in evaluation mode.
     """
@@ -45,10 +45,10 @@ def embed(model: Classifier, batches: Iterable[Batch]) -> Embedding:
 
 @dataclass(frozen=True)
 class Spread:
-    """Two lengths for every class; NaN where there are too few images to tell.
+    """Two lengths for every class; NaN if there are too few images.
 
-    ``within``: √(Σ‖f − μ_c‖² / (n_c − 1)), how far the images of a class lie around their centre μ_c, its span. A class
-    of two images is not narrower by this than one of a thousand from the same distribution.
+    ``within``: √(Σ‖f − μ_c‖² / (n_c − 1)), the standard deviation of the images of a class around their centre μ_c.
+    Its expectation does not depend on the number of images.
     ``between``: ‖μ_c − μ_k‖ to the nearest centre of another class.
     """
 
@@ -57,7 +57,7 @@ class Spread:
 
     @property
     def overlap(self) -> Vectors:
-        """``within`` over ``between``: above 1 the classes run into each other. It has no unit."""
+        """``within`` over ``between``: above 1 the classes overlap. It has no unit."""
         with np.errstate(divide="ignore", invalid="ignore"):
             share: Vectors = self.within / self.between
         return np.where(np.isfinite(share), share, np.nan)
@@ -79,16 +79,16 @@ def spread(embedding: Embedding, classes: int) -> Spread:
     return Spread(within, _nearest(centres))
 
 
-def near_own(embedding: Embedding, train: Embedding, classes: int) -> Vectors:
-    """For every class, which percentage of its images lie nearer to its own training centre than to any other.
+def nearest_centre_accuracy(embedding: Embedding, train: Embedding, classes: int) -> Vectors:
+    """For every class, the percentage of its images that are nearer to its own training centre than to any other.
 
-    NaN for a class without images; 0 for one that has no training image, and so no centre.
+    NaN for a class without images; 0 for a class without training images.
     """
     images, trained = (np.bincount(part.labels, minlength=classes) for part in (embedding, train))
     present = np.flatnonzero(trained)
     centres = torch.from_numpy(_centres(train, trained)[present])
     features = torch.from_numpy(embedding.features)
-    nearest = [torch.cdist(some, centres).argmin(dim=1) for some in torch.split(features, ROWS)]
+    nearest = [torch.cdist(some, centres).argmin(dim=1) for some in torch.split(features, CHUNK)]
     right = present[torch.cat(nearest).numpy()] == embedding.labels
     hits = np.bincount(embedding.labels[right], minlength=classes)
     share: Vectors = np.divide(100.0 * hits, images, out=np.full(classes, np.nan), where=images > 0)
@@ -96,9 +96,9 @@ def near_own(embedding: Embedding, train: Embedding, classes: int) -> Vectors:
 
 
 def centre_distance(embedding: Embedding, classes: int) -> float:
-    """The root mean square distance between the centres of two classes: a unit that fits any scale of features.
+    """The root mean square distance between the centres of two classes: a unit of length for any scale of features.
 
-    It is 1 where there are no two classes, or where they coincide.
+    It is 1 if there are fewer than two classes, or if they coincide.
     """
     centres = _centres(embedding, np.bincount(embedding.labels, minlength=classes))
     present = centres[~np.isnan(centres[:, 0])]
@@ -122,13 +122,13 @@ def _centres(embedding: Embedding, images: NDArray[np.int64]) -> Vectors:
 
 
 def _nearest(centres: Vectors) -> Vectors:
-    """How far the nearest other centre is from each one; NaN where there is no centre or no other."""
+    """The distance from each centre to the nearest other one; NaN if either is missing."""
     nearest = np.full(len(centres), np.nan)
     present = np.flatnonzero(~np.isnan(centres[:, 0]))
     there = torch.from_numpy(centres[present])
-    for start in range(0, len(present) if len(present) > 1 else 0, ROWS):
-        here = there[start : start + ROWS]
+    for start in range(0, len(present) if len(present) > 1 else 0, CHUNK):
+        here = there[start : start + CHUNK]
         away = torch.cdist(here, there, compute_mode="donot_use_mm_for_euclid_dist")
         away[torch.arange(len(here)), torch.arange(start, start + len(here))] = torch.inf
-        nearest[present[start : start + ROWS]] = away.min(dim=1).values.numpy()
+        nearest[present[start : start + CHUNK]] = away.min(dim=1).values.numpy()
     return nearest

@@ -1,6 +1,6 @@
-"""Accuracy by class and by shot group, calibration and confusion, from one pass over a part of the data.
+"""Metrics: accuracy by class and by shot group, calibration error and confusion.
 
-Everything is computed from a few vectors with one entry per image, so memory is linear in images, not images × classes.
+All are computed from a few vectors with one entry per image, so memory is linear in images, not images × classes.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from tailcloud.profile import shot_groups
 
 BINS = 15
-PAIRS = 100_000  # of classes that a record holds
+MAX_PAIRS = 100_000  # of classes in a stored confusion matrix
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a classifier said about each image: its class, how sure it was, whether the true one was in its top k."""
+    """For each image: true class, predicted class, its probability, and whether the true class is in the top k."""
 
     target: NDArray[np.int64]
     predicted: NDArray[np.int64]
@@ -27,13 +27,13 @@ class Predictions:
     top_k: int
 
     @property
-    def unanswered(self) -> int:
-        """Images for which the outputs were no numbers: nothing else has a confidence of 0."""
+    def non_finite(self) -> int:
+        """The number of images with NaN outputs; only these have confidence 0."""
         return int((self.confidence == 0).sum())
 
     @classmethod
     def joined(cls, parts: Sequence["Predictions"]) -> "Predictions":
-        """What was said about the images of several parts, in their order."""
+        """The predictions of several parts, concatenated."""
         if len(parts) == 1:
             return parts[0]
         return cls(
@@ -46,10 +46,10 @@ class Predictions:
 
 
 def summarise(predictions: Predictions, counts: ArrayLike) -> dict[str, Any]:
-    """Every figure of a result, in percent; None where there is nothing to measure.
+    """All metrics of a result, in percent; None where there is nothing to measure.
 
-    ``counts`` are the training images per class, which decide the shot groups. A group's accuracy is the mean of
-    its classes' accuracies (classes without a test image are left out).
+    ``counts`` are the training images per class, which define the shot groups. The accuracy of a group is the mean over
+    its classes with test images.
     """
     classes = len(np.asarray(counts))
     target, predicted = predictions.target, predictions.predicted
@@ -89,11 +89,11 @@ def calibration(confidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> 
     return {"ece": ece, "reliability": bins}
 
 
-def confusion(predictions: Predictions, classes: int, limit: int = PAIRS) -> list[list[int]]:
+def confusion(predictions: Predictions, classes: int, limit: int = MAX_PAIRS) -> list[list[int]]:
     """[true class, predicted class, images] for every pair that occurs.
 
-    Where those are more than ``limit``, only errors are kept, the most frequent ones: what is right is in the accuracy
-    of each class, and 100,000 classes may have ten billion pairs.
+    If there are more than ``limit`` pairs, only the most frequent errors are kept: the per-class accuracy holds the
+    rest, and 100,000 classes may have ten billion pairs.
     """
     pairs, images = np.unique(predictions.target * classes + predictions.predicted, return_counts=True)
     true, predicted = np.divmod(pairs, classes)

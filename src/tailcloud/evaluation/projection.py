@@ -1,4 +1,4 @@
-"""Maps of an embedding on paper: which images to draw, and where t-SNE puts them."""
+"""Two-dimensional maps of an embedding: which images to draw, and their t-SNE positions."""
 
 from dataclasses import dataclass
 
@@ -12,29 +12,29 @@ PERPLEXITY = 30.0
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """The positions of the images that are drawn, and how many a class may have at most."""
+class DrawnImages:
+    """The indices of the images to draw, and the most images of one class."""
 
     positions: NDArray[np.int64]
     per_class: int
 
 
 def choose_classes(counts: ArrayLike, most: int) -> NDArray[np.int64]:
-    """At most so many of the classes that have images, evenly from the most frequent to the rarest, both included."""
+    """At most ``most`` classes with images, evenly from the most frequent to the rarest, both included."""
     n = np.asarray(counts)
     order = np.argsort(-n, kind="stable")[: int((n > 0).sum())]
     return order if len(order) <= most else order[np.round(np.linspace(0, len(order) - 1, most)).astype(int)]
 
 
-def choose_images(labels: NDArray[np.int64], classes: NDArray[np.int64], budget: int, seed: int) -> Chosen:
-    """About ``budget`` images of these classes: equally many of each, drawn at random, and all of a few-shot class."""
+def choose_images(labels: NDArray[np.int64], classes: NDArray[np.int64], budget: int, seed: int) -> DrawnImages:
+    """About ``budget`` images of these classes: the same number of each, at random, and all of a few-shot class."""
     per_class = max(FEW_BELOW, budget // len(classes))
     random = np.random.default_rng(seed)
     kept = []
     for label in np.sort(classes):
         members = np.flatnonzero(labels == label)
         kept.append(members if len(members) <= per_class else np.sort(random.choice(members, per_class, replace=False)))
-    return Chosen(np.concatenate(kept), per_class)
+    return DrawnImages(np.concatenate(kept), per_class)
 
 
 def project(features: Vectors, seed: int) -> Vectors:
@@ -44,7 +44,7 @@ def project(features: Vectors, seed: int) -> Vectors:
     """
     from sklearn.manifold import TSNE
 
-    if len(features) < 5:  # too few to have neighbours
+    if len(features) < 5:  # too few for t-SNE
         return _framed(np.pad(features, ((0, 0), (0, 2)))[:, :2])
     perplexity = min(PERPLEXITY, (len(features) - 1) / 3)
     flat = np.pad(features, ((0, 0), (0, max(0, 2 - features.shape[1]))))
@@ -52,10 +52,10 @@ def project(features: Vectors, seed: int) -> Vectors:
     return _framed(drawn.astype(np.float64))
 
 
-def turned(points: Vectors, towards: Vectors) -> Vectors:
-    """A map, only turned and perhaps mirrored, so that its points lie as near as they can to those of another map.
+def align_map(points: Vectors, towards: Vectors) -> Vectors:
+    """A map, rotated and perhaps reflected so that its points are as near as possible to those of another map.
 
-    The directions of t-SNE have no meaning; this makes maps of the same images easy to compare (orthogonal
+    The axes of t-SNE have no meaning; this makes maps of the same images easy to compare (orthogonal
     Procrustes, Schönemann 1966).
     """
     left, _, right = np.linalg.svd(points.T @ towards)

@@ -1,7 +1,7 @@
-"""Softmax saturation: how much gradient the images of each class still give (section 3.1 of the GCL paper).
+"""Softmax saturation: the gradient that the images of each class still give (section 3.1 of the GCL paper).
 
-With cross-entropy ∂L/∂z_y = p_y − 1 (eq. 2): it vanishes as soon as the target's logit leads by a little, and an image
-that gives no gradient is as good as absent.
+With cross-entropy ∂L/∂z_y = p_y − 1 (eq. 2): it vanishes as soon as the target's logit is a little larger than the
+others, and an image without gradient has no effect on training.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ from tailcloud.data.loaders.batch import Batch
 from tailcloud.losses import Loss
 from tailcloud.losses.base import at_least_float32
 
-DRAWS = 4  # of clouds, over which the gradient is averaged
+DRAWS = 4  # of the noise, over which the gradient is averaged
 
 
 def target_gradients(loss: Loss, output: Tensor, target: Tensor, epsilon: Tensor | None = None) -> Tensor:
@@ -34,10 +34,9 @@ def target_gradients(loss: Loss, output: Tensor, target: Tensor, epsilon: Tensor
 def class_gradients(
     network: Callable[[Tensor], Tensor], batches: Iterable[Batch], loss: Loss, classes: int, generator: torch.Generator
 ) -> list[float | None]:
-    """The mean of |∂L/∂z_y| over the images of each class, clouds averaged over ``DRAWS`` draws; None without images.
+    """The mean of |∂L/∂z_y| over the images of each class, averaged over ``DRAWS`` draws of noise; None without images.
 
-    The network is used as it is: put it into evaluation mode first. Where a loss weighs classes, batches should mix
-    them, as those of training do.
+    Put the network into evaluation mode first. If a loss has class weights, batches should mix classes, as in training.
     """
     found, targets = [], []
     for batch in batches:

@@ -1,18 +1,17 @@
 """Learnable weight scaling (LWS; Kang et al., ICLR 2020)."""
 
-from tailcloud.head_transforms.base import HeadTransform, Trained
-from tailcloud.head_transforms.head_kinds import SCALED, made_of
+from tailcloud.head_transforms.base import SCALED_HEADS, HeadTransform, TrainedModelView, look_up_head
 from tailcloud.heads import Head, ScaledHead
 
 
 class LearnableScaling(HeadTransform):
-    """The trained head with a factor s_j = 1 before each output; ``train = "head.scale"`` then trains those alone."""
+    """The trained head with a factor s_j = 1 for each output; ``train = "head.scale"`` trains only the factors."""
 
-    def kind(self, before: str) -> str:
-        """A scaled head around the one before."""
-        return made_of(before, SCALED, "lws")
+    def head_after(self, before: str) -> str:
+        """A scaled head around the trained one."""
+        return look_up_head(before, SCALED_HEADS, "lws")
 
-    def apply(self, old: Head, new: Head, trained: Trained) -> None:  # noqa: ARG002
-        """The same outputs as before."""
+    def apply(self, old: Head, new: Head, trained: TrainedModelView) -> None:  # noqa: ARG002
+        """The trained head; outputs stay the same."""
         assert isinstance(new, ScaledHead)
         new.inner.load_state_dict(old.state_dict())

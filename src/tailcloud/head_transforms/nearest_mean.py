@@ -1,4 +1,4 @@
-"""The nearest class mean in the place of a classifier (NCM; Kang et al., ICLR 2020)."""
+"""The nearest class mean instead of a trained classifier (NCM; Kang et al., ICLR 2020)."""
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal, get_args
@@ -6,19 +6,19 @@ from typing import ClassVar, Literal, get_args
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from tailcloud.head_transforms.base import HeadTransform, Trained
+from tailcloud.head_transforms.base import HeadTransform, TrainedModelView
 from tailcloud.heads import Head, NearestMeanHead
 
 Normalisation = Literal["cl2n", "l2n", "un"]
 
 
 class NearestMean(HeadTransform):
-    """Classes are the means of their training features; the head before does not matter.
+    """Classifies by the nearest class mean of the training features; the trained head is not used.
 
     Args:
         counts: training images per class; a class without any is never predicted.
-        normalise: "cl2n": the mean of all training features is taken off, and what is left brought to length 1; "l2n":
-            brought to length 1 alone; "un": features as they are. Means are taken afterwards and left as they are.
+        normalise: of features: "cl2n": subtract the mean of all training features, then scale to length 1; "l2n": scale
+            to length 1; "un": none. Class means are computed afterwards and not normalised.
     """
 
     balances: ClassVar[bool] = True
@@ -29,15 +29,15 @@ class NearestMean(HeadTransform):
             raise ValueError(f'normalise = "{normalise}" must be one of {", ".join(get_args(Normalisation))}')
         self.normalise = normalise
 
-    def kind(self, before: str) -> str:  # noqa: ARG002
-        """Whatever was before."""
+    def head_after(self, before: str) -> str:  # noqa: ARG002
+        """A nearest-mean head, after any other."""
         return "nearest-mean"
 
-    def apply(self, old: Head, new: Head, trained: Trained) -> None:  # noqa: ARG002
-        """Means in float64 on the CPU, where sums do not depend on who comes first."""
+    def apply(self, old: Head, new: Head, trained: TrainedModelView) -> None:  # noqa: ARG002
+        """Compute the means in float64 on the CPU, where the order of additions is fixed."""
         assert isinstance(new, NearestMeanHead)
-        found, classes = trained.features()
-        features, labels = found.cpu().double(), classes.cpu()
+        features, labels = (values.cpu() for values in trained.features())
+        features = features.double()
         centre = features.mean(dim=0) if self.normalise == "cl2n" else torch.zeros_like(features[0])
         features = features - centre
         if self.normalise != "un":

@@ -3,18 +3,17 @@
 from collections.abc import Sequence
 from typing import ClassVar
 
-from tailcloud.head_transforms.base import HeadTransform, Trained
-from tailcloud.head_transforms.head_kinds import made_of
+from tailcloud.head_transforms.base import HeadTransform, TrainedModelView, look_up_head
 from tailcloud.heads import CausalHead, Head
 from tailcloud.losses.base import not_negative
 
 
 class TotalDirectEffect(HeadTransform):
-    """A causal head takes the drift of its training off features from now on.
+    """Makes a causal head subtract the drift direction of its training from features.
 
     Args:
-        counts: training images per class; not needed.
-        alpha: α, how much of it: 0 is the head as it was trained.
+        counts: training images per class; not used.
+        alpha: α, how much of it is subtracted; 0 leaves the trained head unchanged.
     """
 
     balances: ClassVar[bool] = True
@@ -23,11 +22,11 @@ class TotalDirectEffect(HeadTransform):
         super().__init__(counts)
         self.alpha = not_negative("alpha", alpha)
 
-    def kind(self, before: str) -> str:
-        """The head before must have followed the drift."""
-        return made_of(before, {"causal": "causal"}, "tde")
+    def head_after(self, before: str) -> str:
+        """Only a causal head records the drift."""
+        return look_up_head(before, {"causal": "causal"}, "tde")
 
-    def apply(self, old: Head, new: Head, trained: Trained) -> None:  # noqa: ARG002
+    def apply(self, old: Head, new: Head, trained: TrainedModelView) -> None:  # noqa: ARG002
         """The same weights, and α."""
         assert isinstance(new, CausalHead)
         new.load_state_dict(old.state_dict())

@@ -1,25 +1,24 @@
-"""Anchors of length 1, so that a learning rate means the same for every run."""
+"""Unit-length weights of a cosine head, so that a learning rate has the same effect in every run."""
 
 import torch.nn.functional as F  # noqa: N812
 
-from tailcloud.head_transforms.base import HeadTransform, Trained
-from tailcloud.head_transforms.head_kinds import made_of
+from tailcloud.head_transforms.base import HeadTransform, TrainedModelView, look_up_head
 from tailcloud.heads import CosineHead, Head
 
 
-class Unit(HeadTransform):
-    """The anchors of a cosine head, brought to length 1; its outputs stay as they are.
+class UnitNorm(HeadTransform):
+    """Scales the class weights of a cosine head to length 1; its outputs stay the same.
 
-    The angle by which a step turns an anchor goes with the learning rate over the anchor's squared length, and how long
-    anchors have grown differs from run to run.
+    The angle by which a step turns a weight is proportional to the learning rate over the squared length of the weight,
+    and lengths differ from run to run.
     """
 
-    def kind(self, before: str) -> str:
-        """Of a linear head the lengths matter."""
-        return made_of(before, {"cosine": "cosine"}, "unit")
+    def head_after(self, before: str) -> str:
+        """Only a cosine head: the outputs of a linear head depend on the lengths."""
+        return look_up_head(before, {"cosine": "cosine"}, "unit")
 
-    def apply(self, old: Head, new: Head, trained: Trained) -> None:  # noqa: ARG002
-        """The same directions."""
+    def apply(self, old: Head, new: Head, trained: TrainedModelView) -> None:  # noqa: ARG002
+        """Keep the directions."""
         assert isinstance(old, CosineHead)
         assert isinstance(new, CosineHead)
         new.weight.copy_(F.normalize(old.weight, dim=1))

@@ -1,4 +1,4 @@
-"""The head of De-confound-TDE (Tang et al., NeurIPS 2020): normalised, and able to take a drift off features."""
+"""The head of De-confound-TDE (Tang et al., NeurIPS 2020): normalised; can subtract a drift direction from features."""
 
 import math
 
@@ -16,10 +16,10 @@ MOMENTUM = 0.9  # μ
 class CausalHead(Head):
     """(1/K) · Σ_k w_j^k · g(f^k) / (‖w_j^k‖ + γ), for features and weights cut into K = 2 parts; γ = 1/32.
 
-    g(f) = f̂ = f / ‖f‖ in training. In evaluation g(f) = f̂ − α · cos(f, c) · ĉ: of the part that points along c, the
-    direction that training drifted into, α times is taken off (the total direct effect). Training mode follows it in
-    place: c ← μ·c + the mean feature of the batch, μ = 0.9. ``mean`` [features] holds c. ``alpha`` holds α, 0 at first,
-    with which nothing is taken off. The scale τ belongs to the loss.
+    g(f) = f̂ = f / ‖f‖ in training. In evaluation g(f) = f̂ − α · cos(f, c) · ĉ: α times the component along c, the drift
+    direction of training, is subtracted (total direct effect). In training c is updated in place: c ← μ·c + the mean
+    feature of the batch, μ = 0.9. The buffer ``mean`` [features] is c. The buffer ``alpha`` is α, initially 0, which
+    subtracts nothing. The scale τ belongs to the loss.
     """
 
     cosine = True
@@ -35,16 +35,16 @@ class CausalHead(Head):
         self.register_buffer("alpha", torch.zeros(()))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Outputs [batch, classes] in (−1, 1); a feature of length 0 has 0 with all."""
+        """Outputs [batch, classes] in (−1, 1); 0 for a feature of length 0."""
         if self.training:
-            self.follow(features.detach())
+            self.update_drift(features.detach())
         directions = [F.normalize(part, dim=1) for part in features.tensor_split(PARTS, dim=1)]
         if not self.training:
             directions = self.without_drift(directions)
         anchors = [part / (part.norm(dim=1, keepdim=True) + SOFTENING) for part in self.weight.tensor_split(PARTS, 1)]
         return F.linear(torch.cat(directions, dim=1), torch.cat(anchors, dim=1)) / PARTS
 
-    def follow(self, features: Tensor) -> None:
+    def update_drift(self, features: Tensor) -> None:
         """c ← μ·c + the mean of a batch, in place; an empty batch adds nothing."""
         self.mean.mul_(MOMENTUM).add_(features.to(self.mean).sum(dim=0) / max(len(features), 1))
 

@@ -1,4 +1,4 @@
-"""The head of hybrid contrastive networks (Wang et al., CVPR 2021): a classifier, and an embedding for contrasts."""
+"""The head of hybrid contrastive networks (Wang et al., CVPR 2021): a classifier and a contrastive embedding."""
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -10,7 +10,7 @@ EMBEDDING = 128
 
 
 class ContrastiveHead(LinearHead):
-    """z = W f + b predicts; ``project`` and ``prototypes`` serve training alone."""
+    """z = W f + b predicts; ``project`` and ``prototypes`` are only used in training."""
 
     def __init__(self, features: int, classes: int) -> None:
         super().__init__(features, classes)

@@ -8,7 +8,7 @@ from tailcloud.heads.base import Head
 
 
 class CosineHead(Head):
-    """cos θ_j between the feature and each class anchor w_j, in [−1, 1]; the scale belongs to the loss."""
+    """cos θ_j between the feature and each class weight w_j, in [−1, 1]; the scale belongs to the loss."""
 
     cosine = True
 
@@ -20,5 +20,5 @@ class CosineHead(Head):
             self.weight.copy_(F.normalize(self.weight, dim=1))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Cosines [batch, classes] of features [batch, features]; a feature of length 0 has cosine 0 with all."""
+        """Cosines [batch, classes] of features [batch, features]; 0 for a feature of length 0."""
         return F.linear(F.normalize(features, dim=1), F.normalize(self.weight, dim=1))

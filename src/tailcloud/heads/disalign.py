@@ -56,7 +56,7 @@ class AlignedLinearHead(AlignedHead):
 
 
 class AlignedCosineHead(AlignedHead):
-    """A cosine head, aligned; its confidence looks at the features before they are normalised."""
+    """A cosine head, aligned; its confidence uses the features before normalisation."""
 
     cosine = True
     kind = CosineHead

@@ -1,4 +1,4 @@
-"""The linear head of every textbook."""
+"""The linear head."""
 
 import math
 
@@ -10,7 +10,7 @@ from tailcloud.heads.base import Head
 
 
 class LinearHead(Head):
-    """z = W f + b: unbounded logits. Weights start Kaiming-normal like the backbone's."""
+    """z = W f + b: unbounded logits. Weights are initialised Kaiming-normal, like those of the backbone."""
 
     cosine = False
 

@@ -8,10 +8,10 @@ from tailcloud.heads.base import Head
 
 
 class NearestMeanHead(Head):
-    """−‖g(f) − m_j‖² for the mean m_j of each class, where g takes ``centre`` off and may normalise.
+    """−‖g(f) − m_j‖² for the mean m_j of each class, where g subtracts ``centre`` and may normalise.
 
-    All of it is buffers: ``means`` [classes, features], in the space of g; ``centre`` [features]; and ``unit``, 1 where
-    features are brought to length 1 and 0 where not. A class whose mean is infinite is never predicted.
+    All tensors are buffers: ``means`` [classes, features], in the space of g; ``centre`` [features]; and ``unit``, 1 if
+    features are scaled to length 1, else 0. A class whose mean is infinite is never predicted.
     """
 
     cosine = False
@@ -25,13 +25,13 @@ class NearestMeanHead(Head):
         self.register_buffer("centre", torch.zeros(features))
         self.register_buffer("unit", torch.zeros(()))
 
-    def placed(self, features: Tensor) -> Tensor:
-        """g(f): features [batch, features] where the means are."""
-        moved = features.to(self.centre.dtype) - self.centre
-        return torch.where(self.unit > 0, F.normalize(moved, dim=1), moved)
+    def normalise(self, features: Tensor) -> Tensor:
+        """g(f): features [batch, features] in the space of the means."""
+        centred = features.to(self.centre.dtype) - self.centre
+        return torch.where(self.unit > 0, F.normalize(centred, dim=1), centred)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Squared distances [batch, classes], negative, so that the nearest mean has the largest output."""
-        # not by products of matrices, which lose the digits of a small distance and make NaN of an infinite mean
+        """Negative squared distances [batch, classes]: the nearest mean has the largest output."""
+        # not by matrix products, which are inaccurate for small distances and give NaN for infinite means
         exact = "donot_use_mm_for_euclid_dist"
-        return -torch.cdist(self.placed(features), self.means, compute_mode=exact).square()
+        return -torch.cdist(self.normalise(features), self.means, compute_mode=exact).square()

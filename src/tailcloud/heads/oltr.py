@@ -1,9 +1,9 @@
-"""The head of OLTR (Liu et al., CVPR 2019): features are completed from a memory of class centroids.
+"""The head of OLTR (Liu et al., CVPR 2019): features are enriched from a memory of class centroids.
 
-v = softmax(A f)·M            what the memory has to say about the feature
-γ = 10 / min_j ‖f − M_j‖      how near the feature is to anything known
+v = softmax(A f)·M            the memory feature
+γ = 10 / min_j ‖f − M_j‖      the reachability: large near a centroid
 x = γ · (f + tanh(B f) ⊙ v)   the meta-embedding
-z_j = ŵ_j · x / (1 + ‖x‖)     cosines, shortened where the meta-embedding is short
+z_j = ŵ_j · x / (1 + ‖x‖)     cosines, smaller for a short meta-embedding
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tailcloud.heads.base import Head
 
 REACH = 10.0
-LEAST = 1e-12  # below this a squared distance is held: the reachability would be infinite
+MIN_SQUARE_DISTANCE = 1e-12  # lower bound: the reachability would be infinite at 0
 
 
 class MemoryHead(Head):
@@ -31,7 +31,7 @@ class MemoryHead(Head):
         self.weight = nn.Parameter(F.normalize(torch.empty(classes, features).uniform_(-1, 1), dim=1))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Squashed cosines [batch, classes] of features [batch, features]; distances need all digits of float32."""
+        """Squashed cosines [batch, classes] of features [batch, features]; distances need float32."""
         with full_precision(features):
             embedding = self.embed(features.to(self.weight.dtype))
             return F.linear(squashed(embedding), F.normalize(self.weight, dim=1))
@@ -39,13 +39,15 @@ class MemoryHead(Head):
     def embed(self, features: Tensor) -> Tensor:
         """The meta-embedding x."""
         memory = self.recall(features).softmax(dim=1) @ self.centroids
-        nearest = square_distances(features, self.centroids).amin(dim=1, keepdim=True).clamp(min=LEAST).sqrt()
+        nearest = (
+            square_distances(features, self.centroids).amin(dim=1, keepdim=True).clamp(min=MIN_SQUARE_DISTANCE).sqrt()
+        )
         embedding: Tensor = REACH / nearest * (features + self.selector(features).tanh() * memory)
         return embedding
 
 
 def squashed(x: Tensor) -> Tensor:
-    """x / (1 + ‖x‖): directions as they are, lengths below 1."""
+    """x / (1 + ‖x‖): the same direction, a length below 1."""
     length: Tensor = torch.linalg.vector_norm(x, dim=1, keepdim=True)
     return x / (1 + length)
 
@@ -57,5 +59,5 @@ def square_distances(features: Tensor, centroids: Tensor) -> Tensor:
 
 
 def full_precision(features: Tensor) -> AbstractContextManager[object]:
-    """No half precision here; shapes without numbers have none anyway."""
+    """A context without autocast; meta tensors need none."""
     return nullcontext() if features.is_meta else torch.autocast(features.device.type, enabled=False)

@@ -1,4 +1,4 @@
-"""A head whose outputs are scaled and shifted class by class: LWS, MisLAS, and logit adjustment after training."""
+"""A head with scaled and shifted outputs: for LWS, MisLAS, and logit adjustment after training."""
 
 from typing import ClassVar
 

@@ -137,7 +137,9 @@ def resume_command(runs: Sequence[PlannedRun]) -> str:
         if len(seeds) == len(runs) and not any(word.partition("=")[0] == "--out" for word in words):
             words = [*words, "--out", str(runs[0].folder.path.parent)]  # a chosen method is a part of this path
         return shlex.join(["tailcloud", *words])
-    return shlex.join(["tailcloud", "train", "--resume", "--out", str(runs[0].folder.path), *plugins.words()])
+    return shlex.join(
+        ["tailcloud", "train", "--resume", "--out", str(runs[0].folder.path), *plugins.plugin_arguments()]
+    )
 
 
 def run_jobs(jobs: Sequence[Job], observers: Sequence[Observer], device: str) -> list[Outcome]:

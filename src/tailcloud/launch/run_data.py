@@ -5,7 +5,7 @@ from functools import lru_cache
 from threading import Lock
 from typing import Protocol
 
-from tailcloud.calibration.held_out import check_held_out, stages_that_look
+from tailcloud.calibration.run_calibration import check_held_out, stages_needing_held_out
 from tailcloud.data import Dataset, ReadOptions, hold_out, open_dataset
 from tailcloud.errors import UsageError
 from tailcloud.recipe import Data, Recipe
@@ -128,7 +128,7 @@ def with_test_part(dataset: Dataset, recipe: Recipe) -> Dataset:
     A remark says which; it goes into the result and the report.
     """
     if dataset.val:
-        fitted_stages = stages_that_look(recipe, dataset)
+        fitted_stages = stages_needing_held_out(recipe, dataset)
         fitted = f"temperature and {', '.join(fitted_stages)} were" if fitted_stages else "temperature was"
         held_out = f"the {len(dataset.val):,} images that were held out, which its {fitted} fitted on too"
         return _remarked(replace(dataset, test=dataset.val), f"There is no test part: every figure is of {held_out}.")

@@ -13,7 +13,7 @@ from tailcloud.data import is_path
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.launch.auto import choose_recipe, needs_choice
 from tailcloud.launch.run_data import DataSource
-from tailcloud.plugins import words as plugin_words
+from tailcloud.plugins import plugin_arguments
 from tailcloud.recipe import Recipe, differences, load_recipe, parse_setting, resolve
 from tailcloud.recipe.merge import merge
 from tailcloud.runs.folder import RunFolder
@@ -76,14 +76,14 @@ class TrainRequest:
         if self.origin is not None:
             return self.origin
         if isinstance(recipe, Recipe):
-            return shlex.join(["tailcloud", "train", str(folder.recipe_file), *plugin_words()])
+            return shlex.join(["tailcloud", "train", str(folder.recipe_file), *plugin_arguments()])
         words = ["tailcloud", "train", *([recipe] if recipe else [])]
         budget = f"{self.time_budget:g}s" if isinstance(self.time_budget, int | float) else self.time_budget
         for option, value in (("--data", self.spec), ("--root", self.root), ("--time-budget", budget)):
             words += [option, value] if value is not None else []
         for setting in self.settings:
             words += ["--set", setting]
-        return shlex.join([*words, *plugin_words(), "--seed", str(seed)])
+        return shlex.join([*words, *plugin_arguments(), "--seed", str(seed)])
 
 
 @dataclass(frozen=True)

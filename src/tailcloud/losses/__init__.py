@@ -1,4 +1,4 @@
-"""Losses by name. Each works alone in anybody's training loop: ``GCLLoss(counts)(cosine, target)``."""
+"""Losses by name. Each also works in your own training loop: ``GCLLoss(counts)(cosine, target)``."""
 
 from collections.abc import Callable
 

@@ -9,9 +9,9 @@ from tailcloud.losses.logit_adjustment import LogitAdjustmentLoss
 
 
 class BalancedSoftmaxLoss(LogitAdjustmentLoss):
-    """Softmax whose terms count as often as their class has images: logit adjustment with τ = 1.
+    """Softmax with terms weighted by the class counts: logit adjustment with τ = 1.
 
-    n_j and π_j = n_j / N differ by a factor that all classes share, which a softmax does not see.
+    n_j and π_j = n_j / N differ by a constant factor, which a softmax cancels.
 
     Args:
         counts: training images per class; an absent class counts as one image.

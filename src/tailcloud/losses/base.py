@@ -1,4 +1,4 @@
-"""What a loss is here: an ``nn.Module`` on the outputs of a head, which owns its randomness openly."""
+"""The base class of losses: an ``nn.Module`` on the outputs of a head, with explicit randomness."""
 
 from typing import ClassVar
 
@@ -13,47 +13,47 @@ class Loss(nn.Module):
 
     A loss with a random part implements ``draw``; the training loop calls it with a generator of its own and
     passes the result in as ``epsilon``, so that a compiled or captured step draws nothing by itself.
-    A loss that changes while a stage goes on implements ``advance``.
+    A loss that changes during a stage implements ``advance``.
     """
 
     needs_cosine: ClassVar[bool] = False
-    balances: ClassVar[bool] = False  # the clean logits are meant for classes that are all alike
-    per_image: bool = False  # the mean of what each image adds alone, so that a batch may be computed in pieces
-    weighs: ClassVar[bool] = False  # that mean up to weights of images, which ``in_whole`` sees to
+    balances: ClassVar[bool] = False  # the clean logits imply a uniform class prior
+    per_image: bool = False  # a plain mean over images, so that a batch can be split into micro-batches
+    weighs: ClassVar[bool] = False  # a weighted mean over images, which ``in_whole`` corrects for micro-batches
 
     def __init__(self, scale: float) -> None:
         super().__init__()
         self.scale = positive("scale", scale)
 
     def logits(self, output: Tensor) -> Tensor:
-        """The clean logits that predict: no noise, no margin, only the scale."""
+        """The clean logits for prediction: outputs times the scale, without noise or margin."""
         return self.scale * output
 
     def prior(self, shown: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The mix of classes that the clean logits assume, once trained on images of the mix ``shown``; sums to 1.
+        """The class prior that the clean logits imply after training on images with the prior ``shown``; sums to 1.
 
-        By default that mix itself, or equal shares where the class says ``balances``.
+        By default ``shown`` itself, or uniform if ``balances`` is set.
         """
         return np.full(len(shown), 1 / len(shown)) if self.balances else shown
 
     def advance(self, share: float) -> None:
         """Called before each epoch with the share of the stage's epochs that are done, 0 ≤ share < 1.
 
-        What follows from it may go into registered buffers only, and in place: a captured step reads them where they
-        lie, and a compiled one is compiled once. It must depend on the share alone, or a resumed run would differ.
+        Only change registered buffers, in place: a captured CUDA graph reads them at their address, and a compiled step
+        is not compiled again. The change must depend on the share alone, or a resumed run would differ.
         """
 
     def draw(self, rows: int, device: torch.device, generator: torch.Generator | None = None) -> Tensor | None:  # noqa: ARG002
         """The random numbers that one call on ``rows`` samples needs; None when the loss is deterministic.
 
-        Their first dimension is ``rows``, or 1 where all samples share them.
+        Their first dimension is ``rows``, or 1 if all samples share them.
         """
         return None
 
     def in_whole(self, mean: Tensor, target: Tensor, whole: Tensor) -> Tensor:  # noqa: ARG002
-        """The mean loss of a piece of a batch, made such that pieces add up to the loss of the batch.
+        """The mean loss of a micro-batch, corrected so that micro-batches average to the loss of the batch.
 
-        ``target`` and ``whole`` are the classes of both; each piece then counts by its number of images.
+        ``target`` are the classes of the micro-batch, ``whole`` those of the batch. The average is weighted by images.
         """
         return mean
 
@@ -72,7 +72,7 @@ def positive(name: str, value: float) -> float:
 def not_negative(name: str, value: float) -> float:
     """The value, if it is zero or a positive finite number."""
     if not 0 <= value < float("inf"):
-        raise ValueError(f"{name} = {value} must not be negative")
+        raise ValueError(f"{name} = {value} must be at least 0")
     return value
 
 
@@ -84,10 +84,10 @@ def within(name: str, value: float, low: float, high: float) -> float:
 
 
 def at_least_float32(output: Tensor) -> Tensor:
-    """Half precision is for convolutions: a softmax is computed in float32 or better."""
+    """Outputs in float32 or better: a softmax in half precision is too inaccurate."""
     return output if output.dtype == torch.float64 else output.float()
 
 
 def batch_mean(per_sample: Tensor) -> Tensor:
-    """The mean over a batch; 0 for an empty one, where PyTorch would say NaN."""
+    """The mean over a batch; 0 instead of NaN for an empty one."""
     return per_sample.sum() / max(len(per_sample), 1)

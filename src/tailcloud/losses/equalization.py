@@ -15,7 +15,7 @@ from tailcloud.profile import at_least_one
 
 
 class EqualizationLoss(Loss):
-    """Cross-entropy in which images of other classes mostly leave rare classes alone.
+    """Cross-entropy in which images of other classes mostly do not push rare classes down.
 
     Args:
         counts: training images per class; an absent class counts as one image.

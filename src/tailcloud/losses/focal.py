@@ -16,11 +16,11 @@ from tailcloud.losses.memory_efficient_ce import cross_entropy
 
 Form = Literal["softmax", "sigmoid"]
 
-LEAST = 1e-12  # below this 1 − p_y is held: a power under 1 would have an infinite slope at 0
+MIN_ERROR = 1e-12  # lower bound of 1 − p_y: a power below 1 has an infinite slope at 0
 
 
 class FocalLoss(WeightedLoss):
-    """Cross-entropy that counts less where the class is already likely; gradients flow through the modulator.
+    """Cross-entropy with less weight on images whose class is already likely; gradients flow through the modulator.
 
     Args:
         counts: training images per class; needed by class weights only.
@@ -51,7 +51,7 @@ class FocalLoss(WeightedLoss):
         if form not in get_args(Form):
             raise ValueError(f'form = "{form}" must be one of {", ".join(get_args(Form))}')
         self.focal, self.form = not_negative("focal", focal), form
-        self.per_image = True  # weighed or not
+        self.per_image = True  # with or without class weights
 
     def forward(self, output: Tensor, target: Tensor, *, epsilon: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """The mean loss of a batch."""
@@ -62,7 +62,7 @@ class FocalLoss(WeightedLoss):
     def softmax(self, logits: Tensor, target: Tensor) -> Tensor:
         """(1 − p_y)^γ · (−log p_y) with p = softmax(z); 1 − p_y comes from the unweighted cross-entropy."""
         each = cross_entropy(logits, target)
-        return (-torch.expm1(-each)).clamp(min=LEAST) ** self.focal * each
+        return (-torch.expm1(-each)).clamp(min=MIN_ERROR) ** self.focal * each
 
     def sigmoid(self, logits: Tensor, target: Tensor) -> Tensor:
         """Σ_j (1 − q_j)^γ · (−log q_j), q_j = σ(z_j) for the true class and σ(−z_j) for the others."""

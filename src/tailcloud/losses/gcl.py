@@ -21,20 +21,20 @@ SIGMA = 1 / 3  # 3σ = 1: almost every ε lies in [−1, 1] by itself
 class GCLLoss(Loss):
     """Cross-entropy on cosines, each lowered by a half-normal cloud that is widest for the rarest class.
 
-    The cloud keeps rare classes away from softmax saturation, so that their few images go on giving gradients, and
-    leaves them a margin. In expectation it is a logit adjustment of s·k·0.266 nats for the rarest class.
+    The cloud keeps rare classes away from softmax saturation, so that their few images still give gradients, and acts
+    as a margin. In expectation it is a logit adjustment of s·k·0.266 nats for the rarest class.
 
     Args:
         counts: training images per class; an absent class counts as one image.
-        scale: s, the length of the normalised logits.
-        noise: k, how deep a cloud reaches; 0.5 on CIFAR and 1.0 on Places in the released code.
-        margin: m, taken off the target's cosine (CosFace); 0.1 in the second stage of the released code.
+        scale: s, the factor from cosines to logits.
+        noise: k, the factor of the cloud size; 0.5 on CIFAR and 1.0 on Places in the released code.
+        margin: m, subtracted from the target's cosine (CosFace); 0.1 in the second stage of the released code.
         focal: exponent of the modulator (1 − p_y), through which no gradient flows; 1 in that second stage.
         strategy: how cloud sizes follow from counts (eq. 9 and table 3): "log", "cos", "pow3", "pow4".
         granularity: a fresh ε for every (sample, class) "entry", one per "sample", or one per "class".
 
     Shapes: ``cosine`` [batch, classes] in [−1, 1]; ``target`` [batch]; the loss is a scalar. It can be differentiated
-    once: two tensors of the cosines' size are enough, its gradient included, also for 100,000 classes.
+    once, and needs memory for two tensors of the size of the cosines, its gradient included.
 
     >>> loss = GCLLoss([5000, 50])
     >>> loss(torch.tensor([[0.9, 0.1]]), torch.tensor([0])) >= 0
@@ -65,7 +65,9 @@ class GCLLoss(Loss):
         self.focal = not_negative("focal", focal)
         self.granularity = granularity
         self.exact = torch.from_numpy(scale * noise * cloud_sizes(counts, strategy))
-        self.register_buffer("reach", self.exact.float(), persistent=False)  # s·k·δ_j: how far a cloud lowers logit j
+        self.register_buffer(
+            "reach", self.exact.float(), persistent=False
+        )  # s·k·δ_j: at most, logit j is lowered by this
 
     def forward(self, cosine: Tensor, target: Tensor, *, epsilon: Tensor | None = None) -> Tensor:
         """The mean loss of a batch; draws its own |ε| unless ``epsilon`` is given."""

@@ -15,21 +15,20 @@ from tailcloud.losses.gcl import focal_factor, half_normal
 from tailcloud.losses.memory_efficient_ce import cross_entropy
 from tailcloud.profile import cloud_sizes
 
-LEAST = 1e-12  # below this sin² θ is held: its root would have an infinite slope at 0
+MIN_SINE_SQUARE = 1e-12  # lower bound of sin² θ: its root has an infinite slope at 0
 
 
 class GCLAngularLoss(Loss):
-    """Cross-entropy on cosines whose angles are widened by a half-normal cloud, the rarest class's most.
+    """Cross-entropy on cosines whose angles are increased by a half-normal cloud, most for the rarest class.
 
-    An angle is only widened as far as its cosine still falls: where θ + φ would pass π, the cosine goes on as
-    cos θ − sin φ, a line.
+    Where θ + φ would exceed π, the cosine is continued linearly as cos θ − sin φ, so that it keeps falling.
 
     Args:
         counts: training images per class; an absent class counts as one image.
-        scale: s, the length of the normalised logits.
-        strength: ε₀, how far a cloud reaches, in right angles.
+        scale: s, the factor from cosines to logits.
+        strength: ε₀, the largest increase of an angle, in right angles.
         margin: m, added to the target's angle (ArcFace), in radians.
-        easy_margin: widen angles below π/2 only, and leave the others as they are.
+        easy_margin: only increase angles below π/2.
         focal: exponent of the modulator (1 − p_y), through which no gradient flows.
 
     Shapes: ``cosine`` [batch, classes] in [−1, 1]; ``target`` [batch]; the loss is a scalar.
@@ -54,7 +53,7 @@ class GCLAngularLoss(Loss):
         self.margin, self.focal = not_negative("margin", margin), not_negative("focal", focal)
         self.easy_margin = easy_margin
         self.exact = torch.from_numpy(math.pi / 2 * not_negative("strength", strength) * cloud_sizes(counts))
-        self.register_buffer("reach", self.exact.float(), persistent=False)  # π/2·ε₀·δ_j: the farthest turn of class j
+        self.register_buffer("reach", self.exact.float(), persistent=False)  # π/2·ε₀·δ_j
 
     def forward(self, cosine: Tensor, target: Tensor, *, epsilon: Tensor | None = None) -> Tensor:
         """The mean loss of a batch; draws its own |ε| unless ``epsilon`` is given."""
@@ -70,15 +69,15 @@ class GCLAngularLoss(Loss):
         return half_normal((rows, len(self.reach)), device, generator)
 
     def turns(self, cosine: Tensor, target: Tensor, epsilon: Tensor) -> Tensor:
-        """φ_j of every sample: the cloud of each class, and the margin of the target."""
+        """φ_j of every sample: the cloud of each class plus the margin of the target."""
         reach = self.exact if cosine.dtype == torch.float64 else self.reach
         clouds = epsilon.abs().to(cosine) * reach.to(cosine)
         mine = target[:, None] == torch.arange(cosine.shape[1], device=target.device)
         return clouds + self.margin * mine
 
     def turn(self, cosine: Tensor, turns: Tensor) -> Tensor:
-        """cos(θ + φ) by the addition formula, where that is allowed."""
-        sine = (1 - cosine**2).clamp(min=LEAST).sqrt()
+        """cos(θ + φ) by the addition formula, or its continuation."""
+        sine = (1 - cosine**2).clamp(min=MIN_SINE_SQUARE).sqrt()
         turned = cosine * turns.cos() - sine * turns.sin()
         if self.easy_margin:
             return torch.where(cosine > 0, turned, cosine)

@@ -21,7 +21,7 @@ def smoothing(counts: ArrayLike, form: Form, head: float, tail: float) -> NDArra
     """ε_j of each class: ``head`` (ε_1) for the most frequent one, ``tail`` (ε_K) for the rarest.
 
     With t = (n_j − n_K) / (n_1 − n_K), ``concave``: ε_K + (ε_1 − ε_K) · sin(π/2 · t); ``linear``: ε_K + (ε_1 − ε_K) · t
-    and ``convex``: ε_1 + (ε_1 − ε_K) · sin(3π/2 + π/2 · t). Balanced classes are all as frequent as the most frequent.
+    and ``convex``: ε_1 + (ε_1 − ε_K) · sin(3π/2 + π/2 · t). Balanced classes all have ε_1.
 
     >>> smoothing([100, 55, 10], "linear", 0.3, 0.1)
     array([0.3, 0.2, 0.1])
@@ -35,9 +35,9 @@ def smoothing(counts: ArrayLike, form: Form, head: float, tail: float) -> NDArra
 
 
 class LabelAwareSmoothingLoss(Loss):
-    """Cross-entropy with labels that are smoothed the more, the more frequent their class is.
+    """Cross-entropy with smoothed labels, more for more frequent classes.
 
-    The true class is left with 1 − ε + ε/C, as the authors' program has it; their text says 1 − ε.
+    The true class keeps 1 − ε + ε/C, as in the authors' code; the paper says 1 − ε.
 
     Args:
         counts: training images per class; an absent class counts as one image.

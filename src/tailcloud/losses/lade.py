@@ -19,12 +19,12 @@ from tailcloud.losses.memory_efficient_ce import cross_entropy
 
 
 class LADELoss(Loss):
-    """Balanced softmax, and a regulariser that makes each logit an estimate of log p(x | c) / p(x).
+    """Balanced softmax plus a regulariser that makes each logit an estimate of log p(x | c) / p(x).
 
     Args:
         counts: training images per class; an absent class counts as one image.
         scale: s, of the head's outputs: 1 for a linear head, about 30 for a cosine one.
-        alpha: α, how much the regulariser counts.
+        alpha: α, the weight of the regulariser.
         lam: λ, how strongly the log-mean M_c of a class is held near 0.
     """
 
@@ -36,7 +36,7 @@ class LADELoss(Loss):
         self.register_buffer("priors", torch.from_numpy(log_priors(counts)).float(), persistent=False)  # log π_c
 
     def prior(self, shown: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What was added in training is missing from the clean logits: shown / π."""
+        """The clean logits lack what the loss adds: shown / π."""
         adjusted = shown * np.exp(-self.priors.double().cpu().numpy())
         cleaned: NDArray[np.float64] = adjusted / adjusted.sum()
         return cleaned

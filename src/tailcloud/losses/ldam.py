@@ -25,11 +25,11 @@ def margins(counts: ArrayLike, largest: float = 0.5) -> NDArray[np.float64]:
 
 
 class LDAMLoss(WeightedLoss):
-    """Cross-entropy on cosines, the true class's one lowered by a margin that is wider for rarer classes.
+    """Cross-entropy on cosines, with a margin for the true class that is wider for rarer classes.
 
     Args:
         counts: training images per class; an absent class counts as one image.
-        scale: s, the length of the normalised logits.
+        scale: s, the factor from cosines to logits.
         margin: the margin of the rarest class.
         weights: of classes: "none", "inverse" (∝ 1/n_j) or "effective" (∝ (1 − β)/(1 − β^n_j)). The mean over a batch
             is then Σ w_y·L / Σ w_y.

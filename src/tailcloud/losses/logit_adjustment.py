@@ -23,12 +23,12 @@ def log_priors(counts: ArrayLike) -> NDArray[np.float64]:
 
 
 class LogitAdjustmentLoss(Loss):
-    """Cross-entropy on logits that are raised by how frequent their class is, so that the clean ones need not be.
+    """Cross-entropy on logits plus τ·log π, so that the clean logits are free of the class prior.
 
     Args:
         counts: training images per class; an absent class counts as one image.
         scale: s, of the head's outputs: 1 for a linear head, about 30 for a cosine one.
-        tau: τ, how far logits are adjusted; with 1 the clean logits are those of balanced classes.
+        tau: τ, the strength of the adjustment; with 1 the clean logits imply a uniform prior.
     """
 
     per_image = True
@@ -40,7 +40,7 @@ class LogitAdjustmentLoss(Loss):
         self.register_buffer("shift", torch.from_numpy(shift).float(), persistent=False)  # τ·log π_j
 
     def prior(self, shown: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What was added in training is missing from the clean logits: shown · π^−τ."""
+        """The clean logits lack what the loss adds: shown · π^−τ."""
         adjusted = shown * np.exp(-self.shift.double().cpu().numpy())
         cleaned: NDArray[np.float64] = adjusted / adjusted.sum()
         return cleaned

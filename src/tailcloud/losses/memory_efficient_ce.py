@@ -1,7 +1,7 @@
-"""Cross-entropy for very many classes: one tensor of the logits' size is kept for the backward pass, and no other made.
+"""Memory-efficient cross-entropy for very many classes: the backward pass needs one tensor of the size of the logits.
 
-PyTorch's own keeps the log-probabilities as well, but its backward pass writes a whole matrix of zeros with one −1 in
-each row beside them, and then the gradient.
+PyTorch's own also keeps the log-probabilities, but its backward pass allocates a matrix of zeros with one −1 in each
+row besides them, and then the gradient.
 """
 
 from typing import Any
@@ -26,9 +26,9 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None]:
-        """∂/∂z_j = p_j − [j = y], times what comes from above."""
+        """∂/∂z_j = p_j − [j = y], times the upstream gradient."""
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            raise RuntimeError("this cross-entropy has no second derivative; leave create_graph=True away")
+            raise RuntimeError("this cross-entropy has no second derivative; do not pass create_graph=True")
         log_probabilities, target = ctx.saved_tensors
         weight = upstream[:, None]
         gradient = log_probabilities.exp().mul_(weight)

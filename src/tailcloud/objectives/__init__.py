@@ -7,14 +7,24 @@ from tailcloud.objectives.bbn import BBN
 from tailcloud.objectives.classify import Classify
 from tailcloud.objectives.contrastive import Contrastive
 from tailcloud.objectives.feature_noise import FeatureNoise
-from tailcloud.objectives.oltr import Memory
+from tailcloud.objectives.oltr import MemoryObjective
 
-__all__ = ["BBN", "OBJECTIVES", "Classify", "Contrastive", "FeatureNoise", "Memory", "Network", "Objective", "cut"]
+__all__ = [
+    "BBN",
+    "OBJECTIVES",
+    "Classify",
+    "Contrastive",
+    "FeatureNoise",
+    "MemoryObjective",
+    "Network",
+    "Objective",
+    "cut",
+]
 
 OBJECTIVES: dict[str, Callable[..., Objective]] = {
     "classify": Classify,
     "feature-noise": FeatureNoise,
     "bbn": BBN,
     "contrastive": Contrastive,
-    "memory": Memory,
+    "memory": MemoryObjective,
 }

@@ -1,4 +1,4 @@
-"""What an objective is here: the scalar that a stage lowers, from a network and a batch."""
+"""The base class of objectives: the scalar that a stage minimises, from a network and a batch."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
@@ -14,14 +14,14 @@ from tailcloud.losses import Loss
 
 
 class Network(Protocol):
-    """A classifier, or something that computes what it computes."""
+    """A classifier, or a compiled or fused equivalent."""
 
     @property
     def head(self) -> Head:
         """Features to outputs."""
 
     def features(self, images: Tensor) -> Tensor:
-        """Features [batch, features] of normalised images. Call it once a step: one batch, one pass."""
+        """Features [batch, features] of normalised images. Call it only once in a step."""
 
     def __call__(self, images: Tensor) -> Tensor:
         """The head's outputs."""
@@ -30,25 +30,25 @@ class Network(Protocol):
 class Objective(nn.Module):
     """``objective(network, batch, noise)`` is the scalar to minimise; ``noise`` is what ``draw`` gave for that batch.
 
-    It is made from a loss, the training images per class and the length of the backbone's features; options are
-    keyword-only. Trained parameters do not live here but in the network's head, so that they are saved and resumed
-    with it; tensors that change over a stage are buffers, changed in place by ``advance``.
+    The arguments are a loss, the training images per class and the length of the features; options are keyword-only.
+    Trained parameters belong into the head of the network, which saves them; tensors that change during a stage are
+    buffers, which ``advance`` changes in place.
     """
 
-    second: ClassVar[bool] = False  # a batch of the stage's second sampler comes with every batch
-    views: ClassVar[bool] = False  # and a second view of each image
-    mixes: ClassVar[bool] = True  # knows what to do with a mixed batch
+    second: ClassVar[bool] = False  # needs a batch of the stage's second sampler with every batch
+    views: ClassVar[bool] = False  # needs a second view of each image
+    mixes: ClassVar[bool] = True  # works with mixup
     branches: ClassVar[int] = 1  # of the backbone
-    needs: ClassVar[type[Head] | None] = None  # the kind of head it works with, where not all will do
-    per_image: bool = False  # with a loss that is so, the mean of what each image adds alone
-    weighs: ClassVar[bool] = False  # and that of a piece goes through the loss's ``in_whole``
+    needs: ClassVar[type[Head] | None] = None  # the head that it works with; None: any
+    per_image: bool = False  # a plain mean over images if the loss is one
+    weighs: ClassVar[bool] = False  # corrects a micro-batch with the loss's ``in_whole``
 
     def __init__(self, loss: Loss, counts: Sequence[int] = (), features: int = 1) -> None:  # noqa: ARG002
         super().__init__()
         self.loss = loss
 
     def prior(self, first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: ARG002
-        """The mix of classes that the model's outputs assume, given those of both streams of batches."""
+        """The class prior that the outputs imply, given the priors of the first and second sampler."""
         return self.loss.prior(first)
 
     def advance(self, share: float) -> None:
@@ -58,7 +58,7 @@ class Objective(nn.Module):
     def draw(self, batch: Batch, generator: torch.Generator) -> Any:
         """The random numbers that one call needs, drawn outside of anything compiled.
 
-        For a piece, those of the whole batch, from which ``cut`` takes its own.
+        For a micro-batch, those of the whole batch, from which ``cut`` takes its rows.
         """
         raise NotImplementedError
 
@@ -68,10 +68,10 @@ class Objective(nn.Module):
 
 
 def cut(noise: Any, piece: Batch) -> Any:
-    """A piece's own numbers among those that were drawn for its whole batch.
+    """The rows of a micro-batch among the random numbers of its whole batch.
 
-    ``noise`` is what ``draw`` gave: tensors whose first dimension is the images of the batch, or 1 where they share
-    them, in lists and tuples.
+    ``noise`` is what ``draw`` returned: tensors, lists and tuples. The first dimension of a tensor is the images of the
+    batch, or 1 if they share it.
     """
     if isinstance(noise, Tensor):
         return noise if len(noise) == 1 else noise[piece.place : piece.place + len(piece.target)]

@@ -18,17 +18,17 @@ Noise = tuple[Tensor | None, Tensor | None]
 
 
 class BBN(CumulativeObjective):
-    """One branch learns from the data as they are, the other from the second sampler; one head sees both at once.
+    """One branch learns from the first sampler, the other from the second; one head sees the features of both.
 
-    Needs a backbone of two branches (``model.branches = 2``). Prediction gives both branches the same image and weighs
-    them equally (α = 0.5).
+    Needs a backbone with two branches (``model.branches = 2``). In prediction both branches see the same image, with
+    equal weights (α = 0.5).
     """
 
     branches: ClassVar[int] = 2
     per_image = True
 
     def prior(self, first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: ARG002
-        """Branches of opposite mixes, weighed equally, are meant for classes that are all alike."""
+        """Uniform: branches with opposite priors have equal weights."""
         return np.full(len(first), 1 / len(first))
 
     def draw(self, batch: Batch, generator: torch.Generator) -> Noise:

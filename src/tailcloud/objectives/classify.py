@@ -12,7 +12,7 @@ Noise = tuple[Tensor | None, Tensor | None]
 
 
 class Classify(Objective):
-    """A loss on the model's outputs; on a mixed batch λ·L(z, y_a) + (1 − λ)·L(z, y_b), each with clouds of its own."""
+    """A loss on the model's outputs; on a mixed batch λ·L(z, y_a) + (1 − λ)·L(z, y_b), each with its own noise."""
 
     per_image = True
     weighs: ClassVar[bool] = True
@@ -32,6 +32,6 @@ class Classify(Objective):
         return batch.lam * value + (1 - batch.lam) * self.term(output, batch.other, batch.whole, noise[1])
 
     def term(self, output: Tensor, target: Tensor, whole: Tensor | None, epsilon: Tensor | None) -> Tensor:
-        """The loss for one of the labels; partners are of the same batch, so its classes are theirs too."""
+        """The loss for one of the labels; mixup partners are of the same batch, so ``whole`` holds for both."""
         value: Tensor = self.loss(output, target, epsilon=epsilon)
         return value if whole is None else self.loss.in_whole(value, target, whole)

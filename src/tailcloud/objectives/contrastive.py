@@ -23,15 +23,15 @@ Kind = Literal["supervised", "prototypical"]
 
 
 class Contrastive(CumulativeObjective):
-    """Features that gather by class, from the data as they are; then a classifier, from the second sampler.
+    """Contrastive features from the first sampler, gradually replaced by a classifier from the second sampler.
 
     Args:
         loss: of the classifier.
         counts: training images per class.
         features: the length of a feature.
-        kind: what the embedding of an image is drawn to: "supervised", other images of its class, or "prototypical",
-            the learned prototype of its class.
-        temperature: τ, by which similarities are divided.
+        kind: what attracts the embedding of an image: "supervised": other images of its class; "prototypical": the
+            learned prototype of its class.
+        temperature: τ, the divisor of similarities.
     """
 
     views: ClassVar[bool] = True
@@ -53,7 +53,7 @@ class Contrastive(CumulativeObjective):
         self.per_image = kind == "prototypical"
 
     def prior(self, first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: ARG002
-        """The classifier learns from the second stream alone."""
+        """The classifier learns from the second sampler only."""
         return self.loss.prior(second)
 
     def draw(self, batch: Batch, generator: torch.Generator) -> Tensor | None:
@@ -84,8 +84,8 @@ class Contrastive(CumulativeObjective):
 def supervised(embedding: Tensor, target: Tensor, temperature: float) -> Tensor:
     """The supervised contrastive loss (Khosla et al., 2020) of embeddings [batch, D] of length 1.
 
-    −mean over i of mean over p ≠ i with y_p = y_i of log (e^(v_i·v_p/τ) / Σ_{k≠i} e^(v_i·v_k/τ)); one that is alone in
-    its class adds nothing.
+    −mean over i of mean over p ≠ i with y_p = y_i of log (e^(v_i·v_p/τ) / Σ_{k≠i} e^(v_i·v_k/τ)); an image that
+    is alone in its class adds nothing.
     """
     itself = torch.eye(len(target), dtype=torch.bool, device=target.device)
     similarity = (embedding @ embedding.T / temperature).masked_fill(itself, -torch.inf)

@@ -1,4 +1,4 @@
-"""Cumulative learning (BBN; Zhou et al., CVPR 2020): first the data as they are, little by little the balanced ones."""
+"""Cumulative learning (BBN; Zhou et al., CVPR 2020): a gradual change from the first to the second sampler."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -11,7 +11,7 @@ from tailcloud.objectives.base import Objective
 
 
 class CumulativeObjective(Objective):
-    """α = 1 − t² weighs the first stream and 1 − α the second, t the share of the stage's epochs that are done."""
+    """Weight α = 1 − t² for the first sampler and 1 − α for the second; t is the share of the stage that is done."""
 
     second: ClassVar[bool] = True
     mixes: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""GCL with noise on the feature (eq. 5 of Li, Cheung & Lu, CVPR 2022), before its authors made it one ε per logit.
+"""GCL with noise on the feature (eq. 5 of Li, Cheung & Lu, CVPR 2022), which the paper simplifies to one ε per logit.
 
 z̃_j = z_j − ε₀ · δ_j · |w_jᵀ E|,   E ~ N(0, I) for every image,   δ_j = log n_max − log n_j
 """
@@ -23,17 +23,17 @@ Noise = list[tuple[Tensor, Tensor | None]]
 
 
 class FeatureNoise(Objective):
-    """A loss on logits that are lowered by the length that a Gaussian cloud around the feature has along each w_j.
+    """A loss on logits that are lowered by the projection of Gaussian feature noise onto each w_j.
 
     Classes with similar w_j are lowered together; δ is not divided by its largest value, and gradients flow through
-    w_jᵀE, so that a rare class is also pressed towards a short w_j. On a mixed batch λ·L(z̃, y_a) + (1 − λ)·L(z̃', y_b),
-    each with a cloud of its own.
+    w_jᵀE, which also shortens w_j of rare classes. On a mixed batch λ·L(z̃, y_a) + (1 − λ)·L(z̃', y_b),
+    each with its own noise.
 
     Args:
         loss: of the lowered logits.
         counts: training images per class; an absent class counts as one image.
         features: the length of a feature.
-        strength: ε₀, how deep a cloud reaches.
+        strength: ε₀, the factor of the noise.
     """
 
     needs: ClassVar[type[Head] | None] = LinearHead
@@ -47,7 +47,7 @@ class FeatureNoise(Objective):
         self.register_buffer("sizes", priors.max() - priors, persistent=False)  # δ_j
 
     def prior(self, first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: ARG002
-        """Clouds are there for classes that are to be all alike."""
+        """Uniform, as for GCL."""
         return np.full(len(first), 1 / len(first))
 
     def draw(self, batch: Batch, generator: torch.Generator) -> Noise:

@@ -1,4 +1,4 @@
-"""OLTR's objective (Liu et al., CVPR 2019): a loss on the outputs, and a memory that stays near its classes.
+"""OLTR's objective (Liu et al., CVPR 2019): a loss on the outputs, and a loss that keeps centroids near their classes.
 
 L = L(z, y) + 0.01 · (attraction + 0.01 · max(0, 10 − distance))
 attraction   mean over i of ‖f_i − M_{y_i}‖²
@@ -19,16 +19,16 @@ from tailcloud.losses.base import at_least_float32, batch_mean, not_negative
 from tailcloud.objectives.base import Network, Objective
 
 
-class Memory(Objective):
-    """A loss on the outputs of a memory head, and two terms that keep each class's centroid among its features.
+class MemoryObjective(Objective):
+    """A loss on the outputs of a memory head, and two terms that keep each centroid near the features of its class.
 
     Args:
         loss: of the outputs.
         counts: training images per class.
         features: the length of a feature.
-        weight: of both terms.
-        push: of the second term, among the two.
-        margin: the mean squared distance to foreign centroids that is far enough.
+        weight: the weight of both terms.
+        push: the weight of the second term relative to the first.
+        margin: the mean squared distance to centroids of other classes beyond which the second term is 0.
     """
 
     mixes: ClassVar[bool] = False
@@ -56,10 +56,10 @@ class Memory(Objective):
         """The scalar to minimise."""
         features = network.features(batch.images)
         value: Tensor = self.loss(network.head(features), batch.target, epsilon=noise)
-        return value + self.weight * self.order(network.head, at_least_float32(features), batch.target)
+        return value + self.weight * self.centroid_loss(network.head, at_least_float32(features), batch.target)
 
-    def order(self, head: Head, features: Tensor, target: Tensor) -> Tensor:
-        """Attraction to the own centroid, and a push away from the others."""
+    def centroid_loss(self, head: Head, features: Tensor, target: Tensor) -> Tensor:
+        """Attraction to the centroid of the own class, and repulsion from the others."""
         assert isinstance(head, MemoryHead)
         with full_precision(features):
             distances = square_distances(features, head.centroids)

@@ -1,9 +1,9 @@
-"""Optimisers by name: how weights follow their gradients. Their options are those of a recipe's ``optimizer``."""
+"""Optimisers by name. Their options are those of a recipe's ``optimizer``."""
 
 from tailcloud.optimizers.adamw import AdamW
-from tailcloud.optimizers.base import Optimizer, Pace
+from tailcloud.optimizers.base import Optimizer, UpdateSettings
 from tailcloud.optimizers.sgd import SGD
 
-__all__ = ["OPTIMIZERS", "SGD", "AdamW", "Optimizer", "Pace"]
+__all__ = ["OPTIMIZERS", "SGD", "AdamW", "Optimizer", "UpdateSettings"]
 
 OPTIMIZERS: dict[str, type[Optimizer]] = {"sgd": SGD, "adamw": AdamW}

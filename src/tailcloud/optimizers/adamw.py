@@ -11,25 +11,25 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tailcloud.optimizers.base import Optimizer, Pace
-from tailcloud.optimizers.ema import faded
+from tailcloud.optimizers.base import Optimizer, UpdateSettings
+from tailcloud.optimizers.ema import bias_correction
 
 
 class AdamW(Optimizer):
-    """Weight decay λ is the stage's, and so is the learning rate η, which Adam wants small: about 0.001.
+    """Learning rate η (about 0.001 for Adam) and weight decay λ are settings of the stage.
 
     Args:
-        beta1: how much of the mean gradient m is kept.
-        beta2: how much of the mean squared gradient v is kept.
-        epsilon: keeps the divisor from zero.
+        beta1: β₁, the decay of the mean gradient m.
+        beta2: β₂, the decay of the mean squared gradient v.
+        epsilon: ε, added to the divisor.
     """
 
-    memories: ClassVar[tuple[str, ...]] = ("mean", "square")
+    buffer_names: ClassVar[tuple[str, ...]] = ("mean", "square")
     counts: ClassVar[bool] = True
 
     def __init__(
         self,
-        pace: Pace,
+        settings: UpdateSettings,
         parameters: Mapping[str, nn.Parameter],
         device: torch.device,
         *,
@@ -42,11 +42,11 @@ class AdamW(Optimizer):
                 raise ValueError(f"{name} = {value:g} must be at least 0 and less than 1")
         if epsilon <= 0:
             raise ValueError(f"epsilon = {epsilon:g} must be greater than 0")
-        super().__init__(pace, parameters, device)
+        super().__init__(settings, parameters, device)
         self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
 
-    def update_in_one_kernel(self, names: list[str], rate: float | Tensor) -> None:
-        """The update of these parameters, which all have gradients."""
+    def update_fused(self, names: list[str], rate: float | Tensor) -> None:
+        """Update these parameters, which all have gradients, with PyTorch's fused kernel."""
         weights, gradients = self.weights_and_gradients(names)
         torch._fused_adamw_(
             weights, gradients, self.of("mean", names), self.of("square", names), [], [self.count] * len(names),
@@ -54,11 +54,11 @@ class AdamW(Optimizer):
             amsgrad=False, maximize=False,
         )  # fmt: skip
 
-    def update_one_by_one(self, names: list[str], rate: float | Tensor) -> None:
-        """The same where there is no such kernel."""
-        first, second = faded(self.beta1, self.count), faded(self.beta2, self.count)
+    def update_unfused(self, names: list[str], rate: float | Tensor) -> None:
+        """The same without a fused kernel."""
+        first, second = bias_correction(self.beta1, self.count), bias_correction(self.beta2, self.count)
         for name in names:
-            weight, mean, square = self.parameters[name], self.memory["mean"][name], self.memory["square"][name]
+            weight, mean, square = self.parameters[name], self.buffers["mean"][name], self.buffers["square"][name]
             assert weight.grad is not None
             weight.sub_(rate * self.weight_decay * weight)
             mean.mul_(self.beta1).add_(weight.grad, alpha=1 - self.beta1)

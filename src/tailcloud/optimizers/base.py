@@ -1,6 +1,6 @@
-"""What every optimiser does around its own update: learning rates by part, a bound on gradients, an average.
+"""The base of all optimisers: learning-rate groups, gradient clipping, and an EMA of the weights.
 
-PyTorch's own would do, but making one imports its compiler: seconds of every start, and most of that of a short run.
+PyTorch's own optimisers import its compiler, which takes seconds at every start.
 """
 
 from abc import ABC, abstractmethod
@@ -12,43 +12,43 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
-from tailcloud.optimizers.ema import Average
+from tailcloud.optimizers.ema import WeightAverage
 from tailcloud.optimizers.grad_clip import clip
 
-IN_ONE_KERNEL = {"cpu", "cuda"}
+FUSED_DEVICES = {"cpu", "cuda"}
 
 
-class Pace(Protocol):
-    """What a stage says about its updates."""
+class UpdateSettings(Protocol):
+    """The settings of a stage that concern its updates."""
 
     @property
     def lr(self) -> float:
-        """The learning rate at first."""
+        """The initial learning rate."""
 
     @property
     def lr_factors(self) -> Mapping[str, float]:
-        """What multiplies it, by the names of parts."""
+        """Factors of the learning rate, by part of the model."""
 
     @property
     def momentum(self) -> float:
-        """How much of the last update goes on, where an optimiser has that."""
+        """The momentum, for optimisers that have one."""
 
     @property
     def weight_decay(self) -> float:
-        """How much of each weight is taken off, per learning rate."""
+        """The weight decay."""
 
     @property
     def clip(self) -> float:
-        """The largest norm of the whole gradient; 0 is none."""
+        """The largest norm of the whole gradient; 0 disables clipping."""
 
     @property
     def ema(self) -> float:
-        """The decay of the average of weights; 0 is none."""
+        """The EMA decay of the weights; 0 disables the average."""
 
 
 @dataclass
-class Group:
-    """Parameters that have one learning rate."""
+class ParameterGroup:
+    """Parameters with the same learning rate."""
 
     names: list[str]
     factor: float
@@ -58,45 +58,47 @@ class Group:
 class Optimizer(ABC):
     """Weight decay on everything, batch norm and head included, as the published recipes have it.
 
-    All that is remembered between two updates are named tensors (``state``). The learning rate is a tensor on a CUDA
-    device, so that a captured step sees it change. A parameter without a gradient stays as it is.
+    The whole state between two updates is a dictionary of tensors (``state``). The learning rate is a tensor on a CUDA
+    device, so that a captured graph sees it change. A parameter without a gradient is not updated.
     """
 
-    memories: ClassVar[tuple[str, ...]]  # what is remembered of each parameter, zeros at first
-    counts: ClassVar[bool] = False  # whether an update depends on how many there were
+    buffer_names: ClassVar[tuple[str, ...]]  # one tensor for each parameter, initially zero
+    counts: ClassVar[bool] = False  # whether an update depends on the number of updates
 
-    def __init__(self, pace: Pace, parameters: Mapping[str, nn.Parameter], device: torch.device) -> None:
+    def __init__(self, settings: UpdateSettings, parameters: Mapping[str, nn.Parameter], device: torch.device) -> None:
         self.parameters, self.device = dict(parameters), device
-        self.weight_decay, self.clip = pace.weight_decay, pace.clip
-        self.memory = {
+        self.weight_decay, self.clip = settings.weight_decay, settings.clip
+        self.buffers = {
             kind: {name: torch.zeros_like(p, requires_grad=False) for name, p in parameters.items()}
-            for kind in self.memories
+            for kind in self.buffer_names
         }
         self.count = torch.zeros((), device=device)  # of updates
-        self.average = Average(self.parameters, pace.ema) if pace.ema else None
+        self.average = WeightAverage(self.parameters, settings.ema) if settings.ema else None
         groups: dict[float, list[str]] = {}
         for name in parameters:
-            groups.setdefault(factor_of(name, pace.lr_factors), []).append(name)
+            groups.setdefault(factor_of(name, settings.lr_factors), []).append(name)
         self.groups = [
-            Group(names, factor, torch.tensor(factor * pace.lr, device=device) if device.type == "cuda" else 0.0)
+            ParameterGroup(
+                names, factor, torch.tensor(factor * settings.lr, device=device) if device.type == "cuda" else 0.0
+            )
             for factor, names in groups.items()
         ]
-        self.set_rate(pace.lr)
+        self.set_rate(settings.lr)
 
     @property
     def state(self) -> dict[str, Tensor]:
-        """All that the next updates depend on beside weights and gradients, by name: the tensors themselves."""
-        kinds = {**self.memory, **({"average": self.average.weights} if self.average else {})}
+        """Everything besides weights and gradients that updates depend on, by name; not copies."""
+        kinds = {**self.buffers, **({"average": self.average.weights} if self.average else {})}
         tensors = {f"{kind}.{name}": value for kind, values in kinds.items() for name, value in values.items()}
         return {**tensors, **({"count.updates": self.count} if self.counts or self.average else {})}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on where a ``state`` was kept."""
+        """Load a saved ``state``."""
         for name, value in self.state.items():
             value.copy_(tensors[name])
 
     def set_rate(self, value: float) -> None:
-        """The learning rate of all parameters, each times its factor."""
+        """Set the learning rate; each group multiplies it by its factor."""
         for group in self.groups:
             if isinstance(group.rate, Tensor):
                 group.rate.fill_(group.factor * value)
@@ -104,37 +106,37 @@ class Optimizer(ABC):
                 group.rate = group.factor * value
 
     def zero_grad(self) -> None:
-        """Forget the gradients."""
+        """Remove all gradients."""
         for parameter in self.parameters.values():
             parameter.grad = None
 
     @torch.no_grad()
     def step(self) -> None:
-        """One update of everything that has a gradient. Nothing is read from the device."""
+        """One update of all parameters with a gradient, without a device synchronisation."""
         if self.clip:
             clip([p.grad for p in self.parameters.values() if p.grad is not None], self.clip)
         if self.counts or self.average:
             self.count += 1
         for group in self.groups:
             moving = [name for name in group.names if self.parameters[name].grad is not None]
-            if self.device.type in IN_ONE_KERNEL and moving:
-                self.update_in_one_kernel(moving, group.rate)
+            if self.device.type in FUSED_DEVICES and moving:
+                self.update_fused(moving, group.rate)
             else:
-                self.update_one_by_one(moving, group.rate)
+                self.update_unfused(moving, group.rate)
         if self.average:
-            self.average.follow(self.count)
+            self.average.update(self.count)
 
     @abstractmethod
-    def update_in_one_kernel(self, names: list[str], rate: float | Tensor) -> None:
-        """The update of these parameters, which all have gradients."""
+    def update_fused(self, names: list[str], rate: float | Tensor) -> None:
+        """Update these parameters, which all have gradients, with PyTorch's fused kernel."""
 
     @abstractmethod
-    def update_one_by_one(self, names: list[str], rate: float | Tensor) -> None:
-        """The same where there is no such kernel."""
+    def update_unfused(self, names: list[str], rate: float | Tensor) -> None:
+        """The same without a fused kernel."""
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """While this is open the weights are their average, where there is one; training goes on from its own."""
+        """Within this context the parameters are their EMA, if there is one."""
         if self.average is None:
             yield
             return
@@ -144,22 +146,22 @@ class Optimizer(ABC):
         finally:
             self.average.swap()
 
-    def settle(self) -> None:
-        """End with the average of the weights, where there is one."""
+    def use_average(self) -> None:
+        """Replace the parameters by their EMA, if there is one."""
         if self.average:
             self.average.swap()
 
     def of(self, kind: str, names: list[str]) -> list[Tensor]:
-        """What is remembered of these parameters."""
-        return [self.memory[kind][name] for name in names]
+        """The buffers of that kind for these parameters."""
+        return [self.buffers[kind][name] for name in names]
 
     def weights_and_gradients(self, names: list[str]) -> tuple[list[Tensor], list[Tensor]]:
-        """Of parameters that have both."""
+        """The weights and gradients of parameters that have gradients."""
         weights: list[Tensor] = [self.parameters[name] for name in names]
         return weights, [weight.grad for weight in weights if weight.grad is not None]
 
 
 def factor_of(name: str, factors: Mapping[str, float]) -> float:
-    """The factor of a parameter's learning rate: that of the longest name it belongs to, else 1."""
+    """The learning-rate factor of a parameter: that of the longest matching part, else 1."""
     parts = [part for part in factors if f"{name}.".startswith(f"{part}.")]
     return factors[max(parts, key=len)] if parts else 1.0

@@ -9,31 +9,31 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tailcloud.optimizers.base import Optimizer, Pace
+from tailcloud.optimizers.base import Optimizer, UpdateSettings
 
 
 class SGD(Optimizer):
-    """Momentum μ and weight decay λ are the stage's. Momentum is zero before the first update."""
+    """Momentum μ and weight decay λ are settings of the stage. The momentum buffer v starts at zero."""
 
-    memories: ClassVar[tuple[str, ...]] = ("momentum",)
+    buffer_names: ClassVar[tuple[str, ...]] = ("momentum",)
 
-    def __init__(self, pace: Pace, parameters: Mapping[str, nn.Parameter], device: torch.device) -> None:
-        super().__init__(pace, parameters, device)
-        self.inertia = pace.momentum
+    def __init__(self, settings: UpdateSettings, parameters: Mapping[str, nn.Parameter], device: torch.device) -> None:
+        super().__init__(settings, parameters, device)
+        self.momentum = settings.momentum
 
-    def update_in_one_kernel(self, names: list[str], rate: float | Tensor) -> None:
-        """The update of these parameters, which all have gradients."""
+    def update_fused(self, names: list[str], rate: float | Tensor) -> None:
+        """Update these parameters, which all have gradients, with PyTorch's fused kernel."""
         weights, gradients = self.weights_and_gradients(names)
         torch._fused_sgd_(
             weights, gradients, self.of("momentum", names),
-            weight_decay=self.weight_decay, momentum=self.inertia, lr=rate,
+            weight_decay=self.weight_decay, momentum=self.momentum, lr=rate,
             dampening=0.0, nesterov=False, maximize=False, is_first_step=False,
         )  # fmt: skip
 
-    def update_one_by_one(self, names: list[str], rate: float | Tensor) -> None:
-        """The same where there is no such kernel."""
+    def update_unfused(self, names: list[str], rate: float | Tensor) -> None:
+        """The same without a fused kernel."""
         for name in names:
-            weight, momentum = self.parameters[name], self.memory["momentum"][name]
+            weight, momentum = self.parameters[name], self.buffers["momentum"][name]
             assert weight.grad is not None
-            momentum.mul_(self.inertia).add_(weight.grad).add_(weight, alpha=self.weight_decay)
+            momentum.mul_(self.momentum).add_(weight.grad).add_(weight, alpha=self.weight_decay)
             weight.sub_(rate * momentum)

@@ -1,6 +1,12 @@
-"""Parts from outside: somebody's own loss, sampler, head, backbone or method, by the same names as tailcloud's."""
+"""Plugins: a user's own losses, samplers, heads, backbones and methods, which recipes use by name."""
 
-from tailcloud.plugins.discovery import fingerprint, load_entry_points, load_plugin, loaded_files, words
+from tailcloud.plugins.discovery import (
+    load_entry_points,
+    load_plugin,
+    loaded_files,
+    plugin_arguments,
+    plugins_fingerprint,
+)
 from tailcloud.plugins.registry import (
     register_backbone,
     register_head,
@@ -11,15 +17,15 @@ from tailcloud.plugins.registry import (
 from tailcloud.plugins.usage import uses_plugins
 
 __all__ = [
-    "fingerprint",
     "load_entry_points",
     "load_plugin",
     "loaded_files",
+    "plugin_arguments",
+    "plugins_fingerprint",
     "register_backbone",
     "register_head",
     "register_loss",
     "register_method",
     "register_sampler",
     "uses_plugins",
-    "words",
 ]

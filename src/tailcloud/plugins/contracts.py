@@ -1,4 +1,4 @@
-"""What each kind of part must be, tried on something small: docs/extending.md says the same in words."""
+"""The contracts of parts, checked on a small example; docs/extending.md describes them."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ FEATURES, CLASSES = 4, 2
 
 
 def check_signature(kind: str, factory: Callable[..., object], first: Sequence[str]) -> None:
-    """Recipes set what is keyword-only, has a type and a default; what comes before it is given by tailcloud."""
+    """The first parameters must have these names; all others are options: keyword-only, with type and default."""
     parameters = list(inspect.signature(factory).parameters.values())
     if [parameter.name for parameter in parameters[: len(first)]] != list(first):
         raise UsageError(
@@ -34,16 +34,18 @@ def check_signature(kind: str, factory: Callable[..., object], first: Sequence[s
 
 
 def try_loss(factory: Callable[..., Loss]) -> None:
-    """A ``Loss`` that makes one number of outputs [batch, classes] and targets [batch], and has a gradient."""
+    """A ``Loss`` that returns a scalar with a gradient for outputs [batch, classes] and targets [batch]."""
     loss: object = factory(list(COUNTS))
     if not isinstance(loss, Loss):
-        raise UsageError(f"{_called(factory)} must be a tailcloud.losses.Loss: class {_called(factory)}(Loss)")
+        raise UsageError(
+            f"{_called(factory)} must return a tailcloud.losses.Loss; write class {_called(factory)}(Loss)"
+        )
     if not isinstance(getattr(loss, "scale", None), float | int):
         raise UsageError(f"{_called(factory)} has no scale; call super().__init__(scale) in its __init__")
     if trained := [name for name, _ in loss.named_parameters()]:
         raise UsageError(
-            f"{_called(factory)} has the parameter {trained[0]}, which no stage would train or save; keep it in a "
-            "head of your own, or as a buffer if it is fixed"
+            f"{_called(factory)} has the parameter {trained[0]}, which no stage trains or saves; put it into a head "
+            "of your own, or make it a buffer if it is fixed"
         )
     if "epsilon" not in inspect.signature(loss.forward).parameters:
         raise UsageError(
@@ -52,15 +54,13 @@ def try_loss(factory: Callable[..., Loss]) -> None:
     output, target = torch.tensor([[0.5, -0.5], [0.1, 0.2]], requires_grad=True), torch.tensor([0, 1])
     value: Tensor = loss(output, target, epsilon=loss.draw(len(target), target.device, torch.Generator()))
     if not isinstance(value, Tensor) or value.ndim or not value.requires_grad:
-        raise UsageError(
-            f"{_called(factory)} must return the mean loss of a batch, a tensor of one number with a gradient"
-        )
+        raise UsageError(f"{_called(factory)} must return the mean loss of a batch as a scalar tensor with a gradient")
 
 
 def try_sampler(
     name: str, weigh: Callable[..., object], counts: NDArray[np.int64], options: Mapping[str, Any]
 ) -> NDArray[np.float64]:
-    """One weight per class, none negative and not all of them zero."""
+    """One weight per class: finite, not negative, and not all zero."""
     weights = np.asarray(weigh(counts, **options), dtype=np.float64)
     if weights.shape != counts.shape:
         raise UsageError(f'the sampler "{name}" gives weights of shape {weights.shape} for {len(counts)} classes')
@@ -73,7 +73,7 @@ def try_head(factory: Callable[..., nn.Module]) -> None:
     """Outputs [batch, classes] of features [batch, features]."""
     if not isinstance(getattr(factory, "cosine", None), bool):
         raise UsageError(
-            f"{_called(factory)} must say whether its outputs are cosines: cosine = True or cosine = False"
+            f"{_called(factory)} needs the class attribute cosine: True if its outputs are cosines, else False"
         )
     head = factory(FEATURES, CLASSES)
     shape = tuple(head(torch.ones(3, FEATURES)).shape)
@@ -82,15 +82,15 @@ def try_head(factory: Callable[..., nn.Module]) -> None:
 
 
 def try_backbone(factory: Callable[..., nn.Module]) -> None:
-    """A module that says how long its features are; it is not run, because only it knows which images it takes."""
+    """A module with the attribute ``features``. It is not called: the image size that it needs is unknown."""
     parameters = inspect.signature(factory).parameters.values()
     names = {parameter.name for parameter in parameters}
     if not {"channels", "width"} <= names and all(
         parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters
     ):
-        raise UsageError(f"the backbone {_called(factory)} must take channels and width")
+        raise UsageError(f"the backbone {_called(factory)} must take the parameters channels and width")
     if not isinstance(getattr(factory(channels=1, width=1.0), "features", None), int):
-        raise UsageError(f"{_called(factory)} must have the attribute features, the length of its feature vectors")
+        raise UsageError(f"{_called(factory)} needs the attribute features, the length of its feature vectors")
 
 
 def _called(factory: Callable[..., object]) -> str:

@@ -1,4 +1,4 @@
-"""Where plugins come from: Python files that a command names, and installed packages that announce themselves."""
+"""Loading plugins: Python files given with ``--plugin``, and entry points of installed packages."""
 
 import hashlib
 import re
@@ -11,23 +11,19 @@ from tailcloud.errors import PLUGIN_MODULES, UsageError, plugin_sentence
 
 GROUP = "tailcloud.plugins"
 
-_files: dict[Path, tuple[str, str]] = {}  # by place: as it was named, and a digest of its text
+_files: dict[Path, tuple[str, str]] = {}  # by resolved path: the path as given, and a digest of the content
 _packages: dict[EntryPoint, str] = {}  # by entry point: package and version
 
 
 def load_plugin(path: str | Path) -> None:
-    """Run a Python file that registers parts. The same file again does nothing.
+    """Run a Python file that registers parts; a file that is loaded already is skipped.
 
-    The file's folder can be imported from, as if Python ran the file. What goes wrong in it is one sentence.
+    The file may import modules from its own folder. Any error in it becomes a ``UsageError`` with file and line.
     """
     file = Path(path).expanduser()
     if not file.is_file():
-        what = (
-            "a folder; name the Python file in it"
-            if file.is_dir()
-            else "not there; --plugin takes a Python file's path"
-        )
-        raise UsageError(f"the plugin {path} is {what}")
+        problem = "is a folder" if file.is_dir() else "does not exist"
+        raise UsageError(f"the plugin {path} {problem}; --plugin takes the path of a Python file")
     place = file.resolve()
     if place in _files:
         return
@@ -40,11 +36,11 @@ def load_plugin(path: str | Path) -> None:
 
 
 def _run(place: Path, source: bytes, name: str) -> None:
-    """Execute a plugin as a module of its own; nothing is written beside it."""
+    """Execute a plugin as a module of its own, without a bytecode file."""
     module = ModuleType(_module_name(place))
     module.__file__ = str(place)
     if str(place.parent) not in sys.path:
-        sys.path.append(str(place.parent))  # last: a plugin's neighbours take nobody's name
+        sys.path.append(str(place.parent))  # last: modules beside a plugin must not shadow installed ones
     sys.modules[module.__name__] = module
     PLUGIN_MODULES.add(module.__name__)
     try:
@@ -66,7 +62,7 @@ def _module_name(place: Path) -> str:
 
 
 def load_entry_points() -> list[str]:
-    """Load what installed packages announce under ``tailcloud.plugins``; a sentence for each that fails.
+    """Load the entry points ``tailcloud.plugins`` of installed packages; returns a sentence for each that fails.
 
     An entry point is a module, which registers its parts when it is imported, or a function that does so.
     """
@@ -92,16 +88,16 @@ def _load_entry(entry: EntryPoint) -> None:
 
 
 def loaded_files() -> list[str]:
-    """The plugin files of this process, as they were named."""
+    """The paths of the loaded plugin files, as given."""
     return [name for name, _ in _files.values()]
 
 
-def words() -> list[str]:
-    """The part of a command that loads the same files."""
-    return [word for name in loaded_files() for word in ("--plugin", name)]
+def plugin_arguments() -> list[str]:
+    """The command-line arguments that load the same files."""
+    return [argument for name in loaded_files() for argument in ("--plugin", name)]
 
 
-def fingerprint() -> str:
-    """What is loaded, by name and content or version: another one may compute something else. Empty without any."""
+def plugins_fingerprint() -> str:
+    """All loaded plugins, with the digest of a file or the version of a package; empty without plugins."""
     files = (f"{Path(name).name} {digest}" for name, digest in _files.values())
     return ", ".join([*files, *sorted(set(_packages.values()))])

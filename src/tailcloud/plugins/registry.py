@@ -1,4 +1,4 @@
-"""One function per kind of part. Each tries the part once, so that a mistake is found in the line that registers it."""
+"""Registration: one function for each kind of part. Each tries the part once, so that errors show at once."""
 
 import re
 from collections.abc import Callable
@@ -21,22 +21,22 @@ from tailcloud.sampling import WEIGHTS
 
 Weigh = Callable[..., NDArray[np.float64]]
 
-BROUGHT: set[tuple[str, str]] = set()  # kind and name of everything that was registered here
+REGISTERED: set[tuple[str, str]] = set()  # kind and name of every registered part
 
 
 def register_loss(name: str, loss: Callable[..., Loss]) -> None:
-    """Give recipes a loss: ``loss(counts, *, option=…)`` makes a ``tailcloud.losses.Loss``.
+    """Register a loss: ``loss(counts, *, option=…)`` makes a ``tailcloud.losses.Loss``.
 
     >>> tailcloud.register_loss("my-loss", MyLoss)  # doctest: +SKIP
     """
     check_signature("loss", loss, ("counts",))
     with torch.random.fork_rng(devices=[]):
         try_loss(loss)
-    add("loss", LOSSES, name, loss)
+    _register("loss", LOSSES, name, loss)
 
 
 def register_sampler(name: str, weigh: Weigh) -> None:
-    """Give recipes a sampler: ``weigh(counts, *, option=…)`` is the weight of one image of each class.
+    """Register a sampler: ``weigh(counts, *, option=…)`` is the weight of one image of each class.
 
     ``counts`` is an array of the images per class, all of them at least 1. An epoch draws as many images as there are,
     with replacement; the share of class j is counts[j] · weight[j] over the sum of all.
@@ -48,43 +48,42 @@ def register_sampler(name: str, weigh: Weigh) -> None:
         return try_sampler(name, weigh, counts, options)
 
     checked(np.array([10, 1]))
-    add("sampler", WEIGHTS, name, checked)
+    _register("sampler", WEIGHTS, name, checked)
 
 
 def register_head(name: str, head: Callable[..., nn.Module]) -> None:
-    """Give recipes a head: ``head(features, classes)`` is a module from [batch, features] to [batch, classes].
+    """Register a head: ``head(features, classes)`` is a module from [batch, features] to [batch, classes].
 
-    It says with the class attribute ``cosine`` whether its outputs lie in [−1, 1].
+    Its class attribute ``cosine`` tells whether its outputs lie in [−1, 1].
     """
     check_signature("head", head, ("features", "classes"))
     with torch.random.fork_rng(devices=[]):
         try_head(head)
-    add("head", HEADS, name, head)
+    _register("head", HEADS, name, head)
 
 
 def register_backbone(name: str, backbone: Callable[..., nn.Module]) -> None:
-    """Give recipes a backbone: ``backbone(channels=…, width=…)`` maps images [batch, channels, H, W] to features.
+    """Register a backbone: ``backbone(channels=…, width=…)`` maps images [batch, channels, H, W] to features.
 
-    Its attribute ``features`` is the length of a feature vector; ``width`` is the recipe's
-    ``model.width``.
+    Its attribute ``features`` is the length of a feature vector; ``width`` is ``model.width`` of the recipe.
     """
     with torch.random.fork_rng(devices=[]):
         try_backbone(backbone)
-    add("backbone", BACKBONES, name, backbone)
+    _register("backbone", BACKBONES, name, backbone)
 
 
 def register_method(name: str, toml: str | Path) -> None:
-    """Give recipes a method: TOML text, or the path of a file with it, as in ``tailcloud/methods``.
+    """Register a method: TOML text, or the path of a file with it, as in ``tailcloud/methods``.
 
-    The comment at its top is what ``tailcloud recipes ls`` says about it.
+    The comment at its top is its description in ``tailcloud recipes ls``.
     """
-    add("method", PLUGIN_METHODS, name, plugin_method(name, toml))
+    _register("method", PLUGIN_METHODS, name, plugin_method(name, toml))
 
 
-def add(kind: str, known: dict[str, Any], name: str, part: object) -> None:
-    """Put a part among those of its kind; names are for ever, but the same part may come twice."""
+def _register(kind: str, known: dict[str, Any], name: str, part: object) -> None:
+    """Add a part to those of its kind. A name can be used once, but the same part may be registered again."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise UsageError(f'"{name}" cannot be the name of a {kind}; use letters, digits, "-", "_" and "."')
+        raise UsageError(f'"{name}" is not a valid name for a {kind}; use letters, digits, "-", "_" and "."')
     if kind == "method":
         from tailcloud.recipe import shipped
 
@@ -94,10 +93,10 @@ def add(kind: str, known: dict[str, Any], name: str, part: object) -> None:
     if taken is not None and not _same(taken, part):
         raise UsageError(f'there is a {kind} "{name}" already; give yours another name')
     known[name] = part
-    BROUGHT.add((kind, name))
+    REGISTERED.add((kind, name))
 
 
 def _same(old: object, new: object) -> bool:
-    """Whether a part is the one that is there: equal, or defined anew in the same place, as in a notebook."""
+    """Whether two parts are the same: equal, or defined again in the same place, as in a notebook."""
     place = getattr(old, "__module__", None), getattr(old, "__qualname__", None)
     return old == new or (None not in place and place == (new.__module__, getattr(new, "__qualname__", None)))

@@ -1,6 +1,6 @@
-"""Which recipes have parts from plugins."""
+"""Whether a recipe uses parts from plugins."""
 
-from tailcloud.plugins.registry import BROUGHT
+from tailcloud.plugins.registry import REGISTERED
 from tailcloud.recipe import Recipe
 
 
@@ -11,4 +11,4 @@ def uses_plugins(recipe: Recipe) -> bool:
     for stage in recipe.stages.values():
         samplers = [part for part in (stage.sampler, stage.second_sampler) if part]
         named |= {("loss", stage.loss.name), *(("sampler", part.name) for part in samplers)}
-    return not named.isdisjoint(BROUGHT)
+    return not named.isdisjoint(REGISTERED)

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from tailcloud.classifier import hollow_backbone, hollow_head
+from tailcloud.classifier import meta_backbone, meta_head
 from tailcloud.errors import UsageError
 from tailcloud.recipe.schema import Recipe, Stage
 from tailcloud.recipe.validate import head_kinds
@@ -12,7 +12,7 @@ def check_names(recipe: Recipe, name: str) -> None:
     """Every part that a stage trains or has a learning-rate factor for is in its model."""
     for stage_name, kind in head_kinds(recipe, name).items():
         stage = recipe.stages[stage_name]
-        head = [f"head.{parameter}" for parameter, _ in hollow_head(kind).named_parameters()]
+        head = [f"head.{parameter}" for parameter, _ in meta_head(kind).named_parameters()]
         has = f"its head has {', '.join(head) or 'nothing to train'}"
         for part in stage.parts if stage.epochs and stage.train != "all" else ():
             if part in stage.backbone_parts:
@@ -44,7 +44,7 @@ def check_backbone_part(recipe: Recipe, part: str, where: str) -> None:
 @cache
 def backbone_parameters(backbone: str, width: float) -> list[str]:
     """The names of a backbone's parameters in a model."""
-    return [f"backbone.{parameter}" for parameter, _ in hollow_backbone(backbone, width).named_parameters()]
+    return [f"backbone.{parameter}" for parameter, _ in meta_backbone(backbone, width).named_parameters()]
 
 
 def check_factors(stage: Stage, head: list[str], where: str, has: str) -> None:

@@ -79,7 +79,7 @@ def iter_head_kinds(recipe: Recipe, name: str) -> Iterator[tuple[str, str]]:
     for stage_name, stage in recipe.stages.items():
         transform = try_part(f"{name}: {stage_name}.head_transform", stage.head_transform, HEAD_TRANSFORMS)
         try:
-            kind = transform.kind(kind)
+            kind = transform.head_after(kind)
         except ValueError as error:
             raise UsageError(f"{name}: {stage_name}.head_transform: {error}") from None
         yield stage_name, kind

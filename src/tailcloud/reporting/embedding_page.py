@@ -13,7 +13,15 @@ from markupsafe import Markup
 
 from tailcloud.data import Dataset, hold_out, open_dataset
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.evaluation.embeddings import Embedding, Spread, Vectors, by_group, centre_distance, near_own, spread
+from tailcloud.evaluation.embeddings import (
+    Embedding,
+    Spread,
+    Vectors,
+    by_group,
+    centre_distance,
+    nearest_centre_accuracy,
+    spread,
+)
 from tailcloud.evaluation.projection import PERPLEXITY
 from tailcloud.formatting import number, percent
 from tailcloud.profile import GROUPS
@@ -150,7 +158,7 @@ def _embed(run: RunRecord, label: str, dataset: Dataset, device: torch.device) -
     parts = embed_run(run.folder, dataset, device)
     unit = centre_distance(parts["train"], dataset.classes)
     spreads = {part: spread(parts[part], dataset.classes).divided(unit) for part in PARTS}
-    near = {part: near_own(parts[part], parts["train"], dataset.classes) for part in PARTS}
+    near = {part: nearest_centre_accuracy(parts[part], parts["train"], dataset.classes) for part in PARTS}
     return EmbeddedRun(run, label, parts, spreads, near, unit)
 
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import torch
 
-from tailcloud.calibration.deployment_metrics import Calibrated, measure_deployed
-from tailcloud.calibration.prior_file import wanted_prior
+from tailcloud.calibration.deployment_metrics import measure_deployment
+from tailcloud.calibration.prior_file import read_prior
+from tailcloud.calibration.temperature import LogitCalibration
 from tailcloud.data import Dataset
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.placement import place_images
 from tailcloud.errors import UsageError
-from tailcloud.evaluation import gathered, judge_in_ways, summarise
+from tailcloud.evaluation import predict_variants, summarise, to_predictions
 from tailcloud.serving.load import TrainedClassifier, load
 
 
@@ -24,16 +25,16 @@ def evaluate_run(run: Path, dataset: Dataset, device: torch.device, prior: str |
     """
     model = load(run)
     check_fits(run, model, dataset)
-    wanted = wanted_prior(prior, model)
+    wanted = read_prior(prior, model.class_names, model.counts)
     classifier, images = model.classifier.to(device), place_images(dataset.test, device)
     transform = Normalise(model.transform.mean, model.transform.std, device)
     scale_and_shift = (model.scale, None) if wanted is None else (model.scale / model.temperature, model.shift(wanted))
-    judged = judge_in_ways(classifier, images.in_order(transform), [scale_and_shift])[0]
-    figures = summarise(gathered(judged, len(model.counts)), model.counts)
+    judged = predict_variants(classifier, images.in_order(transform), [scale_and_shift])[0]
+    figures = summarise(to_predictions(judged, len(model.counts)), model.counts)
     if model.prior is None:
         return figures
-    calibrated = Calibrated(model.scale, model.temperature, model.prior, model.fitted_on, None)
-    return figures | measure_deployed(classifier, images.in_order(transform), calibrated, model.counts)
+    calibration = LogitCalibration(model.scale, model.temperature, model.prior, model.fitted_on, None)
+    return figures | measure_deployment(classifier, images.in_order(transform), calibration, model.counts)
 
 
 def check_fits(run: Path, model: TrainedClassifier, dataset: Dataset) -> None:

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from tailcloud.calibration.priors import adjustment, normalised
-from tailcloud.classifier import Classifier, hollow_classifier
+from tailcloud.classifier import Classifier, meta_classifier
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.runs.model_file import ModelFile, read_model_file
@@ -89,7 +89,7 @@ def load(run: str | Path) -> TrainedClassifier:
         raise TailcloudError(f"{folder} holds no trained model: {_why_no_model(folder)}")
     model_file = read_model_file(folder / MODEL_JSON)
     try:
-        classifier = hollow_classifier(model_file.architecture)
+        classifier = meta_classifier(model_file.architecture)
         classifier.load_state_dict(load_file(folder / WEIGHTS), assign=True)
         return TrainedClassifier(classifier, model_file).eval()
     except FileNotFoundError:

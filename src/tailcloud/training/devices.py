@@ -90,7 +90,7 @@ def environment(device: torch.device) -> dict[str, Any]:
         "torch": torch.__version__,
         "numpy": np.__version__,
         "tailcloud": tailcloud.__version__,
-        **({"plugins": loaded} if (loaded := plugins.fingerprint()) else {}),
+        **({"plugins": loaded} if (loaded := plugins.plugins_fingerprint()) else {}),
     }
 
 

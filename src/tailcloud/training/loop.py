@@ -119,7 +119,7 @@ def train_stage(
         if session.world.rank0:
             folder.append_log(line)
         if progress.epoch == stage.epochs:
-            parts.optimizer.settle()
+            parts.optimizer.use_average()
         stop = checkpointer.epoch_done(last=progress.epoch == stage.epochs)
         observer.epoch_done(line)
         if stop:

@@ -7,8 +7,9 @@ import numpy as np
 from safetensors.torch import save
 
 import tailcloud
-from tailcloud.calibration.deployment_metrics import Calibrated, measure_deployed
-from tailcloud.calibration.run_calibration import calibrate
+from tailcloud.calibration.deployment_metrics import measure_deployment
+from tailcloud.calibration.run_calibration import calibrate_run
+from tailcloud.calibration.temperature import LogitCalibration
 from tailcloud.data import Dataset
 from tailcloud.files import FORMAT, write_atomically
 from tailcloud.runs.folder import RunFolder
@@ -23,21 +24,22 @@ ONLY_OF_STAGES = ("name", "epochs", "top1", "best", "executor", "kernels", "seco
 
 def finish_run(session: Session, folder: RunFolder, progress: TrainingProgress) -> Result:
     """Write the model and then the result: a run with a ``result.json`` is finished."""
-    calibrated = calibrate(session)
-    write_model(session, folder, calibrated)
-    result = make_result(session, folder, progress, calibrated)
+    counts = session.dataset.profile.counts.tolist()
+    calibration = calibrate_run(session.model, session.images.val, session.transform, session.recipe, counts)
+    write_model(session, folder, calibration)
+    result = make_result(session, folder, progress, calibration)
     write_result(folder.result_file, result)
     return result
 
 
-def write_model(session: Session, folder: RunFolder, calibrated: Calibrated) -> None:
+def write_model(session: Session, folder: RunFolder, calibration: LogitCalibration) -> None:
     """Write the weights, and ``model.json`` with what is needed to use them."""
     weights = {name: value.cpu().contiguous() for name, value in session.model.state_dict().items()}
     write_atomically(folder.weights_file, save(weights, {"format": str(FORMAT)}))
-    write_model_file(folder.model_file, describe_model(session, calibrated))
+    write_model_file(folder.model_file, describe_model(session, calibration))
 
 
-def describe_model(session: Session, calibrated: Calibrated) -> ModelFile:
+def describe_model(session: Session, calibration: LogitCalibration) -> ModelFile:
     """The model of a run, as ``model.json`` has it."""
     dataset = session.dataset
     return ModelFile.create(
@@ -53,16 +55,18 @@ def describe_model(session: Session, calibrated: Calibrated) -> ModelFile:
                 "keep": dataset.keep,
             },
             "calibration": {
-                "scale": calibrated.scale,
-                "temperature": calibrated.temperature,
-                "fitted_on": calibrated.fitted_on,
+                "scale": calibration.scale,
+                "temperature": calibration.temperature,
+                "fitted_on": calibration.fitted_on,
             },
-            "prior": calibrated.prior.tolist(),
+            "prior": calibration.prior.tolist(),
         }
     )
 
 
-def make_result(session: Session, folder: RunFolder, progress: TrainingProgress, calibrated: Calibrated) -> Result:
+def make_result(
+    session: Session, folder: RunFolder, progress: TrainingProgress, calibration: LogitCalibration
+) -> Result:
     """The record of a run: the figures of its last epoch first, then everything they depend on.
 
     If another epoch was picked, its weights are kept, and its figures are under ``picked``.
@@ -108,16 +112,16 @@ def make_result(session: Session, folder: RunFolder, progress: TrainingProgress,
             "commit": commit(),
             "command": folder.command(),
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-            **deployment_figures(session, calibrated),
+            **deployment_figures(session, calibration),
         }
     )
 
 
-def deployment_figures(session: Session, calibrated: Calibrated) -> dict[str, Any]:
+def deployment_figures(session: Session, calibration: LogitCalibration) -> dict[str, Any]:
     """``calibrated`` and ``priors``: the kept weights on the test part, computed as in use."""
     session.model.eval()
     batches = session.images.test.in_order(session.transform)
-    return measure_deployed(session.model, batches, calibrated, session.dataset.profile.counts.tolist())
+    return measure_deployment(session.model, batches, calibration, session.dataset.profile.counts.tolist())
 
 
 def describe_data(dataset: Dataset) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from tailcloud.classifier import Cost
 from tailcloud.data import Dataset
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.images import Images
-from tailcloud.evaluation import Judged, Predictions, gathered, judge
+from tailcloud.evaluation import DevicePredictions, Predictions, predict_on_device, to_predictions
 from tailcloud.heads import Head
 from tailcloud.losses import Loss
 from tailcloud.recipe import Recipe, Stage
@@ -68,18 +68,18 @@ class Session:
         self.model.eval()
         own = None
         with suppress(signals.EvaluationStopped):
-            own = gathered(self.predict_share(images, scale), self.dataset.classes)
+            own = to_predictions(self.predict_share(images, scale), self.dataset.classes)
         (stopped,) = self.world.any(own is None)
         if stopped or own is None:
             raise signals.EvaluationStopped("stopped by SIGTERM")
         return Predictions.joined(self.world.gather(own))
 
-    def predict_share(self, images: Images, scale: float) -> Judged:
+    def predict_share(self, images: Images, scale: float) -> DevicePredictions:
         """The predictions for this rank's share of a split, on the device; by a CUDA graph if steps are graphs."""
         network = self.engine.network
         if self.engine.executor != "graphed" or not images.capturable:
             batches = images.in_order(self.transform, self.world.share())
-            return judge(network, signals.until_stopped(batches), scale)
+            return predict_on_device(network, signals.until_stopped(batches), scale)
         key = id(images), scale
         if key not in self.evaluations:
             self.evaluations[key] = GraphedEvaluation(network, images, self.transform, scale)

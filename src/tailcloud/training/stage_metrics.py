@@ -30,7 +30,7 @@ def finish_stage(session: Session, progress: TrainingProgress, stage: Stage, obs
     scale, counts = session.loss(stage).scale, session.dataset.profile.counts
     predictions = session.predict(session.images.test, scale)
     last = summarise(predictions, counts)
-    if predictions.unanswered:
+    if predictions.non_finite:
         session.overflows.append(overflow(progress.stage, predictions))
         observer.note(session.overflows[-1])
     best = progress.best or {"epoch": 0, "top1": last["top1"], "on": session.best_on}
@@ -54,6 +54,6 @@ def finish_stage(session: Session, progress: TrainingProgress, stage: Stage, obs
 def overflow(stage: str, predictions: Predictions) -> str:
     """The remark on a model whose outputs are NaN or infinite though its loss and weights are finite."""
     return (
-        f"After {stage} the model's outputs are NaN or infinite for {predictions.unanswered:,} of "
+        f"After {stage} the model's outputs are NaN or infinite for {predictions.non_finite:,} of "
         f"{len(predictions.target):,} test images, which count as wrong; a lower {stage}.lr usually helps."
     )

@@ -23,7 +23,7 @@ def between(features, labels, c, classes):
     return min(away) if away else None
 
 
-def near_own(features, labels, train, train_labels, c, classes):
+def nearest_centre_accuracy(features, labels, train, train_labels, c, classes):
     own = [row for row, label in zip(features, labels, strict=True) if label == c]
     centres = {k: middle for k in range(classes) if (middle := centre(train, train_labels, k))}
     hits = sum(min(centres, key=lambda k: math.dist(row, centres[k])) == c for row in own)

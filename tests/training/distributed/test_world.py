@@ -149,7 +149,7 @@ def levelled_in(world, folder):
         heads.append(session.model.head)
         return measure(session, *words)
 
-    Session.predict, tuned_logit_adjust.ENOUGH = noted, -1.0  # a lean that may be chance will do
+    Session.predict, tuned_logit_adjust.SIGNIFICANT_GAIN = noted, -1.0  # any bias counts as significant
     train(recipe, hold_out(open_dataset("digits-lt", "data"), 0.1), place, CPU, watcher, world)
     return watcher.notes[-1], heads[-1].shift.tolist()
 

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from tailcloud.evaluation.embeddings import Embedding, Vectors
-from tailcloud.evaluation.projection import Chosen, choose_classes, choose_images, project, turned
+from tailcloud.evaluation.projection import DrawnImages, align_map, choose_classes, choose_images, project
 from tailcloud.formatting import counted, shortened, whole
 from tailcloud.reporting.figures.svg import WIDTH, Canvas, Point, Scale
 from tailcloud.runs.result import Result
@@ -27,7 +27,7 @@ class MapSelection:
 
     result: Result
     classes: NDArray[np.int64]
-    chosen: dict[str, Chosen]
+    chosen: dict[str, DrawnImages]
     labels: dict[str, NDArray[np.int64]]
 
     @property
@@ -66,7 +66,7 @@ def map_runs(selection: MapSelection, runs: Sequence[dict[str, Embedding]]) -> l
     for parts in runs:
         features = np.concatenate([parts[part].features[selection.chosen[part].positions] for part in PARTS])
         points = project(features, SEED)
-        maps.append(turned(points, maps[0]) if maps else points)
+        maps.append(align_map(points, maps[0]) if maps else points)
     first = len(selection.labels["train"])
     return [{"train": points[:first], "test": points[first:]} for points in maps]
 

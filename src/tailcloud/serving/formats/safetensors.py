@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from tailcloud.classifier import Classifier, hollow_classifier
+from tailcloud.classifier import Classifier, meta_classifier
 from tailcloud.errors import TailcloudError
 from tailcloud.files import FORMAT, check_format
 from tailcloud.runs.model_file import ModelFile
@@ -32,7 +32,7 @@ def decode(content: bytes, where: str = "the file") -> tuple[Classifier, ModelFi
         metadata = json.loads(content[8 : 8 + length])["__metadata__"]
         check_format(Path(where), int(metadata["format"]))
         model_file = ModelFile.model_validate_json(metadata[CONFIG])
-        classifier = hollow_classifier(model_file.architecture)
+        classifier = meta_classifier(model_file.architecture)
         classifier.load_state_dict(load(content), assign=True)
     except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError):
         raise TailcloudError(f"{where} is damaged, or was not exported by tailcloud") from None

@@ -14,7 +14,7 @@ from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.base import Loader
 from tailcloud.data.loaders.epoch_plan import EpochPlan
 from tailcloud.data.loaders.images import Images
-from tailcloud.evaluation import Judged, judge
+from tailcloud.evaluation import DevicePredictions, predict_on_device
 from tailcloud.training.executors.base import EpochState
 from tailcloud.training.executors.eager import EagerExecutor
 from tailcloud.training.executors.step import TrainingStep
@@ -50,18 +50,18 @@ def capture(
 
 
 class GraphedEvaluation:
-    """Evaluates a split as ``judge`` does, by a graph."""
+    """Evaluates a split as ``predict_on_device`` does, by a graph."""
 
     def __init__(self, network: Callable[[Tensor], Tensor], images: Images, transform: Normalise, scale: float) -> None:
         self.network, self.images, self.transform, self.scale = network, images, transform, scale
-        self.judged: Judged | None = None
+        self.judged: DevicePredictions | None = None
         self.graph = capture(self.work, self.work)
 
     def work(self) -> None:
         """What is captured."""
-        self.judged = judge(self.network, self.images.in_order(self.transform), self.scale)
+        self.judged = predict_on_device(self.network, self.images.in_order(self.transform), self.scale)
 
-    def __call__(self) -> Judged:
+    def __call__(self) -> DevicePredictions:
         """The predictions of the network as it is now."""
         assert self.judged is not None
         self.graph.replay()

@@ -21,7 +21,7 @@ def passes(stage: Stage) -> int:
 
 def copies(stage: Stage) -> int:
     """How many numbers a stage keeps per weight: the weight, its gradient, the optimiser's state, an average."""
-    return 2 + len(OPTIMIZERS[stage.optimizer.name].memories) + (stage.ema > 0)
+    return 2 + len(OPTIMIZERS[stage.optimizer.name].buffer_names) + (stage.ema > 0)
 
 
 def flops_per_step(recipe: Recipe, flops: int) -> int:

@@ -5,10 +5,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from tailcloud.calibration.held_out import held_out
-from tailcloud.calibration.implied_prior import assumed_prior
+from tailcloud.calibration.held_out import HeldOutOutputs, predict_held_out
+from tailcloud.calibration.implied_prior import implied_prior
 from tailcloud.classifier import fresh_head
-from tailcloud.head_transforms import HeldOut, Trained
+from tailcloud.head_transforms import TrainedModelView
 from tailcloud.heads import Head
 from tailcloud.recipe import head_kinds
 from tailcloud.training.session import Session
@@ -22,7 +22,7 @@ def start_stage(session: Session, name: str) -> list[str]:
     session.model.eval()
     new, remarks = _new_head(session, name), list[str]()
     held = partial(held_out_before, session, name)
-    trained = Trained(session.loss(stage).scale, partial(train_features, session), held, remarks.append)
+    trained = TrainedModelView(session.loss(stage).scale, partial(train_features, session), held, remarks.append)
     with torch.no_grad():
         transform.apply(old, new, trained)
     session.use_head(new)
@@ -46,8 +46,8 @@ def train_features(session: Session) -> tuple[Tensor, Tensor]:
     return torch.cat([session.model.features(batch.images).float() for batch in batches]), session.images.train.labels
 
 
-def held_out_before(session: Session, name: str) -> HeldOut | None:
+def held_out_before(session: Session, name: str) -> HeldOutOutputs | None:
     """The model's outputs for the validation images before a stage; None if there are too few images."""
     counts = session.dataset.profile.counts.tolist()
-    prior = assumed_prior(session.recipe, counts, name)
-    return held_out(session.model, session.images.val, session.transform, prior)
+    prior = implied_prior(session.recipe, counts, name)
+    return predict_held_out(session.model, session.images.val, session.transform, prior)

@@ -1,4 +1,4 @@
-"""Temperature, priors and mixes, recomputed with plain loops."""
+"""Temperature, logit bias and priors, recomputed with plain loops."""
 
 import math
 
@@ -14,7 +14,7 @@ def nll(logits, target, temperature, shift):
 
 
 def posterior(likelihoods, prior):
-    """Bayes' rule: p(j | x) from p(x | j) and the mix of classes."""
+    """Bayes' rule: p(j | x) from p(x | j) and the class prior."""
     joint = [a * b for a, b in zip(likelihoods, prior, strict=True)]
     return [value / sum(joint) for value in joint]
 
@@ -31,7 +31,7 @@ def backward(counts):
     return [share / sum(shares) for share in shares]
 
 
-def accuracy_of_a_drawn_test_part(target, predicted, images):
+def accuracy_under_prior(target, predicted, images):
     """In percent, with every image counted as often as its class comes: ``images`` of each class in the mix."""
     right = total = 0.0
     for y, said in zip(target, predicted, strict=True):
@@ -41,20 +41,20 @@ def accuracy_of_a_drawn_test_part(target, predicted, images):
     return 100 * right / total if total else None
 
 
-def tilted_nll(logits, target, inverse, tau, tilt, shift):
+def biased_nll(logits, target, inverse, tau, direction, shift):
     """The mean of −log softmax(z / T + τ·t + shift)_y."""
-    return nll(logits, target, 1 / inverse, [tau * t + b for t, b in zip(tilt, shift, strict=True)])
+    return nll(logits, target, 1 / inverse, [tau * t + b for t, b in zip(direction, shift, strict=True)])
 
 
-def best_tilt(logits, target, tilt, shift, inverses=(0.1, 10.0), taus=(-2.0, 2.0), rounds=12, places=9):
-    """(1 / T, τ) of the smallest such mean, on grids that close in on the best place of the one before."""
+def best_bias(logits, target, direction, shift, inverses=(0.1, 10.0), taus=(-2.0, 2.0), rounds=12, places=9):
+    """(1 / T, τ) of the smallest such mean, on finer and finer grids."""
     low, high = [inverses[0], taus[0]], [inverses[1], taus[1]]
     best = None
     for _ in range(rounds):
         grids = [
             [a + (b - a) * place / (places - 1) for place in range(places)] for a, b in zip(low, high, strict=True)
         ]
-        tried = [(tilted_nll(logits, target, a, tau, tilt, shift), a, tau) for a in grids[0] for tau in grids[1]]
+        tried = [(biased_nll(logits, target, a, tau, direction, shift), a, tau) for a in grids[0] for tau in grids[1]]
         best = min(tried if best is None else [best, *tried])
         for axis, (bound_low, bound_high) in enumerate((inverses, taus)):
             reach = (high[axis] - low[axis]) / 3
@@ -63,8 +63,28 @@ def best_tilt(logits, target, tilt, shift, inverses=(0.1, 10.0), taus=(-2.0, 2.0
     return best[1], best[2]
 
 
-def gain_of_tilt(logits, target, tilt, shift, inverse, tau):
+def gain_of_bias(logits, target, direction, shift, inverse, tau):
     """How much more likely, in nats over all images, (1 / T, τ) is than the best 1 / T with τ = 0."""
-    alone, _ = best_tilt(logits, target, tilt, shift, taus=(0.0, 0.0))
-    without, with_it = (tilted_nll(logits, target, a, t, tilt, shift) for a, t in ((alone, 0.0), (inverse, tau)))
+    alone, _ = best_bias(logits, target, direction, shift, taus=(0.0, 0.0))
+    without, with_it = (biased_nll(logits, target, a, t, direction, shift) for a, t in ((alone, 0.0), (inverse, tau)))
     return len(target) * (without - with_it)
+
+
+def newton_step(logits, target, direction, shift, inverse, tau):
+    """How far the minimum of that mean is from (1 / T, τ), by one step of Newton's method."""
+    gradient, hessian = [0.0, 0.0], [[0.0, 0.0], [0.0, 0.0]]
+    for row, y in zip(logits, target, strict=True):
+        scores = [inverse * z + tau * t + b for z, t, b in zip(row, direction, shift, strict=True)]
+        weights = [math.exp(score - max(scores)) for score in scores]
+        p = [weight / sum(weights) for weight in weights]
+        mean = [sum(q * v for q, v in zip(p, values, strict=True)) for values in (row, direction)]
+        for a, first in enumerate((row, direction)):
+            gradient[a] += mean[a] - first[y]
+            for b, second in enumerate((row, direction)):
+                moments = zip(p, first, second, strict=True)
+                hessian[a][b] += sum(q * (v - mean[a]) * (w - mean[b]) for q, v, w in moments)
+    determinant = hessian[0][0] * hessian[1][1] - hessian[0][1] * hessian[1][0]
+    return (
+        -(hessian[1][1] * gradient[0] - hessian[0][1] * gradient[1]) / determinant,
+        -(hessian[0][0] * gradient[1] - hessian[1][0] * gradient[0]) / determinant,
+    )

@@ -59,7 +59,7 @@ def test_a_deeper_networks_weights_are_refused(tmp_path, file, other):
     if file == "resnet50":
         weights["layer4.3.conv1.weight"] = torch.zeros(1)
     save_file(weights, tmp_path / "w.safetensors")
-    with pytest.raises(UsageError, match=r"has layer\d\.\d+\..*, so it is for a deeper backbone than this"):
+    with pytest.raises(UsageError, match=r"has layer\d\.\d+\..*, so it is for a deeper backbone;"):
         load_pretrained(create_backbone(other, width=0.02), str(tmp_path / "w.safetensors"), 3)
 
 

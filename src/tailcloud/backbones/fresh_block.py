@@ -1,0 +1,31 @@
+"""A ResNet with a fresh last block: published weights fill the rest, which can stay frozen.
+
+Used for Places-LT: ``stage1.train = "backbone.fresh+head"`` trains only the fresh block and the head.
+"""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from tailcloud.backbones.resnet import Block, ResNet
+
+FRESH_SUFFIX = "-fresh"
+
+
+class FreshResNet(ResNet):
+    """A ResNet whose last block, ``fresh``, has PyTorch's default initial weights.
+
+    A weights file fills all other blocks; its last block is not used.
+    """
+
+    def __init__(self, kind: type[Block], blocks: Sequence[int], *, channels: int = 3, width: float = 1.0) -> None:
+        *before, last = blocks
+        super().__init__(kind, (*before, last - 1), channels=channels, width=width)
+        self.fresh = kind(self.features, self.features // kind.expansion, 1)
+        self.missing_in_files = "fresh."
+        self.unused_in_files = f"layer{len(blocks)}.{last - 1}."
+
+    def maps(self, images: Tensor) -> Tensor:
+        """Feature maps of the fresh block."""
+        maps: Tensor = self.fresh(super().maps(images))
+        return maps
