@@ -1,7 +1,10 @@
-"""What the command line says cannot steer a terminal, whoever wrote the names in it."""
+"""Notes and errors: no control characters reach the terminal, and notes appear above progress bars."""
 
+import os
+import re
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -9,7 +12,7 @@ from tailcloud.cli import console
 
 
 @pytest.mark.parametrize("say", [console.say_error, console.say_note])
-def test_control_characters_of_a_stranger_are_not_passed_on(say, capsys):
+def test_control_characters_are_not_printed(say, capsys):
     say("there is no backbone \x1b]0;title\x07\x9b31m[red]\udcff, 4\u00a0known:\nresnet8")
     said = capsys.readouterr().err
     assert not set(said) & {"\x1b", "\x07", "\x9b", "\udcff"}
@@ -17,7 +20,81 @@ def test_control_characters_of_a_stranger_are_not_passed_on(say, capsys):
     assert "4\u00a0known:\nresnet8" in said
 
 
-def test_what_pillow_thinks_of_large_pictures_is_said_by_the_verbs_alone():
+def test_warnings_of_pillow_about_large_images_are_not_printed():
     warn = "warnings.warn_explicit('Image size (1 pixels) exceeds limit', UserWarning, 'Image.py', 1, 'PIL.Image')"
     words = [sys.executable, "-c", f"import tailcloud.cli, warnings; {warn}"]
     assert subprocess.run(words, capture_output=True, check=True).stderr == b""
+
+
+NOTES_DURING_TRAINING = """
+import logging, sys, time
+import tailcloud.cli
+from tailcloud.cli.progress import shown_progress
+from tailcloud.recipe import load_recipe
+
+stage = load_recipe("digits-lt/ce").stage1
+with shown_progress(["one run", "another run"]) as observers:
+    for observer in observers:
+        observer.stage_started("stage1", stage, 0)
+    for epoch in range(1, 5):
+        for observer in observers:
+            observer.epoch_done({"stage": "stage1", "epoch": epoch, "loss": 0.5, "seconds": 0.1})
+        time.sleep(0.15)  # the bars are drawn ten times a second
+        observers[0].note(f"note number {epoch}")
+        logging.getLogger("tailcloud").warning("logged number %d", epoch)
+"""
+
+
+def screen_of(written):
+    """The lines of a terminal after this was written: a small emulator of what rich uses."""
+    lines, row, column = [""], 0, 0
+    for control, argument, kind, text in re.findall(r"(\x1b\[)([?0-9;]*)([A-Za-z])|([^\x1b]+)", written):
+        if control and kind == "A":
+            row -= int(argument or 1)
+        elif control and kind == "K":
+            lines[row] = "" if argument == "2" else lines[row][:column]
+        for character in text:
+            if character == "\r":
+                column = 0
+            elif character == "\n":
+                row += 1
+                lines += [""] * (row + 1 - len(lines))
+            else:
+                lines[row] = lines[row].ljust(column)[:column] + character + lines[row][column + 1 :]
+                column += 1
+    return [line.rstrip() for line in lines if line.strip()]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a pseudo-terminal")
+@pytest.mark.parametrize("stderr_in_file", [False, True])
+def test_notes_appear_above_the_progress_bars(tmp_path, stderr_in_file):
+    import pty
+
+    (tmp_path / "train.py").write_text(textwrap.dedent(NOTES_DURING_TRAINING))
+    terminal, side = pty.openpty()
+    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "40", "NO_COLOR": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+    with (tmp_path / "errors.txt").open("wb") as file:
+        process = subprocess.Popen(
+            [sys.executable, "train.py"],
+            cwd=tmp_path,
+            env=environment,
+            stdout=side,
+            stderr=file if stderr_in_file else side,
+        )
+        os.close(side)
+        written = b""
+        while True:
+            try:
+                written += os.read(terminal, 65536)
+            except OSError:  # the process has ended
+                break
+        assert process.wait() == 0
+    os.close(terminal)
+    notes = [f"note: {what} number {epoch}" for epoch in range(1, 5) for what in ("note", "logged")]
+    lines = screen_of(written.decode())
+    *above, first_bar, second_bar = lines
+    assert first_bar.startswith("one run stage1 ")
+    assert second_bar.startswith("another run stage1 ")
+    assert above == ([] if stderr_in_file else notes)
+    assert (tmp_path / "errors.txt").read_text().splitlines() == (notes if stderr_in_file else [])
