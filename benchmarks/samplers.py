@@ -65,7 +65,7 @@ def measure(place: Path, seed: int, epochs: int, device: torch.device) -> dict[s
         else:
             branch(parent, folder, recipe, "")
         with folder.locked():
-            dataset = open_dataset(recipe.data.spec, reading=recipe.data.read_options)
+            dataset = open_dataset(recipe.data.spec, options=recipe.data.read_options)
             first, last = train(recipe, dataset, folder, device, Silent())["stages"]
         found |= {"stage1": {key: first[key] for key in FIGURES}, sampler: {key: last[key] for key in FIGURES}}
         print(seed, sampler, found[sampler], flush=True)

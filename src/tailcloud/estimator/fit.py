@@ -41,7 +41,7 @@ class AtPath:
 
     def open(self, reading: ReadOptions) -> Dataset:
         """The data set, as ``tailcloud train --data PATH`` reads it."""
-        return open_dataset(self.spec, reading=reading)
+        return open_dataset(self.spec, options=reading)
 
 
 class Teller:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from tailcloud.errors import TailcloudError
 from tailcloud.estimator.fit import Task, Teller, learn
 from tailcloud.estimator.inference import probabilities
-from tailcloud.estimator.inputs import pictures_of
+from tailcloud.estimator.inputs import as_images
 from tailcloud.estimator.parameters import asked_for, command_of, seconds_of, source_of
 from tailcloud.estimator.persistence import NOT_KEPT, check_new, read_kept, result_of, texts_of, write_folder
 from tailcloud.reporting import write_report
@@ -118,7 +118,7 @@ class LongTailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         default the one that the model was trained for.
         """
         check_is_fitted(self, "model_")
-        return probabilities(self.model_, pictures_of(X), pick_device(self.device), prior)
+        return probabilities(self.model_, as_images(X), pick_device(self.device), prior)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a new run folder, which ``load``, ``tailcloud predict``, ``export`` and ``report`` read.

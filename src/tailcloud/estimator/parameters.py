@@ -8,7 +8,7 @@ from tailcloud.auto_recipe import parse_budget
 from tailcloud.data import OWN, parse_spec
 from tailcloud.errors import UsageError
 from tailcloud.estimator.fit import AtPath, Source
-from tailcloud.estimator.inputs import InMemory, encoded, pictures_of
+from tailcloud.estimator.inputs import InMemory, as_images, encoded
 from tailcloud.estimator.persistence import plain
 from tailcloud.recipe.merge import Table, merge
 
@@ -51,7 +51,7 @@ def source_of(images: Any, labels: Any) -> tuple[Source, Any]:
     if not isinstance(images, str | os.PathLike):
         if labels is None:
             raise UsageError(NO_LABELS)
-        pictures = pictures_of(images)
+        pictures = as_images(images)
         classes, positions = encoded(labels, len(pictures))
         return InMemory(pictures, positions, classes), classes
     spec = str(os.fspath(images))

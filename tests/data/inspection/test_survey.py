@@ -19,18 +19,18 @@ def photos(tmp_path):
     return draw_classes(tmp_path / "photos", {"cat": 30, "lynx": 6}, size=(24, 20))
 
 
-def refusals(place, reading=ReadOptions()):  # noqa: B008
-    seen = survey(str(place), reading=reading)
+def refusals(place, options=ReadOptions()):  # noqa: B008
+    seen = survey(str(place), options=options)
     assert seen.dataset is None
     return seen
 
 
 @pytest.mark.parametrize(
-    "reading", [ReadOptions(), ReadOptions(size=5), ReadOptions(min_count=8), ReadOptions(group="([0-9])[.]")]
+    "options", [ReadOptions(), ReadOptions(size=5), ReadOptions(min_count=8), ReadOptions(group="([0-9])[.]")]
 )
-def test_a_survey_has_the_data_that_training_would_have(photos, reading):
+def test_a_survey_has_the_data_that_training_would_have(photos, options):
     (photos / "cat" / "bad.png").write_text("no image")
-    seen, opened = survey(str(photos), reading=reading), open_dataset(str(photos), reading=reading)
+    seen, opened = survey(str(photos), options=options), open_dataset(str(photos), options=options)
     assert seen.refusals == []
     assert seen.dataset.fingerprint == opened.fingerprint
     assert seen.dataset.test.names.tolist() == opened.test.names.tolist()
@@ -65,7 +65,7 @@ def test_a_class_that_is_only_tested_is_named_and_the_rest_shown(tmp_path):
 def test_too_few_images_to_part_are_all_for_training(tmp_path):
     seen = refusals(draw_classes(tmp_path, {"cat": 1, "dog": 1}))
     assert "no class of which images could be set aside" in seen.refusals[0]
-    assert list(seen.parts) == ["train", "train"]
+    assert list(seen.splits) == ["train", "train"]
 
 
 def test_many_broken_files_are_all_named(photos):
@@ -104,7 +104,7 @@ def test_data_that_do_not_fit_are_looked_at_as_thumbnails(tmp_path, monkeypatch)
 
 def test_of_streamed_data_only_the_names_are_looked_at(tmp_path):
     draw_classes(tmp_path, {"cat": 9, "lynx": 6}, size=(40, 40))
-    seen = survey(str(tmp_path), reading=ReadOptions(loader="stream"))
+    seen = survey(str(tmp_path), options=ReadOptions(loader="stream"))
     assert {part: counts.tolist() for part, counts in seen.counts().items()} == {"train": [7, 5], "test": [2, 1]}
     assert seen.remarks[-1] == UNREAD
     assert not seen.images

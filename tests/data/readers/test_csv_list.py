@@ -12,8 +12,8 @@ from helpers.drawing import draw
 from tailcloud.data import ReadOptions, open_dataset
 from tailcloud.data.inspection.survey import survey
 from tailcloud.data.inspection.verify import files_of
-from tailcloud.data.readers.csv_list import _tidy, read_list
-from tailcloud.data.readers.own_data import start_of
+from tailcloud.data.readers.csv_list import _normalized, read_list
+from tailcloud.data.readers.open_path import list_root
 from tailcloud.errors import TailcloudError, UsageError
 
 
@@ -30,8 +30,8 @@ def written(folder, text, name="list.csv", **options):
     return folder / name
 
 
-def opened(path, **reading):
-    return open_dataset(str(path), reading=ReadOptions(**reading))
+def opened(path, **options):
+    return open_dataset(str(path), options=ReadOptions(**options))
 
 
 def rows(numbers, tail):
@@ -165,7 +165,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
 
 
 def test_lists_beyond_all_bounds_are_refused_unread(tmp_path, monkeypatch):
-    monkeypatch.setattr("tailcloud.data.readers.csv_list.LARGEST", 10)
+    monkeypatch.setattr("tailcloud.data.readers.csv_list.MAX_BYTES", 10)
     with pytest.raises(UsageError, match="has 22 bytes, and a list of images at most 10"):
         read_list(written(tmp_path, "path,label\nphotos/1,0\n"))
 
@@ -194,7 +194,7 @@ def test_labels_need_not_be_contiguous(photos):
 
 @given(st.lists(st.sampled_from(["/", ".", "..", "a", "b.png", " "]), min_size=1).map("".join))
 def test_paths_are_written_as_pathlib_does(path):
-    assert _tidy(path) == Path(path).as_posix()
+    assert _normalized(path) == Path(path).as_posix()
 
 
 @pytest.mark.parametrize("loader", ["resident", "stream"])
@@ -205,11 +205,11 @@ def test_the_images_of_a_list_may_be_below_another_root(photos, loader, name):
     place = photos / "elsewhere" / name
     place.parent.mkdir()
     place.write_text(text + "\n")
-    reading = ReadOptions(loader=loader, size=8)
+    options = ReadOptions(loader=loader, size=8)
     with pytest.raises(TailcloudError, match="--root names the folder that a list starts from"):
-        open_dataset(str(place), reading=reading)
-    assert len(open_dataset(str(place), photos, reading).train) == 10
-    assert not survey(str(place), photos, reading).broken
+        open_dataset(str(place), options=options)
+    assert len(open_dataset(str(place), photos, options).train) == 10
+    assert not survey(str(place), photos, options).broken
     (files,) = files_of(str(place), photos)
     assert all(files.path(row).is_file() for row in range(12))
 
@@ -217,15 +217,15 @@ def test_the_images_of_a_list_may_be_below_another_root(photos, loader, name):
 def test_the_usual_root_is_meant_only_for_images_that_are_in_it(photos, monkeypatch):
     place = written(photos, "photos/0.png 0\nphotos/1.png 1\n", "l.txt")
     monkeypatch.chdir(photos)
-    beside = start_of(place, Path("data"), "photos/0.png")
+    beside = list_root(place, Path("data"), "photos/0.png")
     (photos / "photos").rename(photos / "moved")
-    nowhere = start_of(place, Path("data"), "photos/0.png")
+    nowhere = list_root(place, Path("data"), "photos/0.png")
     (photos / "data").mkdir()
     (photos / "moved").rename(photos / "data" / "photos")
     assert (beside, nowhere) == (photos, photos)
-    assert start_of(place, Path("data"), "photos/0.png") == Path("data")
+    assert list_root(place, Path("data"), "photos/0.png") == Path("data")
 
 
 def test_a_root_that_is_named_is_meant_though_the_list_has_such_files_beside_it(photos):
     place = written(photos, "photos/0.png 0\nphotos/1.png 1\n", "l.txt")
-    assert start_of(place, photos / "elsewhere", "photos/0.png") == photos / "elsewhere"
+    assert list_root(place, photos / "elsewhere", "photos/0.png") == photos / "elsewhere"

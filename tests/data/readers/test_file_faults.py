@@ -15,8 +15,8 @@ from tailcloud.errors import TailcloudError, UsageError
 PLANES = pytest.mark.parametrize("loader", ["resident", "stream"])
 
 
-def opened(path, loader, **reading):
-    return open_dataset(str(path), reading=ReadOptions(loader=loader, size=8, **reading))
+def opened(path, loader, **options):
+    return open_dataset(str(path), options=ReadOptions(loader=loader, size=8, **options))
 
 
 def pixels_of(data):

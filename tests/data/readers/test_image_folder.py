@@ -13,8 +13,8 @@ from tailcloud.data.readers.folder import read_folder
 from tailcloud.errors import TailcloudError, UsageError
 
 
-def opened(path, **reading):
-    return open_dataset(str(path), reading=ReadOptions(**reading))
+def opened(path, **options):
+    return open_dataset(str(path), options=ReadOptions(**options))
 
 
 def names(split):
@@ -267,7 +267,7 @@ def test_more_than_a_twentieth_unreadable_stops(cut, tmp_path):
 def test_images_beyond_memory_are_refused_before_they_are_read(tmp_path, monkeypatch):
     draw_classes(tmp_path, {"cat": 10})
     monkeypatch.setattr("tailcloud.data.memory.available_memory", lambda: 10 * 3 * 2 * 6**2)
-    monkeypatch.setattr("tailcloud.data.readers.own_data.read_pictures", None)
+    monkeypatch.setattr("tailcloud.data.readers.open_path.read_images", None)
     with pytest.raises(
         TailcloudError, match=r"has 10 images, which take 3.84.kB at data.size = 8.*set data.size to 6 or"
     ):
@@ -285,4 +285,4 @@ def test_long_readings_say_how_far_they_are(tmp_path, monkeypatch, caplog):
 
 def test_settings_of_own_images_are_refused_for_benchmarks():
     with pytest.raises(UsageError, match=r"data.size = 16 is for images of your own"):
-        open_dataset("digits-lt", reading=ReadOptions(size=16))
+        open_dataset("digits-lt", options=ReadOptions(size=16))

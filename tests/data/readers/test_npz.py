@@ -18,11 +18,11 @@ def images(count, size=(8, 8), channels=(3,)):
     return RANDOM.randint(0, 256, (count, *size, *channels), np.uint8)
 
 
-def opened(path, arrays=None, **reading):
+def opened(path, arrays=None, **options):
     if arrays is not None:
         np.savez(path / "data.npz", **arrays)
         path = path / "data.npz"
-    return open_dataset(str(path), reading=ReadOptions(**reading))
+    return open_dataset(str(path), options=ReadOptions(**options))
 
 
 def test_keras_names(tmp_path):
