@@ -101,6 +101,41 @@ def test_pictures_are_turned_upright(orientation, suffix, tmp_path):
     assert np.array_equal(read_image(path, 3), upright[orientation - 1](COLOUR))
 
 
+def with_exif(path, block):
+    """A JPEG with this EXIF block, byte for byte."""
+    whole = saved(path, COLOUR, quality=95).read_bytes()
+    content = b"Exif\0\0" + block
+    path.write_bytes(whole[:2] + b"\xff\xe1" + struct.pack(">H", len(content) + 2) + content + whole[2:])
+    return path
+
+
+def exif_block(*entries):
+    """A TIFF block with one directory of (tag, type, count, value)."""
+    rows = b"".join(struct.pack("<HHII", *entry) for entry in entries)
+    return b"II*\0" + struct.pack("<IH", 8, len(entries)) + rows + struct.pack("<I", 0)
+
+
+ORIENTATION = (0x0112, 3, 1, 6)
+
+
+@pytest.mark.parametrize("block", [b"garbage", b"", exif_block(ORIENTATION)[:14], b"II*\0\xff\xff\xff\xff"])
+def test_an_exif_block_that_cannot_be_read_is_ignored(block, tmp_path):
+    assert read_image(with_exif(tmp_path / "e.jpg", block), 3).shape == (6, 8, 3)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("damaged", [(0x011A, 5, 1, 99_999), (0x8769, 4, 1, 99_999), (0x927C, 7, 70_000, 99_999)])
+def test_the_orientation_counts_even_if_the_rest_of_the_exif_block_is_damaged(damaged, tmp_path):
+    assert read_image(with_exif(tmp_path / "e.jpg", exif_block(ORIENTATION, damaged)), 3).shape == (8, 6, 3)
+
+
+def test_an_orientation_is_applied_even_if_pillow_cannot_write_the_exif_block_back(tmp_path):
+    """Why ``ImageOps.exif_transpose`` is not used."""
+    block = exif_block((0x010F, 3, 1, 7), ORIENTATION)  # a number where text belongs
+    path = with_exif(tmp_path / "e.jpg", block)
+    assert read_image(path, 3).shape == (8, 6, 3)
+
+
 def test_a_small_copy_of_a_large_jpeg_is_the_large_one_scaled(tmp_path):
     smooth = np.linspace(0, 255, 400, dtype=np.float64)
     large = np.stack([np.add.outer(smooth, smooth) / 2] * 3, axis=2).astype(np.uint8)
@@ -167,14 +202,14 @@ def test_whatever_is_no_image_gets_a_sentence(tmp_path):
     whole = saved(tmp_path / "c.jpg", np.repeat(np.repeat(COLOUR, 8, 0), 8, 1)).read_bytes()
     for name, content, why in [
         ("cut.jpg", whole[: len(whole) // 2], "truncated"),
-        ("empty.png", b"", "not an image of a known kind"),
-        ("text.png", b"hello", "not an image of a known kind"),
+        ("empty.png", b"", "it is empty .0 bytes."),
+        ("text.png", b"hello", "not an image, or of an unsupported format"),
         ("photo.heic", b"ftypheic", "convert it to JPEG"),
     ]:
         (tmp_path / name).write_bytes(content)
         with pytest.raises(Unreadable, match=why):
             read_image(tmp_path / name, 3)
-    with pytest.raises(Unreadable, match="not there"):
+    with pytest.raises(Unreadable, match="does not exist"):
         read_image(tmp_path / "absent.png", 3)
     with pytest.raises(Unreadable, match="not a file"):
         read_image(tmp_path, 3)
@@ -191,7 +226,7 @@ def test_a_pipe_is_not_waited_for(tmp_path):
 
 def test_postscript_is_never_interpreted(tmp_path):
     (tmp_path / "evil.jpg").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n(hacked) (w) file\n")
-    with pytest.raises(Unreadable, match="not an image of a known kind"):
+    with pytest.raises(Unreadable, match="not an image, or of an unsupported format"):
         read_image(tmp_path / "evil.jpg", 3)
 
 

@@ -89,7 +89,7 @@ def check_unreadable(spec: str, names: Sequence[str], broken: Mapping[int, Unrea
     first = broken[min(broken)]
     way_out = "repair or remove them"
     if first.why == MISSING:
-        way_out = f"the first should be {first.path}; --root sets the folder that the paths of a list start from"
+        way_out = f"the first was expected at {first.path}; --root sets the folder that paths of a list start from"
     raise TailcloudError(
         f"{spec}: {len(broken):,} of {len(names):,} images ({number(share, 0)} %, more than "
         f"{number(MAX_UNREADABLE, 0)} %) cannot be read: {_some(names, broken)}; {way_out}"

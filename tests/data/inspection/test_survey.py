@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from helpers.drawing import draw, draw_classes
-from tailcloud.data import ReadOptions, open_dataset
-from tailcloud.data import image_io as reading_pictures
+from tailcloud.data import ReadOptions, image_io, open_dataset
 from tailcloud.data.image_io import Header
 from tailcloud.data.inspection import survey
 from tailcloud.data.inspection.duplicates import find_duplicates
@@ -35,14 +34,14 @@ def test_a_survey_has_the_data_that_training_would_have(photos, options):
     assert seen.dataset.fingerprint == opened.fingerprint
     assert seen.dataset.test.names.tolist() == opened.test.names.tolist()
     assert set(seen.remarks) == {remark for remark in opened.remarks if "cannot be read" not in remark}
-    assert seen.broken == {"cat/bad.png": "it is not an image of a known kind"}
+    assert seen.broken == {"cat/bad.png": "it is not an image, or of an unsupported format"}
     assert seen.counts()["train"].tolist() == opened.profile.counts.tolist()
     assert [seen.name(row) for row in range(3)] == opened.train.names[:3].tolist()
 
 
 def test_every_file_is_decoded_once(photos, monkeypatch):
-    decoded, pixels = [], reading_pictures._pixels
-    monkeypatch.setattr(reading_pictures, "_pixels", lambda *words: decoded.append(words[0]) or pixels(*words))
+    decoded, pixels = [], image_io._pixels
+    monkeypatch.setattr(image_io, "_pixels", lambda *words: decoded.append(words[0]) or pixels(*words))
     find_duplicates(survey(str(photos)).images)
     assert len(decoded) == len(set(decoded)) == 36
 
@@ -95,11 +94,22 @@ def test_data_that_do_not_fit_are_looked_at_as_thumbnails(tmp_path, monkeypatch)
     draw_classes(tmp_path, {"cat": 9, "lynx": 6}, size=(40, 40))
     monkeypatch.setattr("tailcloud.data.memory.available_memory", lambda: 1000)
     seen = survey(str(tmp_path))
-    assert any("of memory are free: they stay in their files" in remark for remark in seen.remarks)
+    assert any("are free: they stay in their files" in remark for remark in seen.remarks)
     assert not seen.refusals
     assert seen.images[0].shape == (15, 16, 16, 3)
     assert seen.dataset.shape == (40, 40, 3)
-    assert "of memory are free; take" in refusals(tmp_path, ReadOptions(loader="resident")).refusals[0]
+    assert "are free; use fewer" in refusals(tmp_path, ReadOptions(loader="resident")).refusals[0]
+
+
+def test_data_that_do_not_fit_and_have_broken_files_are_those_of_training(tmp_path, monkeypatch):
+    draw_classes(tmp_path, {"cat": 30, "lynx": 6}, size=(40, 40))
+    (tmp_path / "cat" / "bad.png").write_text("no image")
+    monkeypatch.setattr("tailcloud.data.memory.available_memory", lambda: 1000)
+    seen, opened = survey(str(tmp_path)), open_dataset(str(tmp_path))
+    assert seen.dataset.fingerprint == opened.fingerprint
+    assert seen.dataset.remarks == opened.remarks
+    assert len(seen.labels) == 36
+    assert list(seen.broken) == ["cat/bad.png"]
 
 
 def test_of_streamed_data_only_the_names_are_looked_at(tmp_path):
@@ -162,6 +172,6 @@ def test_classes_too_small_to_validate_or_judge_are_named():
 
 def test_sizes_and_kinds_of_files():
     facts = dict(size_facts([Header(20, 10, "RGB"), Header(5, 5, "L"), Header(30, 30, "RGB")]))
-    assert facts["smallest, middle, largest"] == "5×5, 10×20, 30×30"
-    assert facts["kinds of pixels"] == "RGB 2, L 1"
+    assert facts["smallest, median, largest"] == "5×5, 10×20, 30×30"
+    assert facts["color modes"] == "RGB 2, L 1"
     assert facts["not square"] == "1 of 3"

@@ -71,7 +71,7 @@ def test_packed_lists_are_read_and_dots_taken_off(tmp_path):
     found = parse_list(tmp_path / "a.txt.xz")
     assert list(found.names) == ["a/b.jpg", "../c.jpg", "./"]
     (tmp_path / "b.txt.xz").write_bytes(lzma.compress(b"a 1\n" * 1000)[:-20])
-    with pytest.raises(UsageError, match=r"b.txt.xz is damaged: it cannot be unpacked"):
+    with pytest.raises(UsageError, match=r"b.txt.xz is damaged and cannot be decompressed"):
         parse_list(tmp_path / "b.txt.xz")
 
 
@@ -84,7 +84,7 @@ def test_what_is_no_list_is_refused_unread(tmp_path, monkeypatch):
     with pytest.raises(UsageError, match="not UTF-8 text"):
         parse_list(tmp_path / "a.txt")
     (tmp_path / "a.txt").write_text(" \n\n")
-    with pytest.raises(UsageError, match="lists no image"):
+    with pytest.raises(UsageError, match="lists no images"):
         parse_list(tmp_path / "a.txt")
     monkeypatch.setattr(large_list, "BLOCK", 16)
     (tmp_path / "a.txt").write_text("a" * 60)
@@ -97,7 +97,7 @@ def test_an_image_that_is_listed_twice_counts_once(tmp_path):
     found = read_large_list(tmp_path / "a.txt")
     assert list(found.names) == ["a.jpg", "b.jpg", "c.jpg"]
     assert found.labels.tolist() == [3, 4, 3]
-    assert found.remarks == ("Left out, since their images were listed before: 2\u00a0lines.",)
+    assert found.remarks == ("2\u00a0lines left out, because an earlier line lists the same image.",)
     (tmp_path / "a.txt").write_text("a.jpg 3\nb.jpg 4\n\na.jpg 5\n")
     with pytest.raises(UsageError, match=r"a.jpg has the label 3 in line 1 of .* and the label 5 in line 4 of .*a.txt"):
         read_large_list(tmp_path / "a.txt")

@@ -31,7 +31,7 @@ def test_tiny_classes_are_dropped_on_request():
     assert result.counts("train").tolist() == [50, 20]
     assert result.counts("test").tolist() == [1, 1]
     assert (result.splits == NO_SPLIT).sum() == 9
-    assert "classes a, c: fewer than 5 training images, and left out (data.min_count)." in result.remarks
+    assert "classes a, c: fewer than 5 training images, dropped (data.min_count)." in result.remarks
 
 
 def test_tiny_classes_are_merged_on_request():

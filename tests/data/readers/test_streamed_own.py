@@ -5,12 +5,12 @@ import os
 import numpy as np
 import pytest
 from PIL import Image
-from tailcloud.data.readers.build_dataset import even_sample
 
 from helpers.drawing import draw, draw_classes
 from tailcloud.data import ReadOptions, hold_out, open_dataset
 from tailcloud.data.file_images import FileImages
 from tailcloud.data.readers import open_path
+from tailcloud.data.readers.build_dataset import even_sample
 from tailcloud.errors import TailcloudError, UsageError
 
 
@@ -55,8 +55,8 @@ def test_what_does_not_fit_is_streamed_and_says_so(photos, monkeypatch):
     data = opened(photos, "auto")
     assert isinstance(data.train.images, FileImages)
     assert (
-        "There are 36 images, which take 86.4\u00a0kB at data.size = 20 and 3 channels, and 50\u00a0kB of memory are "
-        "free: they stay in their files, and each is read when it is shown (data.loader)."
+        "36 images at data.size = 20 with 3 channels need 86.4\u00a0kB of memory, and 50\u00a0kB are free: they stay in "
+        "their files, and each is read when it is needed (data.loader)."
     ) in data.remarks
     assert not isinstance(opened(photos, "auto", size=8).train.images, FileImages)
 
@@ -86,11 +86,11 @@ def test_a_sample_that_cannot_be_read_stops_and_a_few_do_not(tmp_path, monkeypat
     (tmp_path / "cat" / "0.png").write_bytes(b"")
     data = opened(tmp_path)
     assert len(data.train) + len(data.test) == 60
-    assert any(r.startswith("1 of 48 images cannot be read: cat/0.png (it is not an image") for r in data.remarks)
+    assert any(r.startswith("1 of 48 images cannot be read: cat/0.png (it is empty (0 bytes))") for r in data.remarks)
     monkeypatch.setattr("tailcloud.data.readers.build_dataset.SAMPLE", 40)
-    assert any(r.startswith("1 of 40 images that were tried cannot be read: cat/0") for r in opened(tmp_path).remarks)
+    assert any(r.startswith("1 of 40 sampled images cannot be read: cat/0") for r in opened(tmp_path).remarks)
     monkeypatch.setattr("tailcloud.data.readers.build_dataset.SAMPLE", 10)
-    with pytest.raises(TailcloudError, match=r"of which 10 images were tried: 1 of 10 images \(10 %, more than 5 %\)"):
+    with pytest.raises(TailcloudError, match=r"a sample of 10 images.: 1 of 10 images \(10 %, more than 5 %\)"):
         opened(tmp_path)
 
 
@@ -112,7 +112,7 @@ def test_lists_of_parts_are_read_together(tmp_path):
         (tmp_path / f"my_{part}.txt").write_text("".join(f"a/{number}.png 1\n" for number in numbers))
     data = opened(tmp_path / "my_train.txt")
     assert (len(data.train), len(data.val), len(data.test)) == (6, 1, 2)
-    assert data.remarks[0] == "my_train.txt, my_val.txt, my_test.txt are read together as parts."
+    assert data.remarks[0] == "my_train.txt, my_val.txt, my_test.txt are read together as splits."
 
 
 def test_words_columns_and_groups_are_streamed_from_the_other_reader(tmp_path):
@@ -136,16 +136,16 @@ def test_long_lists_are_resident_only_where_they_fit(tmp_path, monkeypatch):
     assert isinstance(opened(tmp_path / "l.txt", "auto").train.images, FileImages)
     (tmp_path / "l.txt").write_text("a/0.png 0\na/1.png 0\na/2.png ox\n")
     with pytest.raises(
-        UsageError, match=r"line 3 of .*l.txt is not a path, .* a list of more than 20 bytes it has to be"
+        UsageError, match=r"line 3 of .*l.txt is not a path, .* a list of more than 20 bytes needs such lines only"
     ):
         opened(tmp_path / "l.txt", "auto")
 
 
 def test_arrays_do_not_stream(tmp_path):
     np.savez(tmp_path / "x.npz", x=np.zeros((8, 4, 4), np.uint8), y=np.arange(8) % 2)
-    with pytest.raises(UsageError, match=r'data.loader = "stream" is for images in files, and .*x.npz has arrays'):
+    with pytest.raises(UsageError, match=r'data.loader = "stream" is for image files, and .*x.npz has arrays'):
         opened(tmp_path / "x.npz")
-    with pytest.raises(UsageError, match=r"data.loader = stream is for images of your own"):
+    with pytest.raises(UsageError, match=r"data.loader = stream is for your own images"):
         opened("digits-lt")
 
 

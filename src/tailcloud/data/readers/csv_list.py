@@ -80,7 +80,7 @@ def together_remark(files: Mapping[str, Path]) -> list[str]:
 
 def repeated_remark(lines: int) -> list[str]:
     """A remark on lines that are left out because an earlier line lists the same image."""
-    return [f"{counted(lines, 'line')} left out: their images are listed before."] if lines else []
+    return [f"{counted(lines, 'line')} left out, because an earlier line lists the same image."] if lines else []
 
 
 def _unique(rows: Iterable[ListRow]) -> list[ListRow]:
