@@ -55,7 +55,7 @@ def write_list(folder: Path, images: int) -> Path:
 def steps(file: Path) -> Iterator[tuple[str, Callable[[], object]]]:
     """What training does with a list before its first batch, one after the other."""
     held: dict[str, Any] = {}
-    yield "opened", lambda: held.update(data=open_dataset(str(file), reading=ReadOptions(loader="stream")))
+    yield "opened", lambda: held.update(data=open_dataset(str(file), options=ReadOptions(loader="stream")))
     yield "fingerprint", lambda: held["data"].fingerprint
     yield "validation part held out", lambda: held.update(data=hold_out(held["data"], 0.1))
     labels = held["data"].train.labels

@@ -65,7 +65,7 @@ def measure(place: Path, seed: int, epochs: int, device: torch.device) -> dict[s
         else:
             fork_run(parent, folder, recipe, "")
         with folder.locked():
-            dataset = open_dataset(recipe.data.spec, reading=recipe.data.read_options)
+            dataset = open_dataset(recipe.data.spec, options=recipe.data.read_options)
             train(recipe, dataset, folder, device, Silent())
         first, last = folder.result().stages
         found |= {"stage1": {key: getattr(first, key) for key in FIGURES}}

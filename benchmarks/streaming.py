@@ -76,7 +76,7 @@ def measure_all(options: argparse.Namespace, cache: Path) -> None:
     device, target = pick_device(options.device), options.write or RESULTS / f"streaming-{options.device}.json"
     set_deterministic(device)
     recipe = recipe_of(options)
-    dataset = open_dataset(options.data, reading=recipe.data.read_options)
+    dataset = open_dataset(options.data, options=recipe.data.read_options)
     rows = np.linspace(0, len(dataset.train) - 1, min(options.images, len(dataset.train))).astype(np.int64)
     dataset = replace(dataset, train=dataset.train.take(rows))
     ways = []

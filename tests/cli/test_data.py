@@ -24,7 +24,7 @@ def cifar10(tmp_path, monkeypatch):
     """A CIFAR-10 of 500 + 100 images in the binary layout, declared to be the published one."""
     monkeypatch.setattr(cifar, "TRAIN_IMAGES", 500)
     monkeypatch.setattr(cifar, "TEST_IMAGES", 100)
-    edition = cifar.EDITIONS["cifar10"]
+    edition = cifar.CIFAR_EDITIONS["cifar10"]
     folder = tmp_path / edition.layouts[1].folder
     folder.mkdir()
     records = np.random.default_rng(0).integers(0, 256, (100, 3073), np.uint8)
@@ -34,7 +34,7 @@ def cifar10(tmp_path, monkeypatch):
     (folder / "batches.meta.txt").write_text("\n".join("abcdefghij"))
     sums = dict.fromkeys(edition.layouts[1].files[:-1], md5(records.tobytes()).hexdigest()) | {"batches.meta.txt": None}
     layouts = (edition.layouts[0], replace(edition.layouts[1], sums=sums))
-    monkeypatch.setitem(cifar.EDITIONS, "cifar10", replace(edition, layouts=layouts))
+    monkeypatch.setitem(cifar.CIFAR_EDITIONS, "cifar10", replace(edition, layouts=layouts))
     return tmp_path
 
 

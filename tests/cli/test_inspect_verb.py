@@ -41,8 +41,8 @@ def test_a_folder_is_shown_with_all_that_is_wrong(photos):
     code, said = command("inspect photos --no-plan")
     assert code == 0, said
     assert "34 training and 15 test images, 30×30×3, 2 classes, 30 to 4 images each" in said
-    assert "smallest, middle, largest: 40×30, 40×30, 40×30" in said
-    assert "train/cat/bad.jpg: it is not an image of a known kind" in said
+    assert "smallest, median, largest: 40×30, 40×30, 40×30" in said
+    assert "train/cat/bad.jpg: it is not an image, or of an unsupported format" in said
     pairs = [line for line in said.splitlines() if line.startswith("  train") and ") " in line]
     assert pairs[0] == "  train/cat/4.png (training, cat) = test/cat/copy.png (test, cat)"
     assert f"train/{EVIL}/again.jpg (training, {EVIL}) ≈ train/cat/7.png (training, cat)" in pairs[1]

@@ -75,7 +75,7 @@ def test_verbs_take_a_streamed_run(run, line):
 def test_evaluating_again_gives_the_figures_of_the_run(run, folder):
     result = json.loads((run / "result.json").read_text())
     recipe = RunFolder(run).recipe()
-    again = evaluate_run(run, open_dataset(recipe.data.spec, reading=recipe.data.read_options), torch.device("cpu"))
+    again = evaluate_run(run, open_dataset(recipe.data.spec, options=recipe.data.read_options), torch.device("cpu"))
     assert again["top1"] == result["top1"]["last"]
     assert again["calibrated"]["ece"] == pytest.approx(result["calibrated"]["ece"])
 

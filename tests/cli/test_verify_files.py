@@ -54,7 +54,7 @@ def test_broken_files_are_named_in_order_with_their_reasons(damaged):
     head, first, second = rows_of(report)
     assert head == ["path", "reason"]
     assert first[0] == str(damaged / "cat" / "7.png")
-    assert second == [str(damaged / "lynx" / "1.png"), "it is not an image of a known kind"]
+    assert second == [str(damaged / "lynx" / "1.png"), "it is not an image, or of an unsupported format"]
 
 
 def test_a_report_is_renewed_and_other_files_are_not_touched(damaged, tmp_path):
@@ -94,8 +94,8 @@ def test_lists_are_checked_file_by_file(name, damaged):
     assert "3 of 4\u00a0files cannot be read" in str(result.exception)
     rows = rows_of(damaged.parent / f"{name[0]}-broken.csv")[1:]
     assert {row[0].rpartition("photos/")[2]: row[1] for row in rows} == {
-        "lynx/1.png": "it is not an image of a known kind",
-        "none.png": "it is not there",
+        "lynx/1.png": "it is not an image, or of an unsupported format",
+        "none.png": "it does not exist",
         "cat": "it is not a file",
     }
 
@@ -109,7 +109,10 @@ def test_a_large_benchmark_is_checked_part_by_part(tmp_path, monkeypatch):
     result = run("places-lt", "--root", tmp_path)
     assert "places-lt: 1 of 6\u00a0files cannot be read" in str(result.exception)
     assert str(result.exception).endswith("it is named in places-lt-broken.csv")
-    assert rows_of(tmp_path / "places-lt-broken.csv")[1] == [str(tmp_path / "train" / "a" / "3.png"), "it is not there"]
+    assert rows_of(tmp_path / "places-lt-broken.csv")[1] == [
+        str(tmp_path / "train" / "a" / "3.png"),
+        "it does not exist",
+    ]
     line = next(
         line
         for line in CliRunner().invoke(app, ["ls", "--root", str(tmp_path)]).output.splitlines()

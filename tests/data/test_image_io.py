@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from tailcloud.data.image_io import SUFFIXES, Unreadable, fitted, picture_at, read_header, read_picture
+from tailcloud.data.image_io import SUFFIXES, Unreadable, read_header, read_image, read_image_at_size, resize_image
 
 GREY = np.arange(48, dtype=np.uint8).reshape(6, 8) * 5
 COLOUR = np.stack([GREY, 255 - GREY, GREY // 2], axis=2)
@@ -26,11 +26,11 @@ def saved(path, array, mode=None, **options):
 
 def test_colour_and_grey_come_with_the_channels_that_are_asked_for(tmp_path):
     colour, grey = saved(tmp_path / "c.png", COLOUR), saved(tmp_path / "g.png", GREY)
-    assert np.array_equal(read_picture(colour, 3), COLOUR)
-    assert np.array_equal(read_picture(grey, 1)[..., 0], GREY)
-    assert np.array_equal(read_picture(grey, 3), np.repeat(GREY[..., None], 3, axis=2))
+    assert np.array_equal(read_image(colour, 3), COLOUR)
+    assert np.array_equal(read_image(grey, 1)[..., 0], GREY)
+    assert np.array_equal(read_image(grey, 3), np.repeat(GREY[..., None], 3, axis=2))
     expected = COLOUR @ np.array([0.299, 0.587, 0.114])
-    assert np.abs(read_picture(colour, 1)[..., 0] - expected).max() <= 1
+    assert np.abs(read_image(colour, 1)[..., 0] - expected).max() <= 1
     assert (read_header(colour).grey, read_header(grey).grey) == (False, True)
 
 
@@ -39,19 +39,19 @@ def test_every_common_format_is_read(suffix, tmp_path):
     options = {"webp": {"lossless": True}, "jpg": {"quality": 100, "subsampling": 0}}.get(suffix, {})
     path = saved(tmp_path / f"c.{suffix}", COLOUR, **options)
     tolerance = {"gif": 30, "jpg": 8}.get(suffix, 0)
-    assert np.abs(read_picture(path, 3).astype(int) - COLOUR).max() <= tolerance
+    assert np.abs(read_image(path, 3).astype(int) - COLOUR).max() <= tolerance
     assert path.suffix in SUFFIXES
 
 
 def test_transparent_pixels_are_white(tmp_path):
     alpha = np.dstack([COLOUR, np.full_like(GREY, 255)])
     alpha[0, 0] = [10, 20, 30, 0]
-    found = read_picture(saved(tmp_path / "a.png", alpha), 3)
+    found = read_image(saved(tmp_path / "a.png", alpha), 3)
     assert found[0, 0].tolist() == [255, 255, 255]
     assert np.array_equal(found[1:], COLOUR[1:])
     both = np.dstack([GREY, np.full_like(GREY, 0)])
     Image.fromarray(both, "LA").save(tmp_path / "la.png")
-    assert read_picture(tmp_path / "la.png", 1).min() == 255
+    assert read_image(tmp_path / "la.png", 1).min() == 255
 
 
 def test_palettes_are_read_as_colours_with_their_transparent_entry_white(tmp_path):
@@ -59,7 +59,7 @@ def test_palettes_are_read_as_colours_with_their_transparent_entry_white(tmp_pat
     image.putpalette([200, 10, 10, 0, 0, 255])
     image.putpixel((1, 0), 1)
     image.save(tmp_path / "p.gif", transparency=1)
-    found = read_picture(tmp_path / "p.gif", 3)
+    found = read_image(tmp_path / "p.gif", 3)
     assert found[0, 0].tolist() == [200, 10, 10]
     assert found[0, 1].tolist() == [255, 255, 255]
 
@@ -68,14 +68,14 @@ def test_sixteen_bits_become_eight(tmp_path):
     deep = (GREY.astype(np.uint16) * 257) + 3
     for name in ("d.png", "d.tif"):
         saved(tmp_path / name, deep)
-        assert np.array_equal(read_picture(tmp_path / name, 1)[..., 0], GREY)
+        assert np.array_equal(read_image(tmp_path / name, 1)[..., 0], GREY)
         assert read_header(tmp_path / name).grey
 
 
 def test_a_large_sixteen_bit_picture_takes_a_few_bytes_a_pixel(tmp_path):
     path = saved(tmp_path / "d.png", np.full((2000, 1000), 257 * 7, np.uint16))
     tracemalloc.start()
-    assert (read_picture(path, 1) == 7).all()
+    assert (read_image(path, 1) == 7).all()
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 14 * 2_000_000  # beside what Pillow holds
@@ -83,7 +83,7 @@ def test_a_large_sixteen_bit_picture_takes_a_few_bytes_a_pixel(tmp_path):
 
 def test_cmyk_is_converted(tmp_path):
     path = saved(tmp_path / "c.jpg", np.full((16, 16, 3), [200, 100, 50], np.uint8), "CMYK", quality=100)
-    assert np.abs(read_picture(path, 3)[8, 8].astype(int) - [200, 100, 50]).max() <= 3
+    assert np.abs(read_image(path, 3)[8, 8].astype(int) - [200, 100, 50]).max() <= 3
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
@@ -98,31 +98,66 @@ def test_pictures_are_turned_upright(orientation, suffix, tmp_path):
     exif = Image.Exif()
     exif[0x0112] = orientation
     path = saved(tmp_path / f"o.{suffix}", COLOUR, exif=exif)
-    assert np.array_equal(read_picture(path, 3), upright[orientation - 1](COLOUR))
+    assert np.array_equal(read_image(path, 3), upright[orientation - 1](COLOUR))
+
+
+def with_exif(path, block):
+    """A JPEG with this EXIF block, byte for byte."""
+    whole = saved(path, COLOUR, quality=95).read_bytes()
+    content = b"Exif\0\0" + block
+    path.write_bytes(whole[:2] + b"\xff\xe1" + struct.pack(">H", len(content) + 2) + content + whole[2:])
+    return path
+
+
+def exif_block(*entries):
+    """A TIFF block with one directory of (tag, type, count, value)."""
+    rows = b"".join(struct.pack("<HHII", *entry) for entry in entries)
+    return b"II*\0" + struct.pack("<IH", 8, len(entries)) + rows + struct.pack("<I", 0)
+
+
+ORIENTATION = (0x0112, 3, 1, 6)
+
+
+@pytest.mark.parametrize("block", [b"garbage", b"", exif_block(ORIENTATION)[:14], b"II*\0\xff\xff\xff\xff"])
+def test_an_exif_block_that_cannot_be_read_is_ignored(block, tmp_path):
+    assert read_image(with_exif(tmp_path / "e.jpg", block), 3).shape == (6, 8, 3)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("damaged", [(0x011A, 5, 1, 99_999), (0x8769, 4, 1, 99_999), (0x927C, 7, 70_000, 99_999)])
+def test_the_orientation_counts_even_if_the_rest_of_the_exif_block_is_damaged(damaged, tmp_path):
+    assert read_image(with_exif(tmp_path / "e.jpg", exif_block(ORIENTATION, damaged)), 3).shape == (8, 6, 3)
+
+
+def test_an_orientation_is_applied_even_if_pillow_cannot_write_the_exif_block_back(tmp_path):
+    """Why ``ImageOps.exif_transpose`` is not used."""
+    block = exif_block((0x010F, 3, 1, 7), ORIENTATION)  # a number where text belongs
+    path = with_exif(tmp_path / "e.jpg", block)
+    assert read_image(path, 3).shape == (8, 6, 3)
 
 
 def test_a_small_copy_of_a_large_jpeg_is_the_large_one_scaled(tmp_path):
     smooth = np.linspace(0, 255, 400, dtype=np.float64)
     large = np.stack([np.add.outer(smooth, smooth) / 2] * 3, axis=2).astype(np.uint8)
     path = saved(tmp_path / "l.jpg", large, quality=95)
-    assert min(read_picture(path, 3, enough=32).shape[:2]) in range(32, 400)
-    near, exact = picture_at(path, 3, (16, 16), "crop"), fitted(read_picture(path, 3), (16, 16), "crop")
+    assert min(read_image(path, 3, min_side=32).shape[:2]) in range(32, 400)
+    near, exact = read_image_at_size(path, 3, (16, 16), "crop"), resize_image(read_image(path, 3), (16, 16), "crop")
     assert np.abs(near.astype(int) - exact).max() <= 4
 
 
 def test_a_picture_of_the_right_size_stays_as_it_is():
-    assert fitted(COLOUR, (6, 8), "crop") is COLOUR
+    assert resize_image(COLOUR, (6, 8), "crop") is COLOUR
 
 
 def test_crop_takes_the_middle_pad_adds_black_and_squash_keeps_everything():
     wide = np.zeros((4, 8, 1), np.uint8)
     wide[:, 2:6], wide[:, 6:] = 100, 200
-    assert (fitted(wide, (4, 4), "crop") == 100).all()
-    padded = fitted(wide, (8, 8), "pad")
+    assert (resize_image(wide, (4, 4), "crop") == 100).all()
+    padded = resize_image(wide, (8, 8), "pad")
     assert (padded[2:6] == wide).all()
     assert (padded[:2] == 0).all()
     assert (padded[6:] == 0).all()
-    squashed = fitted(wide, (4, 4), "squash")[0, :, 0]
+    squashed = resize_image(wide, (4, 4), "squash")[0, :, 0]
     assert squashed[0] < squashed[1] < squashed[2] < squashed[3]
 
 
@@ -135,7 +170,7 @@ def test_crop_takes_the_middle_pad_adds_black_and_squash_keeps_everything():
     st.sampled_from(["crop", "pad", "squash"]),
 )
 def test_every_size_can_be_brought_to_every_other(rows, columns, height, width, channels, fit):
-    result = fitted(np.full((rows, columns, channels), 7, np.uint8), (height, width), fit)
+    result = resize_image(np.full((rows, columns, channels), 7, np.uint8), (height, width), fit)
     assert result.shape == (height, width, channels)
     assert result.max() == 7
     assert fit == "pad" or result.min() == 7
@@ -157,42 +192,42 @@ def bomb(path):
 @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
 def test_a_decompression_bomb_is_refused_before_it_is_decoded(tmp_path, monkeypatch):
     with pytest.raises(Unreadable, match="89,478,485 pixels allowed"):
-        read_picture(bomb(tmp_path / "bomb.png"), 3)
-    monkeypatch.setattr("tailcloud.data.image_io.MOST_PIXELS", 40)
+        read_image(bomb(tmp_path / "bomb.png"), 3)
+    monkeypatch.setattr("tailcloud.data.image_io.MAX_PIXELS", 40)
     with pytest.raises(Unreadable, match="8×6 pixels are more than the 40 allowed"):
-        read_picture(saved(tmp_path / "c.png", COLOUR), 3)
+        read_image(saved(tmp_path / "c.png", COLOUR), 3)
 
 
 def test_whatever_is_no_image_gets_a_sentence(tmp_path):
     whole = saved(tmp_path / "c.jpg", np.repeat(np.repeat(COLOUR, 8, 0), 8, 1)).read_bytes()
     for name, content, why in [
         ("cut.jpg", whole[: len(whole) // 2], "truncated"),
-        ("empty.png", b"", "not an image of a known kind"),
-        ("text.png", b"hello", "not an image of a known kind"),
+        ("empty.png", b"", "it is empty .0 bytes."),
+        ("text.png", b"hello", "not an image, or of an unsupported format"),
         ("photo.heic", b"ftypheic", "convert it to JPEG"),
     ]:
         (tmp_path / name).write_bytes(content)
         with pytest.raises(Unreadable, match=why):
-            read_picture(tmp_path / name, 3)
-    with pytest.raises(Unreadable, match="not there"):
-        read_picture(tmp_path / "absent.png", 3)
+            read_image(tmp_path / name, 3)
+    with pytest.raises(Unreadable, match="does not exist"):
+        read_image(tmp_path / "absent.png", 3)
     with pytest.raises(Unreadable, match="not a file"):
-        read_picture(tmp_path, 3)
+        read_image(tmp_path, 3)
     Image.fromarray(GREY.astype(np.float32)).save(tmp_path / "f.tif")
     with pytest.raises(Unreadable, match="floating-point"):
-        read_picture(tmp_path / "f.tif", 1)
+        read_image(tmp_path / "f.tif", 1)
 
 
 def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe.png")
     with pytest.raises(Unreadable, match="not a file"):
-        read_picture(tmp_path / "pipe.png", 3)
+        read_image(tmp_path / "pipe.png", 3)
 
 
 def test_postscript_is_never_interpreted(tmp_path):
     (tmp_path / "evil.jpg").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n(hacked) (w) file\n")
-    with pytest.raises(Unreadable, match="not an image of a known kind"):
-        read_picture(tmp_path / "evil.jpg", 3)
+    with pytest.raises(Unreadable, match="not an image, or of an unsupported format"):
+        read_image(tmp_path / "evil.jpg", 3)
 
 
 @given(st.binary(max_size=300), st.integers(0, 200))
@@ -202,4 +237,4 @@ def test_garbage_is_an_image_or_unreadable_but_never_anything_else(tmp_path_fact
     content[at : at + len(noise)] = noise
     (folder / "n.png").write_bytes(content)
     with contextlib.suppress(Unreadable):
-        assert read_picture(folder / "n.png", 3).dtype == np.uint8
+        assert read_image(folder / "n.png", 3).dtype == np.uint8

@@ -97,7 +97,7 @@ def test_classes_in_one_group_are_named():
     single = Dataset(
         "toy", Split(data.train.images, data.train.labels, data.train.labels), data.test, ["a", "b"], [0], [1]
     )
-    assert hold_out(single, 0.25).remarks == ("classes a, b: too few images or groups to give any to validation.",)
+    assert hold_out(single, 0.25).remarks == ("classes a, b: too few images or groups to hold any out for validation.",)
 
 
 @pytest.mark.slow

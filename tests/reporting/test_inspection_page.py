@@ -8,10 +8,10 @@ from tailcloud.data.image_io import Header
 from tailcloud.data.inspection.duplicates import find_duplicates
 from tailcloud.data.inspection.survey import Survey
 from tailcloud.errors import UsageError
-from tailcloud.reporting.inspection_page import Plan, inspection_page, write_inspection
+from tailcloud.reporting.inspection_page import InspectionPlan, inspection_page, write_inspection
 
 PROGRAM = find_browser()
-PLAN = Plan(
+PLAN = InspectionPlan(
     "tailcloud train --data 'my photos'", ["resnet20, for images of 64 pixels."], 'method = "gcl"\n' + "x" * 300
 )
 

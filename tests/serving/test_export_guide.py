@@ -13,7 +13,7 @@ from PIL import Image
 import tailcloud
 from helpers.small_models import change, write_model
 from tailcloud.data import open_dataset
-from tailcloud.data.image_io import fitted, read_picture
+from tailcloud.data.image_io import read_image, resize_image
 from tailcloud.serving.export import export_run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "export.md").read_text()
@@ -58,7 +58,7 @@ def test_the_script_brings_a_photo_to_size_as_tailcloud_does(fit, tmp_path):
     turned[0x0112] = 6
     Image.fromarray(pixels).resize((40, 36)).save(tmp_path / "photo.png", exif=turned)
     export_run(folder, "onnx")
-    image = fitted(read_picture(tmp_path / "photo.png", 3), (12, 16), fit)
+    image = resize_image(read_image(tmp_path / "photo.png", 3), (12, 16), fit)
     said = tailcloud.load(folder).predict_proba(torch.from_numpy(image[None].copy()))[0]
     ((probability, name),) = classify(tmp_path, "photo.png")
     assert probability == pytest.approx(said.max().item(), abs=1e-4)

@@ -1,4 +1,4 @@
-"""``tailcloud data``: which data sets there are, how to get them, whether a copy is right."""
+"""``tailcloud data``: list, download and verify data sets. ``verify`` of image files is in ``cli/verify.py``."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ app = typer.Typer(
 
 @app.command()
 def ls(root: Root = Path("data")) -> None:
-    """List the data sets that tailcloud knows, and whether they are here.
+    """List the data sets that tailcloud knows, and whether they are in ROOT.
 
     Example: tailcloud data ls --root ~/datasets
     """
@@ -30,17 +30,17 @@ def ls(root: Root = Path("data")) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from tailcloud.data.benchmarks.cifar_files import EDITIONS
-    from tailcloud.data.benchmarks.editions import EDITIONS as LARGE
+    from tailcloud.data.benchmarks.cifar_files import CIFAR_EDITIONS
+    from tailcloud.data.benchmarks.editions import EDITIONS
 
     table = Table("name", "classes", "train + test", "download", "here", box=box.SIMPLE_HEAD)
     table.add_row("digits-lt, digits-lt:γ", "10", "331 + 500", "none", "built in")
-    for name, edition in EDITIONS.items():
-        row = (f"{name}, {name}-lt:γ", str(edition.classes), "50,000 + 10,000", _megabytes(edition.archive_bytes))
+    for name, cifar in CIFAR_EDITIONS.items():
+        row = (f"{name}, {name}-lt:γ", str(cifar.classes), "50,000 + 10,000", _megabytes(cifar.archive_bytes))
         table.add_row(*row, _presence(name, root))
-    for name, large in LARGE.items():
-        numbers = f"{large.images['train']:,} + {large.images['test']:,}"
-        table.add_row(name, str(large.classes), numbers, "by hand", _presence_of_files(name, root))
+    for name, edition in EDITIONS.items():
+        numbers = f"{edition.images['train']:,} + {edition.images['test']:,}"
+        table.add_row(name, str(edition.classes), numbers, "by hand", _presence_of_files(name, root))
     Console().print(table)
 
 
@@ -48,11 +48,11 @@ def ls(root: Root = Path("data")) -> None:
 def get(
     name: Annotated[str, typer.Argument(help='"cifar10" or "cifar100".')],
     root: Root = Path("data"),
-    url: Annotated[str | None, typer.Option(help="Another place that has the archive; it is checked as well.")] = None,
+    url: Annotated[str | None, typer.Option(help="Another place that has the archive; it is verified too.")] = None,
 ) -> None:
     """Download a data set from its publisher, check it, and unpack it under ROOT.
 
-    A download that broke off is continued. Without a network, put the archive into ROOT and run the same command.
+    An interrupted download is continued. Without a network, put the archive into ROOT and run the same command.
 
     Example: tailcloud data get cifar10 --root data
     """
@@ -63,8 +63,8 @@ def get(
         typer.echo("digits-lt needs no download: it comes with scikit-learn.")
         return
     with _progress(wanted) as progress:
-        said = get_cifar(wanted, root, progress, url=url)
-    typer.echo(said)
+        message = get_cifar(wanted, root, progress, url=url)
+    typer.echo(message)
 
 
 @app.command()
@@ -73,13 +73,13 @@ def verify(
     root: Root = Path("data"),
     report: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Where broken files are named; by default NAME-broken.csv beside the data."),
+        typer.Option(metavar="FILE", help="The report of broken files; by default NAME-broken.csv beside the data."),
     ] = None,
 ) -> None:
-    """Check that every image and label of a data set is as published, or that every file is there and whole.
+    """Check that a benchmark is as published, or that every image file can be read.
 
-    Prints OK, or what is wrong, with exit status 1. Of images in files (a folder, a list, imagenet-lt …) each is
-    opened and decoded, and those that cannot be read are named in a CSV file, each with the reason.
+    Prints OK, or what is wrong, with exit status 1. Image files (a folder, a list, imagenet-lt …) are all decoded, and
+    a CSV report lists those that cannot be read, each with the reason.
 
     Example: tailcloud data verify cifar10-lt:100 --root data
 
@@ -94,7 +94,7 @@ def verify(
         verify_files(spec, root, report)
         return
     if report:
-        raise UsageError(f"--report names broken image files, and {spec} has its images in arrays; leave it out")
+        raise UsageError(f"--report is for image files, and the images of {spec} are in arrays; leave it out")
     dataset = open_dataset(spec, root)
     if dataset.remarks and parse_spec(spec)[0] != OWN:
         raise TailcloudError("\n".join(dataset.remarks))
@@ -119,7 +119,7 @@ def _presence(name: str, root: Path) -> str:
 
 
 def _presence_of_files(name: str, root: Path) -> str:
-    """Lists and images are had separately."""
+    """Lists and images are downloaded separately, so there may be lists only."""
     from tailcloud.data.benchmarks.file_lists import find_lists, images_of
     from tailcloud.errors import TailcloudError
 
@@ -142,7 +142,7 @@ def _progress(title: str) -> "Iterator[Progress]":
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield _Lines()
+        yield _DownloadLines()
         return
     columns = "{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console, transient=True) as bar:
@@ -155,14 +155,14 @@ def _progress(title: str) -> "Iterator[Progress]":
         yield update
 
 
-class _Lines:
-    """Says each tenth of a download once."""
+class _DownloadLines:
+    """Prints a line at each tenth of a download."""
 
     def __init__(self) -> None:
-        self.said = -1
+        self.printed = -1
 
     def __call__(self, here: int, total: int | None) -> None:
         tenth = here * 10 // total if total else 0
-        if tenth > self.said:
-            self.said = tenth
+        if tenth > self.printed:
+            self.printed = tenth
             typer.echo(f"{_megabytes(here)} of {_megabytes(total) if total else 'an unknown size'}", err=True)

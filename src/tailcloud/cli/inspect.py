@@ -13,11 +13,11 @@ from tailcloud.formatting import counted
 if TYPE_CHECKING:
     from tailcloud.data.inspection.duplicates import Duplicates
     from tailcloud.data.inspection.survey import Survey
-    from tailcloud.reporting.inspection_page import Plan
+    from tailcloud.reporting.inspection_page import InspectionPlan
 
-BARS = 40  # rows of the plot at most
-WIDTH = 46
-LISTED = 10  # pairs and broken files at most
+MAX_BARS = 40  # rows of the plot
+BAR_WIDTH = 46  # characters
+MAX_LISTED = 10  # pairs, and broken files
 
 
 def inspect(
@@ -29,19 +29,20 @@ def inspect(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the recipe, as data.size=96."),
     ] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page that has all of it.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write everything to an HTML page.")] = None,
     plan: Annotated[
-        bool, typer.Option(help="Say what training would do, and how long; that times a few steps.")
+        bool,
+        typer.Option(help="Print what training would do and how long it would take (times a few steps)."),
     ] = True,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
 ) -> None:
-    """Show what is in a data set and what is wrong with it: counts, imbalance, sizes, broken files, images twice.
+    """Show what is in a data set and what is wrong with it: counts, imbalance, sizes, broken files, duplicates.
 
         tailcloud inspect photos --html photos.html
 
         tailcloud inspect cifar10-lt:100 --root data
 
-    What training would refuse is named, and everything else is shown all the same.
+    Problems that would stop training are listed; everything else is shown nevertheless.
     """
     from tailcloud.data.inspection import survey
     from tailcloud.data.inspection.duplicates import find_duplicates
@@ -50,35 +51,35 @@ def inspect(
 
     if html:
         inspection_place(html)
-    asked: list[Mapping[str, Any]] = [*map(parse_setting, settings or []), {"data": spec, "root": root}]
-    seen = survey(spec, root, load_recipe(None, asked).data.read_options)
-    found = find_duplicates(seen.images)
-    print_survey(seen)
-    print_duplicates(seen, found)
+    layers: list[Mapping[str, Any]] = [*map(parse_setting, settings or []), {"data": spec, "root": root}]
+    surveyed = survey(spec, root, load_recipe(None, layers).data.read_options)
+    found = find_duplicates(surveyed.images)
+    print_survey(surveyed)
+    print_duplicates(surveyed, found)
     words = ["tailcloud", "train", "--data", spec, *(["--root", root] if root != "data" else [])]
     command = shlex.join([*words, *(word for setting in settings or [] for word in ("--set", setting))])
-    planned = plan_of(seen, device, asked, command) if plan else None
-    for sentence in seen.refusals:
+    planned = print_plan(surveyed, device, layers, command) if plan else None
+    for sentence in surveyed.refusals:
         say_note(f"Training would not start: {sentence}.")
     if html:
-        out.print(f"\npage: {write_inspection(html, seen, found, planned)}", markup=False)
+        out.print(f"\npage: {write_inspection(html, surveyed, found, planned)}", markup=False)
 
 
-def print_survey(seen: "Survey") -> None:
-    """Counts, imbalance, groups, sizes, broken files and remarks."""
+def print_survey(surveyed: "Survey") -> None:
+    """Print counts, imbalance, shot groups, sizes, broken files and remarks."""
     import numpy as np
 
-    from tailcloud.data.inspection.findings import PART_WORDS, size_facts, small_class_sentences
+    from tailcloud.data.inspection.findings import SPLIT_TITLES, size_facts, small_class_sentences
     from tailcloud.profile import Profile
 
-    counts = seen.counts()
-    profile = Profile(next(iter(counts.values())), seen.class_names)
-    numbers = {PART_WORDS[part]: f"{int(np.sum(each)):,}" for part, each in counts.items()}
-    shape = f", {'×'.join(map(str, seen.dataset.shape))}" if seen.dataset else ""
-    out.print(seen.spec, style="bold", end="", markup=False)
-    out.print(f"  fingerprint {seen.dataset.fingerprint}" if seen.dataset else "")
+    counts = surveyed.counts()
+    profile = Profile(next(iter(counts.values())), surveyed.class_names)
+    numbers = {SPLIT_TITLES[split]: f"{int(np.sum(each)):,}" for split, each in counts.items()}
+    shape = f", {'×'.join(map(str, surveyed.dataset.shape))}" if surveyed.dataset else ""
+    out.print(surveyed.spec, style="bold", end="", markup=False)
+    out.print(f"  fingerprint {surveyed.dataset.fingerprint}" if surveyed.dataset else "")
     out.print(
-        f"{' and '.join(f'{number} {part}' for part, number in numbers.items())} images{shape}, "
+        f"{' and '.join(f'{number} {split}' for split, number in numbers.items())} images{shape}, "
         f"{profile.classes} {'class' if profile.classes == 1 else 'classes'}, "
         f"{profile.counts.max()} to {profile.counts.min()} images each "
         f"(realised imbalance ratio γ = {profile.ratio:g})"
@@ -89,71 +90,75 @@ def print_survey(seen: "Survey") -> None:
     )
     for line in bars(profile.counts.tolist(), list(profile.class_names)):
         out.print(line, markup=False)
-    for what, value in size_facts(seen.headers):
+    for what, value in size_facts(surveyed.headers):
         out.print(f"{what}: {value}", markup=False)
-    print_broken(seen)
-    for remark in [*profile.remarks(), *seen.remarks, *small_class_sentences(seen)]:
+    print_broken(surveyed)
+    for remark in [*profile.remarks(), *surveyed.remarks, *small_class_sentences(surveyed)]:
         say_note(remark)
 
 
-def print_broken(seen: "Survey") -> None:
-    """The files that cannot be read, and why."""
-    if not seen.broken:
+def print_broken(surveyed: "Survey") -> None:
+    """Print the files that cannot be read, and why."""
+    if not surveyed.broken:
         return
-    out.print(f"\n{counted(len(seen.broken), 'file')} cannot be read", markup=False)
-    print_some([f"{name}: {why}" for name, why in list(seen.broken.items())[:LISTED]], len(seen.broken))
+    out.print(f"\n{counted(len(surveyed.broken), 'file')} cannot be read", markup=False)
+    print_some([f"{name}: {why}" for name, why in list(surveyed.broken.items())[:MAX_LISTED]], len(surveyed.broken))
 
 
-def print_duplicates(seen: "Survey", found: "Duplicates") -> None:
-    """Images that are there twice, those in two parts first."""
-    from tailcloud.data.inspection.findings import PART_WORDS, duplicate_sentences, listed_pairs
+def print_duplicates(surveyed: "Survey", found: "Duplicates") -> None:
+    """Print duplicate images, those in two splits first."""
+    from tailcloud.data.inspection.findings import SPLIT_TITLES, duplicate_sentences, listed_pairs
 
-    if not seen.images:
+    if not surveyed.images:
         return
     same = f"{counted(len(found.same), 'image')} with the same pixels as another"
     out.print(f"\nduplicates: {same}, {counted(len(found.near), 'pair')} nearly the same", markup=False)
-    lines, pairs = [], listed_pairs(seen, found)
-    for pair in pairs[:LISTED]:
+    lines, pairs = [], listed_pairs(surveyed, found)
+    for pair in pairs[:MAX_LISTED]:
         places = [
-            f"{seen.name(image)} ({PART_WORDS[seen.parts[image]]}, {seen.class_names[seen.labels[image]]})"
-            for image in (pair.first, pair.second)
+            f"{surveyed.name(row)} ({SPLIT_TITLES[surveyed.splits[row]]}, {surveyed.class_names[surveyed.labels[row]]})"
+            for row in (pair.first, pair.second)
         ]
         lines.append(f" {'=' if pair.exact else '≈'} ".join(places))
     print_some(lines, len(pairs))
-    for sentence in duplicate_sentences(seen, found):
+    for sentence in duplicate_sentences(surveyed, found):
         say_note(sentence)
 
 
 def print_some(lines: Sequence[str], total: int) -> None:
-    """The first lines, and how many more there are."""
+    """Print the first lines, and how many more there are."""
     for line in lines:
         out.print(f"  {line}", markup=False)
     if total > len(lines):
-        out.print(f"  and {total - len(lines):,} more: --html FILE lists them")
+        out.print(f"  and {total - len(lines):,} more; --html FILE lists them")
 
 
-def plan_of(seen: "Survey", device: str, asked: Sequence[Mapping[str, Any]], command: str) -> "Plan | None":
-    """Say what training would do, where it would start."""
+def print_plan(
+    surveyed: "Survey", device: str, layers: Sequence[Mapping[str, Any]], command: str
+) -> "InspectionPlan | None":
+    """Print what training would do; None if it would not start."""
     from tailcloud.auto_recipe.preview import preview_training
-    from tailcloud.reporting.inspection_page import Plan
+    from tailcloud.reporting.inspection_page import InspectionPlan
     from tailcloud.training.devices import pick_device
 
-    if seen.dataset is None or seen.refusals:
+    if surveyed.dataset is None or surveyed.refusals:
         return None
-    say_note("a few steps are timed, to say what training would do and how long it would take …")
-    expected = preview_training(seen.dataset, pick_device(device), asked)
+    say_note("timing a few steps to estimate how long training would take …")
+    expected = preview_training(surveyed.dataset, pick_device(device), layers)
     out.print("\n[bold]What training would do[/]")
     for reason in expected.reasons:
         out.print(f"- {reason}", markup=False)
     out.print(command, markup=False)
-    return Plan(command, expected.reasons, expected.recipe.to_toml())
+    return InspectionPlan(command, expected.reasons, expected.recipe.to_toml())
 
 
 def bars(counts: list[int], names: list[str]) -> list[str]:
-    """A bar per class, most frequent first; with many classes, every k-th one."""
+    """A bar for each class, the most frequent first; with many classes, for every k-th one."""
     order = sorted(range(len(counts)), key=lambda c: -counts[c])
-    step = -(-len(order) // BARS)
+    step = -(-len(order) // MAX_BARS)
     shown = order[::step]
     label = max(len(names[c]) for c in shown)
-    lines = [f"{names[c]:>{label}}  {'█' * round(WIDTH * counts[c] / max(counts)) or '▏'} {counts[c]}" for c in shown]
-    return lines if step == 1 else [*lines, f"(one class in {step} shown)"]
+    lines = [
+        f"{names[c]:>{label}}  {'█' * round(BAR_WIDTH * counts[c] / max(counts)) or '▏'} {counts[c]}" for c in shown
+    ]
+    return lines if step == 1 else [*lines, f"(one in {step} classes shown)"]

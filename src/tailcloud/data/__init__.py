@@ -1,9 +1,19 @@
 """Data sets by name: ``open_dataset("cifar10-lt:100", root="data")``.
 
-The files beside this one are what the rooms in here need: what a ``dataset`` is and how it is parted (``parting``,
-``longtail``), how images are to be read (``reading``), files that become images (``names``, ``pictures``, ``decoding``,
-``file_images``), the ``memory`` that they take, and ``duplicates`` among them. The rooms are ``own`` and ``sources``
-(where images come from), ``batches``, ``planes`` and ``surveying``; each says at its door what is in it.
+- ``dataset``: what a data set is, and how images are held out.
+- ``splits``: which images are set aside for testing or validation.
+- ``longtail``: long-tailed subsets of balanced data.
+- ``read_options``: how images are read.
+- ``image_io``: one image file as an array.
+- ``parallel_io``: many image files at once.
+- ``file_images``: images that stay in their files.
+- ``packed_names``: the names of millions of files.
+- ``memory``: whether data fit into memory.
+- ``readers``: your own images, by their path.
+- ``benchmarks``: data sets by their name.
+- ``augment``: random changes of training images.
+- ``loaders``: batches on the device.
+- ``inspection``: checks of a data set before training.
 """
 
 from collections.abc import Callable
@@ -16,7 +26,7 @@ from tailcloud.data.benchmarks.editions import EDITIONS
 from tailcloud.data.benchmarks.file_lists import open_published
 from tailcloud.data.dataset import Dataset, Split, hold_out
 from tailcloud.data.read_options import ReadOptions
-from tailcloud.data.readers.own_data import open_own
+from tailcloud.data.readers.open_path import open_path
 from tailcloud.errors import UsageError, unknown
 
 __all__ = [
@@ -33,7 +43,7 @@ __all__ = [
 ]
 
 OWN = "own"
-FILES = {".csv", ".tsv", ".txt", ".npz"}
+FILE_SUFFIXES = {".csv", ".tsv", ".txt", ".npz"}
 
 Opener = Callable[[float | None, Path, ReadOptions], Dataset]
 
@@ -45,26 +55,26 @@ SOURCES: dict[str, Opener] = {
     "cifar100-lt": lambda ratio, root, _: open_cifar("cifar100", ratio, root),
     "cifar10-lt-tune": lambda ratio, root, _: open_cifar_for_tuning("cifar10", ratio, root),
     "cifar100-lt-tune": lambda ratio, root, _: open_cifar_for_tuning("cifar100", ratio, root),
-    "imagenet-lt": lambda _, root, reading: open_published("imagenet-lt", root, reading),
-    "places-lt": lambda _, root, reading: open_published("places-lt", root, reading),
-    "inat2018": lambda _, root, reading: open_published("inat2018", root, reading),
+    "imagenet-lt": lambda _, root, options: open_published("imagenet-lt", root, options),
+    "places-lt": lambda _, root, options: open_published("places-lt", root, options),
+    "inat2018": lambda _, root, options: open_published("inat2018", root, options),
 }
-FOR_PUBLISHED = {"size", "loader"}  # what can be said of images in files that somebody else has listed
+FOR_EDITIONS = {"size", "loader"}  # the fields of ReadOptions that apply to the large benchmarks
 
 
 def parse_spec(spec: str) -> tuple[str, float | None]:
-    """The source and imbalance ratio that a SPEC such as ``cifar10-lt:100`` names, checked without opening anything.
+    """The source and imbalance ratio of a SPEC such as ``cifar10-lt:100``, checked without opening anything.
 
-    A path to images of one's own is the source "own".
+    The source of a path to your own images is "own".
     """
     name, colon, text = spec.partition(":")
     if name not in SOURCES:
         if is_path(spec):
             return OWN, None
-        raise UsageError(f"{unknown('data set', name, SOURCES)}; nor is there a folder or file of that name")
+        raise UsageError(f"{unknown('data set', name, SOURCES)}; there is no folder or file of that name either")
     if name in EDITIONS:
         if colon:
-            raise UsageError(f'{name} is as its authors made it and takes no imbalance ratio; write "{name}"')
+            raise UsageError(f'{name} has a fixed imbalance and takes no ratio; write "{name}"')
         return name, None
     if "-lt" not in name:
         if colon:
@@ -86,29 +96,31 @@ def _ratio(spec: str, text: str) -> float:
 
 
 def is_path(spec: str) -> bool:
-    """Whether a SPEC means files: something that is there, or that looks like a place where something could be."""
-    return Path(spec).exists() or "/" in spec or "\\" in spec or Path(spec).suffix.lower() in FILES
+    """Whether a SPEC is a path: one that exists, or text that looks like a path."""
+    return Path(spec).exists() or "/" in spec or "\\" in spec or Path(spec).suffix.lower() in FILE_SUFFIXES
 
 
 def is_in_files(spec: str) -> bool:
-    """Whether each image of a SPEC is a file of its own."""
+    """Whether the images of a SPEC are image files, not arrays."""
     return Path(spec).suffix.lower() != ".npz" if parse_spec(spec)[0] == OWN else spec in EDITIONS
 
 
-def open_dataset(spec: str = "digits-lt", root: str | Path = "data", reading: ReadOptions = ReadOptions()) -> Dataset:  # noqa: B008
-    """The data set that ``spec`` names; files of the benchmarks are looked for under ``root``.
+def open_dataset(spec: str = "digits-lt", root: str | Path = "data", options: ReadOptions = ReadOptions()) -> Dataset:  # noqa: B008
+    """The data set that ``spec`` names; the files of benchmarks are below ``root``.
 
     ``digits-lt[:γ]`` needs no files. ``cifar10``, ``cifar100``, ``cifar10-lt:γ`` and ``cifar100-lt:γ`` read the
-    official python or binary layout. ``cifar10-lt-tune:γ`` and ``cifar100-lt-tune:γ`` are for choosing settings: they
-    judge on training images, and keep clear of the test set. ``imagenet-lt``, ``places-lt`` and ``inat2018`` are read
-    from their published lists, and their images stay in files. A path is images of one's own, read as ``reading`` says;
-    the paths in a list start from the folder of the list, or from another ``root``.
+    official python or binary layout. ``cifar10-lt-tune:γ`` and ``cifar100-lt-tune:γ`` are for choosing settings: their
+    test split has training images, and the test set is not used. ``imagenet-lt``, ``places-lt`` and ``inat2018`` are
+    read from their published lists, and their images stay in files. A path means your own images, read as ``options``
+    say; the paths in a list start from the folder of the list, or from ``root`` if that is given.
     """
     name, ratio = parse_spec(spec)
     if name == OWN:
-        return open_own(spec, Path(root), reading)
-    allowed = FOR_PUBLISHED if name in EDITIONS else set()
+        return open_path(spec, Path(root), options)
+    allowed = FOR_EDITIONS if name in EDITIONS else set()
     for field in fields(ReadOptions):
-        if field.name not in allowed and (value := getattr(reading, field.name)) != field.default:
-            raise UsageError(f"data.{field.name} = {value} is for images of your own; {spec} is as its authors made it")
-    return SOURCES[name](ratio, Path(root), reading)
+        if field.name not in allowed and (value := getattr(options, field.name)) != field.default:
+            raise UsageError(
+                f"data.{field.name} = {value} is for your own images; {spec} is a fixed benchmark, so leave it out"
+            )
+    return SOURCES[name](ratio, Path(root), options)

@@ -1,4 +1,4 @@
-"""What a data set is: labelled images in parts, class names, and the normalisation that goes with them."""
+"""``Dataset``: labelled images in splits, class names, and the statistics that normalize the images."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,9 +21,10 @@ SMALLEST_TO_SHARE = 4  # a class with fewer images gives none to validation
 
 @dataclass(frozen=True)
 class Split:
-    """One part of a data set: ``images`` [N, H, W, C] as uint8, or as files that are read when shown; ``labels`` [N].
+    """One split of a data set: ``images`` [N, H, W, C] as uint8, or as files that are read when needed; ``labels`` [N].
 
-    Where images are of one's own, ``groups`` [N] numbers what keeps them together, and ``names`` [N] are their files.
+    Your own images may also have ``groups`` [N], numbers of images that stay in one split, and ``names`` [N], their
+    files.
     """
 
     images: Images | FileImages
@@ -41,13 +42,13 @@ class Split:
 
     @property
     def pixels(self) -> Images:
-        """The images in memory, for what cannot do without."""
+        """The images as an array; an error if they stay in their files."""
         if isinstance(self.images, FileImages):
             raise TailcloudError(f"{len(self):,} images stay in their files, and this needs all of them in memory")
         return self.images
 
     def some(self, positions: NDArray[np.int64]) -> tuple[Images, NDArray[np.int64]]:
-        """The pixels of some images, and their positions: without those whose files cannot be read."""
+        """The pixels of some images, and their positions; images whose files cannot be read are left out."""
         if isinstance(self.images, FileImages):
             return self.images.some(positions)
         return self.images[positions], positions
@@ -63,8 +64,8 @@ class Split:
 class Dataset:
     """Training, test and perhaps validation images; ``mean`` and ``std`` per channel, on a 0 … 1 scale.
 
-    ``fit`` says how an image of another size is brought to the size of these, and ``keep`` which share of its middle is
-    kept before, as it was of the test images.
+    ``fit`` says how an image of another size is resized, and ``keep`` which share of its center is kept before, as for
+    the test images.
     """
 
     spec: str
@@ -79,8 +80,8 @@ class Dataset:
     keep: float = 1.0
 
     def __post_init__(self) -> None:
-        for name, part in {"training": self.train, "test": self.test}.items():
-            _check(self.spec, name, part, len(self.class_names))
+        for name, split in {"training": self.train, "test": self.test}.items():
+            _check(self.spec, name, split, len(self.class_names))
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -95,31 +96,31 @@ class Dataset:
 
     @cached_property
     def profile(self) -> Profile:
-        """The class counts of the training part and what follows from them."""
+        """The class counts of the training split and what follows from them."""
         return Profile(np.bincount(self.train.labels, minlength=self.classes), self.class_names)
 
     @cached_property
     def fingerprint(self) -> str:
         """A digest of every image and label: two runs with the same one saw the same data.
 
-        Of images that stay in their files it is their names that count: none is opened for it.
+        For images that stay in their files it is computed from their names; none is opened.
         """
-        parts = [self.train, self.test, *([self.val] if self.val else [])]
-        return fingerprint(*(array for part in parts for array in (_substance(part.images), part.labels)))
+        splits = [self.train, self.test, *([self.val] if self.val else [])]
+        return fingerprint(*(array for split in splits for array in (_hashed_bytes(split.images), split.labels)))
 
 
-def _substance(images: Images | FileImages) -> NDArray[np.uint8]:
+def _hashed_bytes(images: Images | FileImages) -> NDArray[np.uint8]:
     if not isinstance(images, FileImages):
         return images
     return np.frombuffer(f"{images.names.digest()} {images.shape} {images.fit} {images.keep}".encode(), np.uint8)
 
 
-def _check(spec: str, name: str, part: Split, classes: int) -> None:
-    if not len(part):
-        raise TailcloudError(f"{spec} has no {name} image")
-    if len(part.images) != len(part.labels):
-        raise TailcloudError(f"{spec} has {len(part.images)} {name} images but {len(part.labels)} labels")
-    low, high = int(part.labels.min()), int(part.labels.max())
+def _check(spec: str, name: str, split: Split, classes: int) -> None:
+    if not len(split):
+        raise TailcloudError(f"{spec} has no {name} images")
+    if len(split.images) != len(split.labels):
+        raise TailcloudError(f"{spec} has {len(split.images)} {name} images but {len(split.labels)} labels")
+    low, high = int(split.labels.min()), int(split.labels.max())
     if low < 0 or high >= classes:
         wrong = low if low < 0 else high
         raise TailcloudError(
@@ -137,7 +138,7 @@ def channel_statistics(images: Images) -> tuple[list[float], list[float]]:
 
 
 def _histogram(values: Images) -> NDArray[np.int64]:
-    """How often each of the 256 levels occurs; a part at a time, since NumPy counts in eight times the memory."""
+    """How often each of the 256 levels occurs; in steps, because NumPy needs eight times the memory to count."""
     step = max(1, 2**22 // max(1, values[0].size))
     counts = np.zeros(256, np.int64)
     for start in range(0, len(values), step):
@@ -148,8 +149,8 @@ def _histogram(values: Images) -> NDArray[np.int64]:
 def hold_out(dataset: Dataset, share: float) -> Dataset:
     """Move a share of the training images to ``val``, class by class; the same images for every seed.
 
-    A class of n ≥ 4 images gives max(1, round(share · n)); a smaller one gives none, and a remark names it. Groups go
-    whole, as ``set_aside`` says. Data with a validation part of their own stay as they are.
+    A class of n ≥ 4 images gives max(1, round(share · n)); a smaller one gives none, and a remark names it. Groups stay
+    together, as ``set_aside`` says. Data that have a validation split stay as they are.
     """
     if not share or dataset.val:
         return dataset
@@ -157,16 +158,19 @@ def hold_out(dataset: Dataset, share: float) -> Dataset:
     held = set_aside(train.labels, dataset.classes, share, SMALLEST_TO_SHARE, train.groups)
     small = np.flatnonzero(np.bincount(train.labels[held], minlength=dataset.classes) == 0).tolist()
     few = "too few images" if train.groups is None else "too few images or groups"
-    remark = f"{classes_text(small, dataset.class_names)}: {few} to give any to validation."
-    parted = replace(
+    remark = f"{classes_text(small, dataset.class_names)}: {few} to hold any out for validation."
+    split = replace(
         dataset,
         train=dataset.train.take(np.flatnonzero(~held)),
         val=dataset.train.take(np.flatnonzero(held)),
         remarks=(*dataset.remarks, *([remark] if small else [])),
     )
-    before, after = ([len(group) for group in one.profile.groups.values()] for one in (dataset, parted))
+    before, after = ([len(group) for group in one.profile.groups.values()] for one in (dataset, split))
     if before == after:
-        return parted
+        return split
     groups = " / ".join(map(str, before)), " / ".join(map(str, after))
-    moved = f"Shot groups follow the images that are left to train on: {groups[1]} classes instead of {groups[0]}."
-    return replace(parted, remarks=(*parted.remarks, moved))
+    moved = (
+        "Shot groups are of the images that are left for training: many / medium / few have "
+        f"{groups[1]} classes instead of {groups[0]}."
+    )
+    return replace(split, remarks=(*split.remarks, moved))

@@ -1,4 +1,4 @@
-"""Images that stay in their files until they are shown: what a part of a data set has where memory is too small."""
+"""``FileImages``: images that stay in their files until they are needed, for data that do not fit into memory."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcloud.data.image_io import Picture, Unreadable, enough_for, fitted, middle, read_picture
+from tailcloud.data.image_io import ImageArray, Unreadable, center_crop, decode_size, read_image, resize_image
 from tailcloud.data.packed_names import Names, Positions
 from tailcloud.data.read_options import Fit
 
@@ -17,11 +17,10 @@ THREADS = 8
 
 @dataclass(frozen=True)
 class FileImages:
-    """Files under ``root``, and how one of them becomes pixels: [side, side, channels], brought there as ``fit`` says.
+    """Files under ``root``, each of which is read as [side, side, channels], resized as ``fit`` says.
 
-    ``keep`` is the share of the middle that is kept before: 0.875 with ``fit="crop"`` is the usual "resize to 256,
-    cut 224 out of the middle" at a side of 224. Training images are stored squashed, the whole picture in a square, and
-    their aspect is kept beside them, so that a random crop can be taken from the picture as it was.
+    ``keep`` is the share of the center that is kept before resizing: 0.875 with ``fit="crop"`` is the usual "resize to
+    256, center crop of 224" at a side of 224.
     """
 
     root: Path
@@ -36,12 +35,12 @@ class FileImages:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """As an array of these images would have it."""
+        """The shape of an array of these images."""
         return len(self), self.side, self.side, self.channels
 
     @property
     def nbytes(self) -> int:
-        """What they would take in memory."""
+        """The bytes of that array."""
         return len(self) * self.side**2 * self.channels
 
     def __getitem__(self, positions: Positions) -> "FileImages":
@@ -53,25 +52,26 @@ class FileImages:
         return self.root / os.fsdecode(self.names.raw(row))
 
     def some(self, rows: Positions) -> tuple[NDArray[np.uint8], Positions]:
-        """The pixels of some images, read in threads, and the rows that they are of, without unreadable ones."""
+        """The pixels of some images, read by threads, and their rows; unreadable images are left out."""
         with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
-            found = list(pool.map(self._attempt, rows.tolist()))
-        pictures = [picture for picture in found if picture is not None]
-        kept = rows[np.array([picture is not None for picture in found], bool)]
-        return np.array(pictures, np.uint8).reshape(-1, *self.shape[1:]), kept
+            images = list(pool.map(self._attempt, rows.tolist()))
+        kept = rows[np.array([image is not None for image in images], bool)]
+        pixels = np.array([image for image in images if image is not None], np.uint8)
+        return pixels.reshape(-1, *self.shape[1:]), kept
 
-    def _attempt(self, row: int) -> Picture | None:
+    def _attempt(self, row: int) -> ImageArray | None:
         try:
             return self.read(row)[0]
         except Unreadable:
             return None
 
-    def read(self, row: int) -> tuple[Picture, float]:
-        """The pixels of an image, and the aspect (width / height) of the picture that they were made from.
+    def read(self, row: int) -> tuple[ImageArray, float]:
+        """The pixels of an image, and the aspect ratio (width / height) of the image in its file.
 
         Raises:
-            Unreadable: as ``read_picture`` does.
+            Unreadable: as ``read_image`` does.
         """
-        picture = read_picture(self.path(row), self.channels, enough=enough_for((self.side, self.side), self.keep))
-        height, width = picture.shape[:2]
-        return fitted(middle(picture, self.keep), (self.side, self.side), self.fit), width / height
+        size = (self.side, self.side)
+        image = read_image(self.path(row), self.channels, min_side=decode_size(size, self.keep))
+        height, width = image.shape[:2]
+        return resize_image(center_crop(image, self.keep), size, self.fit), width / height

@@ -1,4 +1,4 @@
-"""How much memory is free, and whether images fit into it."""
+"""Whether data fit into memory: the one place that judges it, with one message."""
 
 from math import isqrt
 from pathlib import Path
@@ -6,14 +6,14 @@ from pathlib import Path
 from tailcloud.errors import TailcloudError
 from tailcloud.formatting import magnitude
 
-COPIES = 2  # parts are cut out of the whole, and both are there for a moment
-SMALLEST = 4  # pixels a side
+COPIES = 2  # splits are cut out of the whole array, so both are in memory for a moment
+SMALLEST_SIZE = 4  # pixels a side
 
 
 def available_memory() -> int | None:
-    """Bytes that can still be taken, by the machine and by the container it runs in; None where that is unknown."""
-    found = [_machine(), _container()]
-    return min((value for value in found if value is not None), default=None)
+    """Free bytes of the machine, or of the container it runs in if that has fewer; None where this is unknown."""
+    free = [_machine(), _container()]
+    return min((value for value in free if value is not None), default=None)
 
 
 def _machine() -> int | None:
@@ -28,24 +28,28 @@ def _container() -> int | None:
     group = Path("/sys/fs/cgroup")
     try:
         return int((group / "memory.max").read_text()) - int((group / "memory.current").read_text())
-    except (OSError, ValueError):  # no such group, or its bound is "max"
+    except (OSError, ValueError):  # no such group, or its limit is "max"
         return None
 
 
-def shortage(images: int, size: int, channels: int) -> str | None:
-    """What images would take and what is free, where that is too little."""
-    needed, free = COPIES * images * size**2 * channels, available_memory()
+def shortage(size: int, what: str) -> str | None:
+    """Why ``what``, of ``size`` bytes, does not fit into memory, as a clause; None if it fits or nothing is known."""
+    needed, free = COPIES * size, available_memory()
     if free is None or needed <= free:
         return None
-    taken = f"{images:,} images, which take {magnitude(needed)}B at data.size = {size} and {channels} channels"
-    return f"{taken}, and {magnitude(free)}B of memory are free"
+    return f"{what} need {magnitude(needed)}B of memory, and {magnitude(free)}B are free"
 
 
-def check_fits(spec: str, images: int, size: int, channels: int) -> None:
-    """Refuse images that would not fit into memory, with the size at which they would."""
-    short, free = shortage(images, size, channels), available_memory()
-    if short is None or free is None:
+def image_shortage(images: int, size: int, channels: int) -> str | None:
+    """``shortage`` of images with ``size`` pixels a side."""
+    return shortage(images * size**2 * channels, f"{images:,} images at data.size = {size} with {channels} channels")
+
+
+def check_images_fit(spec: str, images: int, size: int, channels: int) -> None:
+    """Refuse images that do not fit into memory, and name the size at which they would."""
+    reason, free = image_shortage(images, size, channels), available_memory()
+    if reason is None or free is None:
         return
     largest = isqrt(free // (COPIES * images * channels))
-    way_out = f"set data.size to {largest} or less, or " if largest >= SMALLEST else ""
-    raise TailcloudError(f"{spec} has {short}; {way_out}take a part of the images")
+    smaller = f"set data.size to {largest} or less, or " if largest >= SMALLEST_SIZE else ""
+    raise TailcloudError(f"{spec}: {reason}; {smaller}use fewer images")

@@ -1,4 +1,4 @@
-"""The names of very many files in little memory: one string of bytes, and where each name ends in it."""
+"""``Names``: the names of very many files in little memory, as one string of bytes and the end of each name."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
@@ -6,13 +6,13 @@ from hashlib import sha256
 import numpy as np
 from numpy.typing import NDArray
 
-BLOCK = 1 << 16  # pieces that are joined at a time: as Python's objects they take more than their letters
+BLOCK = 1 << 16  # slices that are joined at a time, because as Python objects they need more memory than their bytes
 
 Positions = NDArray[np.int64]
 
 
 class Names:
-    """An immutable sequence of file names, kept as the file system has them: bytes, so that any name is possible.
+    """An immutable sequence of file names, stored as the bytes of the file system, so that any name is possible.
 
     Ten million names of sixty letters take 0.7 GB; as Python's strings they would take three times that.
     """
@@ -45,24 +45,24 @@ class Names:
         """The names at these positions, none of them negative."""
         starts = np.where(positions > 0, self.ends[positions - 1], 0)
         stops = self.ends[positions]
-        first = np.flatnonzero(np.diff(positions, prepend=-2) != 1)  # names side by side are taken as one piece
+        first = np.flatnonzero(np.diff(positions, prepend=-2) != 1)  # neighbors are taken as one slice
         last = np.append(first[1:], len(positions)) - 1 if len(first) else first
         blocks = (slice(at, at + BLOCK) for at in range(0, len(first), BLOCK))
-        text = b"".join(self._pieces(starts[first[block]], stops[last[block]]) for block in blocks)
+        text = b"".join(self._slices(starts[first[block]], stops[last[block]]) for block in blocks)
         return Names(text, np.cumsum(stops - starts))
 
     @classmethod
-    def joined(cls, parts: Sequence["Names"]) -> "Names":
-        """The names of some sequences, one after the other."""
-        before = np.cumsum([0, *(len(part.text) for part in parts)])
-        ends = [part.ends + start for part, start in zip(parts, before, strict=False)]
-        return cls(b"".join(part.text for part in parts), np.concatenate(ends) if ends else np.zeros(0, np.int64))
+    def joined(cls, sequences: Sequence["Names"]) -> "Names":
+        """Several sequences, one after the other."""
+        before = np.cumsum([0, *(len(names.text) for names in sequences)])
+        ends = [names.ends + start for names, start in zip(sequences, before, strict=False)]
+        return cls(b"".join(names.text for names in sequences), np.concatenate(ends) if ends else np.zeros(0, np.int64))
 
-    def _pieces(self, starts: Positions, stops: Positions) -> bytes:
+    def _slices(self, starts: Positions, stops: Positions) -> bytes:
         return b"".join(self.text[start:stop] for start, stop in zip(starts.tolist(), stops.tolist(), strict=True))
 
     def digest(self) -> str:
-        """A digest of every name and its place."""
+        """A SHA-256 digest of all names in order."""
         digest = sha256(self.text)
         digest.update(np.ascontiguousarray(self.ends, np.int64).data)
         return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""How images of one's own are read: to what size, which are for testing, and what happens to tiny classes."""
+"""How your own images are read: size, test split, and what happens to tiny classes."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -10,18 +10,20 @@ LoaderKind = Literal["auto", "resident", "stream"]
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The choices of a recipe's [data] table.
+    """The fields of a recipe's [data] table that say how images are read.
 
     Args:
-        size: pixels a side that every image is brought to; by default the size that most images suggest.
-        fit: how an image that is not square gets there: its middle is cut out, it is padded, or squashed.
-        test: the share of each class that is kept for testing, where the data name no test part.
-        group: what keeps images together in one part: a column of the CSV, or a regular expression on the file name
+        size: pixels a side of every image as it is read; by default the median of the images' shorter sides, up to 64.
+        fit: how an image that is not square becomes square: "crop" cuts out its center, "pad" adds black borders,
+            "squash" scales each side separately.
+        test: the share of each class that is set aside as test split, if the data have none; 0 sets nothing aside, and
+            the training split stands in its place.
+        group: what keeps images together in one split: a column of the CSV, or a regular expression on the file name
             whose first group is the key (patient, camera, burst).
-        min_count: classes with fewer training images are dropped or merged into one, as ``small`` says; 0 keeps all.
-        small: "drop" or "merge".
-        plane: "resident" has all images in memory, "stream" reads each from its file when it is shown; "auto" streams
-            what would not fit into memory, and the large benchmarks.
+        min_count: classes with fewer training images are dropped or merged, as ``small`` says; 0 keeps all.
+        small: "drop" leaves tiny classes out, "merge" makes one class of them.
+        loader: "resident" keeps all images in memory, "stream" reads each from its file when it is needed; "auto"
+            streams the large benchmarks and images that do not fit into memory.
     """
 
     size: int | None = None

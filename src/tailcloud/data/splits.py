@@ -1,4 +1,4 @@
-"""Which images are set aside for testing or validation: class by class, whole groups together, always the same ones."""
+"""Images that are set aside for testing or validation: per class, whole groups together, always the same ones."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ Vector = NDArray[np.int64]
 
 
 def positions_by_class(labels: Vector, classes: int) -> list[Vector]:
-    """For each class, where its images are, in ascending order."""
+    """For each class the positions of its images, in ascending order."""
     ends = np.cumsum(np.bincount(labels, minlength=classes))
     return np.split(class_order(labels, classes), ends[:-1])
 

@@ -10,17 +10,17 @@ from torch import Tensor
 
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Images
-from tailcloud.data.image_io import picture_at
+from tailcloud.data.image_io import read_image_at_size
 from tailcloud.data.loaders.resident import CPU_PIXELS
-from tailcloud.data.readers.npz import all_fitted
+from tailcloud.data.readers.npz import resize_images
 from tailcloud.errors import UsageError
-from tailcloud.estimator.inputs import Pictures
+from tailcloud.estimator.inputs import ArraysOrPaths
 from tailcloud.serving import TrainedClassifier
 from tailcloud.serving.predict import BATCH, BATCHES_AHEAD, in_threads
 
 
 def probabilities(
-    model: TrainedClassifier, pictures: Pictures, device: torch.device, prior: ArrayLike | None
+    model: TrainedClassifier, pictures: ArraysOrPaths, device: torch.device, prior: ArrayLike | None
 ) -> NDArray[np.float64]:
     """Calibrated probabilities [N, classes]; the softmax is in float64, so that rows sum to 1 as closely as they can.
 
@@ -40,13 +40,13 @@ def probabilities(
     return np.concatenate(found)
 
 
-def batches(model: TrainedClassifier, pictures: Pictures, device: torch.device) -> Iterator[Images]:
+def batches(model: TrainedClassifier, pictures: ArraysOrPaths, device: torch.device) -> Iterator[Images]:
     """The pictures as the model takes them, uint8 [batch, H, W, C]; files are decoded by threads meanwhile."""
     channels = len(model.transform.mean)
     cached = max(16, CPU_PIXELS // (model.size[0] * model.size[1]))
     size = BATCH if device.type == "cuda" else min(BATCH, cached)
     if isinstance(pictures, list):
-        decode = partial(picture_at, channels=channels, size=model.size, fit=model.fit, keep=model.keep)
+        decode = partial(read_image_at_size, channels=channels, size=model.size, fit=model.fit, keep=model.keep)
         waiting = []
         for _, picture in in_threads(decode, pictures, BATCHES_AHEAD * size):
             waiting.append(picture)
@@ -59,4 +59,4 @@ def batches(model: TrainedClassifier, pictures: Pictures, device: torch.device) 
     if pictures.shape[3] != channels:
         raise UsageError(f"X has images of {pictures.shape[3]} channels, and the model was fitted on {channels}")
     for start in range(0, len(pictures), size):
-        yield all_fitted(pictures[start : start + size], model.size, model.fit)
+        yield resize_images(pictures[start : start + size], model.size, model.fit)

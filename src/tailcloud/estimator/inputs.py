@@ -1,9 +1,9 @@
-"""Images and labels as people have them in Python: arrays or paths, and labels of any kind."""
+"""Images and labels as they come in Python: arrays or paths, and labels of any kind."""
 
 import os
 import warnings
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,23 +12,24 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from tailcloud.data import Dataset, ReadOptions, Split
-from tailcloud.data.dataset import Images, Labels, channel_statistics
-from tailcloud.data.image_io import Header, Unreadable
-from tailcloud.data.memory import check_fits
-from tailcloud.data.parallel_io import read_headers, read_pictures, unreadable_remark
-from tailcloud.data.readers.image_size import chosen_size
-from tailcloud.data.readers.npz import all_fitted, eight_bits
+from tailcloud.data import Dataset, ReadOptions
+from tailcloud.data.dataset import Images, Labels
+from tailcloud.data.memory import check_images_fit
+from tailcloud.data.readers.build_dataset import assemble, read_files
+from tailcloud.data.readers.file_list import FileList
+from tailcloud.data.readers.image_size import choose_size
+from tailcloud.data.readers.npz import resize_images, to_uint8
+from tailcloud.data.readers.split_assignment import assign_splits
 from tailcloud.errors import TailcloudWarning, UsageError
 from tailcloud.formatting import readable
 
-SPEC = "memory:/images"  # what a recipe calls images that came from Python
-OF_FOLDERS = ("test", "group", "min_count", "small")
+SPEC = "memory:/images"  # the name of images from Python in a recipe
+ONLY_FOR_FOLDERS = ("test", "group", "min_count", "small")  # fields of ReadOptions
 
-Pictures = Images | list[Path]
+ArraysOrPaths = Images | list[Path]
 
 
-def pictures_of(images: Any) -> Pictures:
+def as_images(images: Any) -> ArraysOrPaths:
     """Paths as a list; arrays [N, H, W] or [N, H, W, 1 or 3] of uint8, uint16 or floats from 0 to 1 as uint8 images."""
     if isinstance(images, str | os.PathLike):
         raise UsageError(f'X is the path "{os.fspath(images)}"; give a list of paths, or arrays')
@@ -37,14 +38,14 @@ def pictures_of(images: Any) -> Pictures:
     try:
         values = np.asarray(images)
     except ValueError:  # rows of different shapes
-        raise UsageError("X holds images of different sizes; bring them to one size, or give their paths") from None
+        raise UsageError("X has images of different sizes; resize them to one size, or give their paths") from None
     shape = values.shape
     if len(shape) not in {3, 4} or shape[3:] not in {(), (1,), (3,)} or 0 in shape:
         rows = "; make images of rows first, as in X.reshape(len(X), height, width)" if len(shape) == 2 else ""
         raise UsageError(f"X has the shape {shape}; images are [N, H, W] or [N, H, W, 1 or 3]{rows}")
     if values.dtype.kind != "f" and values.dtype not in {np.dtype(np.uint8), np.dtype(np.uint16)}:
         raise UsageError(f"X has the type {values.dtype}; images are uint8, uint16, or floats from 0 to 1")
-    return eight_bits("X", values).reshape(*shape[:3], -1)
+    return to_uint8("X", values).reshape(*shape[:3], -1)
 
 
 def is_paths(images: Any) -> bool:
@@ -62,7 +63,7 @@ def encoded(labels: ArrayLike, images: int) -> tuple[NDArray[Any], Labels]:
         raise UsageError(f"X has {images:,} images, and y has {len(values):,} labels")
     if values.dtype.kind == "O" and not all(isinstance(each, str) for each in values):
         raise UsageError(
-            "Unknown label type: y holds objects that are not all text; make all labels text, or all numbers"
+            "Unknown label type: y has objects that are not all text; make all labels text, or all numbers"
         )
     check_classification_targets(values)
     classes, positions = np.unique(values, return_inverse=True)
@@ -73,51 +74,51 @@ def encoded(labels: ArrayLike, images: int) -> tuple[NDArray[Any], Labels]:
 
 @dataclass(frozen=True)
 class InMemory:
-    """Labelled images that somebody handed over, and that can be read at any size.
+    """Labelled images from Python, which can be read at any size.
 
-    The data set that it opens has no test part of its own: its training part stands there.
+    The data set that it opens has no test split: the training split stands in its place.
     """
 
-    pictures: Pictures
+    images: ArraysOrPaths
     labels: Labels
     classes: NDArray[Any]
 
     spec = SPEC
 
-    def open(self, reading: ReadOptions) -> Dataset:
-        """The data set, its images at the size that ``reading`` says or that they suggest."""
-        for name in OF_FOLDERS:
-            if getattr(reading, name) != getattr(ReadOptions(), name):
+    def open(self, options: ReadOptions) -> Dataset:
+        """The data set, its images at the size that ``options`` say or that they suggest."""
+        for name in ONLY_FOR_FOLDERS:
+            if getattr(options, name) != getattr(ReadOptions(), name):
                 raise UsageError(f"data.{name} is for a folder or a list of images, as in fit(FOLDER); leave it out")
-        if isinstance(self.pictures, list):
-            return self._dataset(*self._files(self.pictures, reading), reading)
-        height, width, channels = self.pictures.shape[1:]
-        size, remarks = chosen_size([(height, width)], reading)
-        check_fits(self.spec, len(self.labels), size, channels)
-        return self._dataset(all_fitted(self.pictures, (size, size), reading.fit), self.labels, remarks, reading)
-
-    def _files(self, paths: list[Path], reading: ReadOptions) -> tuple[Images, Labels, list[str]]:
-        """The pixels of every file that can be read, and the labels of those; others are named in a warning."""
-        names, headers = [readable(str(path)) for path in paths], read_headers(paths)
-        broken = {at: header for at, header in enumerate(headers) if isinstance(header, Unreadable)}
-        unreadable_remark("X", names, broken)
-        good = [header for header in headers if isinstance(header, Header)]
-        size, remarks = chosen_size([(header.height, header.width) for header in good], reading)
-        channels = 1 if all(header.grey for header in good) else 3
-        check_fits(self.spec, len(paths), size, channels)
-        images, damaged = read_pictures(paths, channels, size, reading.fit)
-        unread = unreadable_remark("X", names, damaged)
-        for remark in unread:
-            warnings.warn(remark, TailcloudWarning, stacklevel=2)
-        kept = np.setdiff1d(np.arange(len(paths)), list(damaged))
-        return images[kept], self.labels[kept], [*unread, *remarks]
-
-    def _dataset(self, images: Images, labels: Labels, remarks: list[str], reading: ReadOptions) -> Dataset:
-        lost = np.flatnonzero(np.bincount(labels, minlength=len(self.classes)) == 0)
-        if len(lost):
-            name = readable(str(self.classes[lost[0]]))
-            raise UsageError(f'no image of the class "{name}" can be read; mend one, or take the class out')
-        mean, std = channel_statistics(images)
+        options = replace(options, test=0.0)  # ``fit`` holds images out itself
+        read = self._read_paths if isinstance(self.images, list) else self._read_arrays
+        dataset = read(options)
+        counts = np.zeros(len(self.classes), np.int64)
+        counts[np.array(dataset.class_names, np.int64)] = np.bincount(dataset.train.labels, minlength=dataset.classes)
         names = [readable(str(each)) for each in self.classes]
-        train = Split(np.ascontiguousarray(images), labels)
-        return Dataset(self.spec, train, train, names, mean, std, remarks=tuple(remarks), fit=reading.fit)
+        if not counts.all():
+            name = names[int(counts.argmin())]
+            raise UsageError(f'no image of the class "{name}" can be read; repair one, or remove the class')
+        return replace(dataset, spec=self.spec, class_names=names)
+
+    def _read_paths(self, options: ReadOptions) -> Dataset:
+        """The files, read as those of a folder are; files that cannot be read are named in a warning."""
+        files, labels = [str(path) for path in self.images], self._class_numbers()
+        names = [readable(file) for file in files]
+        read = read_files("X", FileList(files, names, labels, [""] * len(files)), options)
+        for remark in read.unreadable:
+            warnings.warn(remark, TailcloudWarning, stacklevel=2)
+        assert read.dataset is not None  # problems are raised
+        return read.dataset
+
+    def _read_arrays(self, options: ReadOptions) -> Dataset:
+        images = np.asarray(self.images)
+        size, remarks = choose_size([images.shape[1:3]], options)
+        check_images_fit("X", len(images), size, images.shape[3])
+        assignment = assign_splits("X", self._class_numbers(), [""] * len(images), None, options)
+        resized = np.ascontiguousarray(resize_images(images, (size, size), options.fit))
+        return assemble(assignment, resized, None, options.fit, remarks)
+
+    def _class_numbers(self) -> list[str]:
+        """The class of each image by its number, because two classes may have the same readable name."""
+        return [str(label) for label in self.labels.tolist()]

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from tailcloud.errors import TailcloudError
 from tailcloud.estimator.fit import fit_run
 from tailcloud.estimator.inference import probabilities
-from tailcloud.estimator.inputs import pictures_of
+from tailcloud.estimator.inputs import as_images
 from tailcloud.estimator.parameters import call_text, data_of, settings_of
 from tailcloud.estimator.persistence import NOT_KEPT, read_kept, result_of, texts_of, write_folder
 from tailcloud.launch.run_plan import TrainRequest
@@ -123,7 +123,7 @@ class LongTailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         default the one that the model was trained for.
         """
         check_is_fitted(self, "model_")
-        return probabilities(self.model_, pictures_of(X), pick_device(self.device), prior)
+        return probabilities(self.model_, as_images(X), pick_device(self.device), prior)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a new run folder, which ``load``, ``tailcloud predict``, ``export`` and ``report`` read.

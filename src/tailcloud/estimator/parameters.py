@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from tailcloud.data import OWN, parse_spec
 from tailcloud.errors import UsageError
-from tailcloud.estimator.inputs import InMemory, encoded, pictures_of
+from tailcloud.estimator.inputs import InMemory, as_images, encoded
 from tailcloud.estimator.persistence import plain
 from tailcloud.launch.run_data import CachedSource, DataSource
 from tailcloud.launch.run_plan import setting_words
@@ -33,7 +33,7 @@ def data_of(images: Any, labels: Any) -> tuple[str | DataSource, NDArray[Any] | 
     if not isinstance(images, str | os.PathLike):
         if labels is None:
             raise UsageError(NO_LABELS)
-        pictures = pictures_of(images)
+        pictures = as_images(images)
         classes, positions = encoded(labels, len(pictures))
         return CachedSource(InMemory(pictures, positions, classes)), classes
     spec = str(os.fspath(images))

@@ -1,4 +1,4 @@
-"""The page about a data set: what is in it, what is wrong with it, and what training on it would be."""
+"""The page of ``tailcloud inspect``: what is in a data set, what is wrong with it, and what training would do."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ import numpy as np
 
 from tailcloud.data.inspection.duplicates import ALIKE, ALIKE_IN_GREY, DISTANCE, Duplicates
 from tailcloud.data.inspection.findings import (
-    PART_WORDS,
-    Pair,
+    SPLIT_TITLES,
+    DuplicatePair,
     duplicate_sentences,
     leaks,
     listed_pairs,
@@ -26,19 +26,19 @@ from tailcloud.reporting.image_uri import image_uri
 from tailcloud.reporting.render import render
 from tailcloud.runs.result import Result, parse_result
 
-PICTURED, LISTED = 12, 500  # pairs
+PAIRS_WITH_IMAGES, PAIRS_LISTED = 12, 500
 BROKEN_LISTED = 500
-WIDEST = 64  # pixels of a picture on the page
-CANNOT_SEE = (
+MAX_SIDE = 64  # pixels of an image on the page
+HOW_FOUND = (
     f"Nearly the same: difference hashes of 64 bits that differ in at most {DISTANCE} bits, and thumbnails that "
-    f"correlate by {ALIKE} ({ALIKE_IN_GREY} where all images are grey) or more. That finds copies that were saved "
-    "again, scaled or made a little brighter. It does not find mirrored, turned, squashed or cropped copies, nor other "
-    "photographs of the same thing; and what differs in details alone is paired."
+    f"correlate by {ALIKE} or more ({ALIKE_IN_GREY} if all images are grey). This finds copies that were saved again, "
+    "scaled or made a little brighter. It does not find mirrored, rotated, squashed or cropped copies, nor other "
+    "photographs of the same thing. Images that differ only in small details are paired too."
 )
 
 
 @dataclass(frozen=True)
-class Plan:
+class InspectionPlan:
     """What training would do: the command, the reasons, and the recipe as TOML."""
 
     command: str
@@ -47,23 +47,23 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A pair as the page shows it: two names, parts and classes, and perhaps two pictures."""
+class ShownPair:
+    """A pair as the page shows it: two names, splits and classes, and perhaps two images as data URIs."""
 
-    pair: Pair
+    pair: DuplicatePair
     names: tuple[str, str]
-    parts: tuple[str, str]
+    splits: tuple[str, str]
     classes: tuple[str, str]
-    pictures: tuple[str, str] | None = None
+    images: tuple[str, str] | None = None
 
 
-def write_inspection(place: Path, survey: Survey, found: Duplicates, plan: Plan | None) -> Path:
-    """Write the page; a page of tailcloud is replaced, any other file is refused."""
+def write_inspection(place: Path, survey: Survey, found: Duplicates, plan: InspectionPlan | None) -> Path:
+    """Write the page; it replaces a page of tailcloud, but no other file."""
     return write_page(inspection_place(place), inspection_page(survey, found, plan))
 
 
 def inspection_place(place: Path) -> Path:
-    """Where the page may be written without destroying anything."""
+    """Where the page is written; a file that is not a page of tailcloud is refused."""
     try:
         return report_path([place.parent], place, "inspection.html")
     except UsageError as error:
@@ -72,7 +72,7 @@ def inspection_place(place: Path) -> Path:
         raise TailcloudError(str(error).replace("--out", "--html")) from None
 
 
-def inspection_page(survey: Survey, found: Duplicates, plan: Plan | None) -> str:
+def inspection_page(survey: Survey, found: Duplicates, plan: InspectionPlan | None) -> str:
     """The page about a data set."""
     counts = _counted(survey)
     pairs = listed_pairs(survey, found)
@@ -85,17 +85,20 @@ def inspection_page(survey: Survey, found: Duplicates, plan: Plan | None) -> str
         "many in the largest as in the smallest",
         survey=survey,
         counts=counts,
-        by_part=survey.counts(),
-        part_words=PART_WORDS,
+        by_split=survey.counts(),
+        split_titles=SPLIT_TITLES,
         ratio=profile.ratio,
         plot=plot_counts(counts),
         sizes=size_facts(survey.headers),
         leaked=sum(leaks(survey, found).values()),
         found=found,
-        pairs=[shown(survey, pair, pictured=place < PICTURED) for place, pair in enumerate(pairs[:LISTED])],
-        unlisted=max(0, len(pairs) - LISTED),
+        pairs=[
+            shown(survey, pair, with_images=place < PAIRS_WITH_IMAGES)
+            for place, pair in enumerate(pairs[:PAIRS_LISTED])
+        ],
+        unlisted=max(0, len(pairs) - PAIRS_LISTED),
         meaning=list(duplicate_sentences(survey, found)),
-        cannot_see=CANNOT_SEE,
+        how_found=HOW_FOUND,
         broken=list(survey.broken.items())[:BROKEN_LISTED],
         remarks=[*profile.remarks(), *survey.remarks, *small_class_sentences(survey)],
         plan=plan,
@@ -103,33 +106,33 @@ def inspection_page(survey: Survey, found: Duplicates, plan: Plan | None) -> str
 
 
 def _counted(survey: Survey) -> Result:
-    """The counts as plots read them: a result of which nothing is measured yet."""
-    by_part = survey.counts()
+    """The class counts as a result without measurements, which is what plots take."""
+    by_split = survey.counts()
     data = {
         "spec": survey.spec,
         "fingerprint": survey.dataset.fingerprint if survey.dataset else "n/a",
-        "counts": next(iter(by_part.values())).tolist(),
+        "counts": next(iter(by_split.values())).tolist(),
         "class_names": list(survey.class_names),
     }
     return parse_result({"method": "", "top1": {"last": None}, "protocol": {"seed": 0}, "dataset": data}, survey.spec)
 
 
-def shown(survey: Survey, pair: Pair, *, pictured: bool) -> Shown:
-    """A pair by names, and with its pictures where there is room for them."""
+def shown(survey: Survey, pair: DuplicatePair, *, with_images: bool) -> ShownPair:
+    """A pair with its names, and with its images if asked."""
     one, other = pair.first, pair.second
-    return Shown(
+    return ShownPair(
         pair,
         (survey.name(one), survey.name(other)),
-        (PART_WORDS[survey.parts[one]], PART_WORDS[survey.parts[other]]),
+        (SPLIT_TITLES[survey.splits[one]], SPLIT_TITLES[survey.splits[other]]),
         (survey.class_names[survey.labels[one]], survey.class_names[survey.labels[other]]),
-        (_picture(survey, one), _picture(survey, other)) if pictured else None,
+        (_data_uri(survey, one), _data_uri(survey, other)) if with_images else None,
     )
 
 
-def _picture(survey: Survey, image: int) -> str:
-    for part in survey.images:
-        if image < len(part):
-            step = -(-max(part.shape[1:3]) // WIDEST)
-            return image_uri(np.ascontiguousarray(part[image, ::step, ::step]))
-        image -= len(part)
+def _data_uri(survey: Survey, image: int) -> str:
+    for images in survey.images:
+        if image < len(images):
+            step = -(-max(images.shape[1:3]) // MAX_SIDE)
+            return image_uri(np.ascontiguousarray(images[image, ::step, ::step]))
+        image -= len(images)
     raise IndexError(image)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from tailcloud.calibration.priors import Prior
 from tailcloud.data.augment.normalize import Normalise
-from tailcloud.data.image_io import Picture, Unreadable, picture_at
+from tailcloud.data.image_io import ImageArray, Unreadable, read_image_at_size
 from tailcloud.data.loaders.resident import evaluation_batch
 from tailcloud.serving.load import TrainedClassifier
 from tailcloud.training.devices import cores
@@ -21,7 +21,7 @@ from tailcloud.training.devices import cores
 BATCH = 256
 BATCHES_AHEAD = 4  # batches that are decoded while one is computed
 
-Decoded = Picture | str  # the image at the size of the model, or why it cannot be read
+Decoded = ImageArray | str  # the image at the size of the model, or why it cannot be read
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def predict_files(
 def _decoded(path: Path, channels: int, model: TrainedClassifier) -> Decoded:
     """The image of a file, or why it cannot be read."""
     try:
-        return picture_at(path, channels, model.size, model.fit, model.keep)
+        return read_image_at_size(path, channels, model.size, model.fit, model.keep)
     except Unreadable as error:
         return error.why
     except (OSError, ValueError) as error:  # names that no file can have
@@ -103,7 +103,7 @@ class BatchPredictor:
             yield FilePrediction(path, error=picture) if isinstance(picture, str) else FilePrediction(path, next(tops))
 
     @torch.inference_mode()
-    def top_classes(self, pictures: Picture) -> list[tuple[tuple[str, float], ...]]:
+    def top_classes(self, pictures: ImageArray) -> list[tuple[tuple[str, float], ...]]:
         """The top classes of uint8 images [batch, H, W, C], with their probabilities."""
         images = self.transform(torch.from_numpy(pictures).to(self.device))
         logits: Tensor = self.factor * self.classifier(images).float()

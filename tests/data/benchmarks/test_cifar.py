@@ -140,7 +140,7 @@ def test_pixels_colours_and_statistics(python10):
         assert np.array_equal(part.images[:, 1, 0, 1], part.labels)
         assert (part.images[:, 0, 31, 2] == 77).all()
     for name in ("cifar10", "cifar100"):
-        assert cifar.EDITIONS[name].url.startswith("https://www.cs.toronto.edu/~kriz/")
+        assert cifar.CIFAR_EDITIONS[name].url.startswith("https://www.cs.toronto.edu/~kriz/")
     assert dataset.mean == (0.4914, 0.4822, 0.4465)
     assert dataset.std == (0.2023, 0.1994, 0.2010)
 
@@ -248,7 +248,7 @@ def test_a_binary_file_of_another_size(binary10, change_by):
 )
 def test_images_of_another_shape(python10, data):
     change(python10 / "data_batch_1", data=data)
-    with pytest.raises(TailcloudError, match=r"data_batch_1 is damaged: it does not hold 200 images of 32×32 pixels"):
+    with pytest.raises(TailcloudError, match=r"data_batch_1 is damaged: it does not have 200 images of 32×32 pixels"):
         open_cifar("cifar10", 10, python10.parent)
 
 
@@ -256,7 +256,7 @@ def test_images_of_another_shape(python10, data):
 def test_labels_that_are_no_labels(python10, labels):
     change(python10 / "test_batch", labels=labels)
     with pytest.raises(
-        TailcloudError, match=r"test_batch is damaged: it does not hold 200 whole numbers as \"labels\""
+        TailcloudError, match=r"test_batch is damaged: it does not have 200 whole numbers as \"labels\""
     ):
         open_cifar("cifar10", 10, python10.parent)
 
@@ -286,7 +286,7 @@ def test_a_class_with_too_few_images(python10):
 def test_class_names_that_are_not_there(python10, names):
     change(python10 / "batches.meta", label_names=names)
     with pytest.raises(
-        TailcloudError, match=r"batches\.meta is damaged: it does not hold the names of 10 classes; run"
+        TailcloudError, match=r"batches\.meta is damaged: it does not have the names of 10 classes; run"
     ):
         open_cifar("cifar10", 10, python10.parent)
 
@@ -294,7 +294,7 @@ def test_class_names_that_are_not_there(python10, names):
 def test_class_names_of_the_binary_layout(binary10):
     (binary10 / "batches.meta.txt").write_text("cat\ndog\n")
     with pytest.raises(
-        TailcloudError, match=r"batches\.meta\.txt is damaged: it does not hold the names of 10 classes"
+        TailcloudError, match=r"batches\.meta\.txt is damaged: it does not have the names of 10 classes"
     ):
         open_cifar("cifar10", 10, binary10.parent)
 
@@ -304,14 +304,14 @@ def test_class_names_of_the_binary_layout(binary10):
 
 def publish(monkeypatch, folder, name="cifar10"):
     """Declare that these files are the published ones."""
-    edition = cifar.EDITIONS[name]
+    edition = cifar.CIFAR_EDITIONS[name]
     layouts = tuple(
         replace(layout, sums={file: md5((folder / file).read_bytes()).hexdigest() for file in layout.files})
         if layout.folder == folder.name
         else layout
         for layout in edition.layouts
     )
-    monkeypatch.setitem(cifar.EDITIONS, name, replace(edition, layouts=layouts))
+    monkeypatch.setitem(cifar.CIFAR_EDITIONS, name, replace(edition, layouts=layouts))
 
 
 def test_published_files_need_no_remark(python10, monkeypatch):
@@ -362,7 +362,7 @@ def test_known_fingerprints_are_of_today_s_kind():
 
 
 def test_published_checksums_are_whole():
-    for edition in cifar.EDITIONS.values():
+    for edition in cifar.CIFAR_EDITIONS.values():
         sums = [value for layout in edition.layouts for value in layout.sums.values() if value]
         assert all(len(value) == 32 and int(value, 16) for value in [*sums, edition.archive_sum])
         assert len(set(sums)) == len(sums)

@@ -66,11 +66,11 @@ def make_archive(files: dict[str, bytes], extra: list[tarfile.TarInfo] | None = 
 
 
 def publish(monkeypatch, archive: bytes) -> None:
-    edition = cifar.EDITIONS["cifar100"]
+    edition = cifar.CIFAR_EDITIONS["cifar100"]
     sums = {name: md5(content).hexdigest() for name, content in FILES.items()}
     layouts = (replace(edition.layouts[0], sums=sums), *edition.layouts[1:])
     monkeypatch.setitem(
-        cifar.EDITIONS, "cifar100", replace(edition, layouts=layouts, archive_sum=md5(archive).hexdigest())
+        cifar.CIFAR_EDITIONS, "cifar100", replace(edition, layouts=layouts, archive_sum=md5(archive).hexdigest())
     )
 
 
@@ -278,5 +278,5 @@ def test_a_root_that_cannot_be_a_folder(archive, tmp_path):
 
 
 def test_an_unknown_name(tmp_path):
-    with pytest.raises(UsageError, match='there is no data set to download "cifar11"; did you mean "cifar1'):
+    with pytest.raises(UsageError, match='there is not a data set to download "cifar11"; did you mean "cifar1'):
         get("cifar11", tmp_path)

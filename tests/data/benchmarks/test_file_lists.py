@@ -87,7 +87,7 @@ def test_class_names_and_numbers_of_the_others(tmp_path):
     data = listed("inat2018", tmp_path, ReadOptions(size=96))
     assert (data.classes, data.val, data.shape) == (8142, None, (96, 96, 3))
     assert (data.class_names[7291], data.class_names[3], data.class_names[0]) == ("7291", "3", "0")
-    assert any("has 2 images, and the published list 437,513" in remark for remark in data.remarks)
+    assert any("has 2 images, and the published list has 437,513" in remark for remark in data.remarks)
 
 
 @pytest.mark.parametrize("where", [".", "imagenet-lt", "ImageNet_LT"])
@@ -138,7 +138,7 @@ def test_places_are_found_in_folders_of_letters(train, test, listed_as, tmp_path
     assert data.train.images.path(0).is_file()
     assert data.test.images.path(0).is_file()
     assert data.class_names[5] == "cabin-outdoor"
-    assert "Places_LT_val.txt is not there: there is no validation part." in data.remarks
+    assert "Places_LT_val.txt does not exist: there is no validation split." in data.remarks
 
 
 @pytest.mark.usefixtures("tiny")
@@ -215,7 +215,5 @@ def test_specs_take_no_ratio_and_few_settings(tmp_path):
         UsageError, match='imagenet-lt is as its authors made it and takes no imbalance ratio; write "im'
     ):
         parse_spec("imagenet-lt:100")
-    with pytest.raises(
-        UsageError, match=r"data.fit = pad is for images of your own; places-lt is as its authors made it"
-    ):
+    with pytest.raises(UsageError, match=r"data.fit = pad is for your own images; places-lt is as its authors made it"):
         open_dataset("places-lt", tmp_path, ReadOptions(fit="pad"))

@@ -178,6 +178,6 @@ def test_a_file_that_is_not_there_or_is_a_folder(tmp_path):
 
 
 def test_a_huge_file_is_not_read(write, monkeypatch):
-    monkeypatch.setattr(safe_pickle, "LARGEST", 10)
+    monkeypatch.setattr(safe_pickle, "MAX_BYTES", 10)
     with pytest.raises(TailcloudError, match="has 11 bytes, too many for a file of plain data"):
         load_pickle(write(b"x" * 11))

@@ -83,12 +83,12 @@ def test_pairs_connect_to_sets(scenes):
 
 
 def test_masses_of_look_alikes_are_not_all_compared(scenes, monkeypatch):
-    monkeypatch.setattr(duplicates, "FARTHEST", 3)
+    monkeypatch.setattr(duplicates, "MAX_COMPARED", 3)
     crowd = np.repeat(scenes[:1], 30, axis=0)
     crowd[:, 0, 0, 0] = np.arange(30)
     assert find_duplicates([crowd]).curtailed
     assert not find_duplicates([scenes]).curtailed
-    monkeypatch.setattr(duplicates, "FARTHEST", 4000)
+    monkeypatch.setattr(duplicates, "MAX_COMPARED", 4000)
     monkeypatch.setattr(duplicates, "MOST_PAIRS", 50)
     found = find_duplicates([crowd])
     assert found.curtailed

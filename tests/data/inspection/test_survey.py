@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from helpers.drawing import draw, draw_classes
-from tailcloud.data import ReadOptions, open_dataset
-from tailcloud.data import image_io as reading_pictures
+from tailcloud.data import ReadOptions, image_io, open_dataset
 from tailcloud.data.image_io import Header
 from tailcloud.data.inspection import survey
 from tailcloud.data.inspection.duplicates import find_duplicates
@@ -19,30 +18,30 @@ def photos(tmp_path):
     return draw_classes(tmp_path / "photos", {"cat": 30, "lynx": 6}, size=(24, 20))
 
 
-def refusals(place, reading=ReadOptions()):  # noqa: B008
-    seen = survey(str(place), reading=reading)
+def refusals(place, options=ReadOptions()):  # noqa: B008
+    seen = survey(str(place), options=options)
     assert seen.dataset is None
     return seen
 
 
 @pytest.mark.parametrize(
-    "reading", [ReadOptions(), ReadOptions(size=5), ReadOptions(min_count=8), ReadOptions(group="([0-9])[.]")]
+    "options", [ReadOptions(), ReadOptions(size=5), ReadOptions(min_count=8), ReadOptions(group="([0-9])[.]")]
 )
-def test_a_survey_has_the_data_that_training_would_have(photos, reading):
+def test_a_survey_has_the_data_that_training_would_have(photos, options):
     (photos / "cat" / "bad.png").write_text("no image")
-    seen, opened = survey(str(photos), reading=reading), open_dataset(str(photos), reading=reading)
+    seen, opened = survey(str(photos), options=options), open_dataset(str(photos), options=options)
     assert seen.refusals == []
     assert seen.dataset.fingerprint == opened.fingerprint
     assert seen.dataset.test.names.tolist() == opened.test.names.tolist()
     assert set(seen.remarks) == {remark for remark in opened.remarks if "cannot be read" not in remark}
-    assert seen.broken == {"cat/bad.png": "it is not an image of a known kind"}
+    assert seen.broken == {"cat/bad.png": "it is not an image, or of an unsupported format"}
     assert seen.counts()["train"].tolist() == opened.profile.counts.tolist()
     assert [seen.name(row) for row in range(3)] == opened.train.names[:3].tolist()
 
 
 def test_every_file_is_decoded_once(photos, monkeypatch):
-    decoded, pixels = [], reading_pictures._pixels
-    monkeypatch.setattr(reading_pictures, "_pixels", lambda *words: decoded.append(words[0]) or pixels(*words))
+    decoded, pixels = [], image_io._pixels
+    monkeypatch.setattr(image_io, "_pixels", lambda *words: decoded.append(words[0]) or pixels(*words))
     find_duplicates(survey(str(photos)).images)
     assert len(decoded) == len(set(decoded)) == 36
 
@@ -65,7 +64,7 @@ def test_a_class_that_is_only_tested_is_named_and_the_rest_shown(tmp_path):
 def test_too_few_images_to_part_are_all_for_training(tmp_path):
     seen = refusals(draw_classes(tmp_path, {"cat": 1, "dog": 1}))
     assert "no class of which images could be set aside" in seen.refusals[0]
-    assert list(seen.parts) == ["train", "train"]
+    assert list(seen.splits) == ["train", "train"]
 
 
 def test_many_broken_files_are_all_named(photos):
@@ -95,16 +94,27 @@ def test_data_that_do_not_fit_are_looked_at_as_thumbnails(tmp_path, monkeypatch)
     draw_classes(tmp_path, {"cat": 9, "lynx": 6}, size=(40, 40))
     monkeypatch.setattr("tailcloud.data.memory.available_memory", lambda: 1000)
     seen = survey(str(tmp_path))
-    assert any("of memory are free: they stay in their files" in remark for remark in seen.remarks)
+    assert any("are free: they stay in their files" in remark for remark in seen.remarks)
     assert not seen.refusals
     assert seen.images[0].shape == (15, 16, 16, 3)
     assert seen.dataset.shape == (40, 40, 3)
-    assert "of memory are free; take" in refusals(tmp_path, ReadOptions(loader="resident")).refusals[0]
+    assert "are free; use fewer" in refusals(tmp_path, ReadOptions(loader="resident")).refusals[0]
+
+
+def test_data_that_do_not_fit_and_have_broken_files_are_those_of_training(tmp_path, monkeypatch):
+    draw_classes(tmp_path, {"cat": 30, "lynx": 6}, size=(40, 40))
+    (tmp_path / "cat" / "bad.png").write_text("no image")
+    monkeypatch.setattr("tailcloud.data.memory.available_memory", lambda: 1000)
+    seen, opened = survey(str(tmp_path)), open_dataset(str(tmp_path))
+    assert seen.dataset.fingerprint == opened.fingerprint
+    assert seen.dataset.remarks == opened.remarks
+    assert len(seen.labels) == 36
+    assert list(seen.broken) == ["cat/bad.png"]
 
 
 def test_of_streamed_data_only_the_names_are_looked_at(tmp_path):
     draw_classes(tmp_path, {"cat": 9, "lynx": 6}, size=(40, 40))
-    seen = survey(str(tmp_path), reading=ReadOptions(loader="stream"))
+    seen = survey(str(tmp_path), options=ReadOptions(loader="stream"))
     assert {part: counts.tolist() for part, counts in seen.counts().items()} == {"train": [7, 5], "test": [2, 1]}
     assert seen.remarks[-1] == UNREAD
     assert not seen.images
@@ -162,6 +172,6 @@ def test_classes_too_small_to_validate_or_judge_are_named():
 
 def test_sizes_and_kinds_of_files():
     facts = dict(size_facts([Header(20, 10, "RGB"), Header(5, 5, "L"), Header(30, 30, "RGB")]))
-    assert facts["smallest, middle, largest"] == "5×5, 10×20, 30×30"
-    assert facts["kinds of pixels"] == "RGB 2, L 1"
+    assert facts["smallest, median, largest"] == "5×5, 10×20, 30×30"
+    assert facts["color modes"] == "RGB 2, L 1"
     assert facts["not square"] == "1 of 3"

@@ -12,8 +12,8 @@ from helpers.drawing import draw
 from tailcloud.data import ReadOptions, open_dataset
 from tailcloud.data.inspection.survey import survey
 from tailcloud.data.inspection.verify import files_of
-from tailcloud.data.readers.csv_list import _tidy, read_list
-from tailcloud.data.readers.own_data import start_of
+from tailcloud.data.readers.csv_list import _normalized, read_list
+from tailcloud.data.readers.open_path import list_root
 from tailcloud.errors import TailcloudError, UsageError
 
 
@@ -30,8 +30,8 @@ def written(folder, text, name="list.csv", **options):
     return folder / name
 
 
-def opened(path, **reading):
-    return open_dataset(str(path), reading=ReadOptions(**reading))
+def opened(path, **options):
+    return open_dataset(str(path), options=ReadOptions(**options))
 
 
 def rows(numbers, tail):
@@ -96,7 +96,7 @@ def test_an_image_of_two_lists_is_refused_with_both_of_them(photos):
 
 
 def test_long_lists_are_told_while_they_are_read(photos, monkeypatch, caplog):
-    monkeypatch.setattr("tailcloud.data.readers.csv_list.LINES", 2)
+    monkeypatch.setattr("tailcloud.data.readers.csv_list.LINES_BETWEEN_CLOCKS", 2)
     monkeypatch.setattr("tailcloud.data.readers.csv_list.SECONDS_BETWEEN_NOTES", -1.0)
     with caplog.at_level(logging.INFO):
         read_list(written(photos, rows(range(3), lambda i: f" {i % 3}"), "list.txt"))
@@ -114,26 +114,26 @@ def test_groups_by_a_column_stay_in_one_part(photos):
 def test_images_without_a_group_stand_alone(photos):
     text = "path,label,patient\n" + rows(range(12), lambda i: f",{i % 2},{'p' if i < 4 else ''}")
     data = opened(written(photos, text), group="patient", test=0.25)
-    assert "8 of 12 images have no group by data.group, and each of them stands alone." in data.remarks
+    assert "8 of 12 images have no group by data.group; each of them is a group of its own." in data.remarks
     assert len(set(data.train.groups.tolist()) | set(data.test.groups.tolist())) == 9
 
 
 def test_groups_that_straddle_given_parts_are_told(photos):
     text = "path,label,split,patient\n" + rows(range(12), lambda i: f",0,{'test' if i > 7 else 'train'},p{i % 4}")
     data = opened(written(photos, text), group="patient")
-    assert any(remark.startswith("4 groups have images in more than one part") for remark in data.remarks)
+    assert any(remark.startswith("4 groups have images in more than one split") for remark in data.remarks)
 
 
 def test_a_line_given_twice_counts_once(photos):
     listing = read_list(written(photos, "path,label\nphotos/1.png,0\n./photos/1.png,0\nphotos/2.png,0\n"))
     assert len(listing) == 2
-    assert listing.remarks == ("Left out, since their images were listed before: 1\u00a0line.",)
+    assert listing.remarks == ("1\u00a0line left out, because an earlier line lists the same image.",)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("a.csv", "path,label\n", "lists no image"),
+        ("a.csv", "path,label\n", "lists no images"),
         ("a.csv", "", "a.csv is empty; its first line"),
         ("a.tsv", " \n\n", "a.tsv is empty; its first line"),
         ("a.csv", "name,kind\na,b\n", "has the columns name, kind; it needs one named path"),
@@ -146,11 +146,11 @@ def test_a_line_given_twice_counts_once(photos):
         (
             "a.csv",
             "path,label,split\na.png,c,train\na.png,c,test\n",
-            'part "train" in line 2 of .* and "test" in line 3 of',
+            'split "train" in line 2 of .* and "test" in line 3 of',
         ),
         ("a.csv", "path,label,split\na.png,c,test\n", "cannot be read"),
         ("a.txt", "a.png 0\nb.png\n", 'line 2 of .* is "b.png"; it should be a path, a space and a label'),
-        ("a.csv", 'path,label\n"' + "x" * 200_000 + '",1\n', "line 2 of .* is no CSV"),
+        ("a.csv", 'path,label\n"' + "x" * 200_000 + '",1\n', "line 2 of .* is not valid CSV"),
     ],
 )
 def test_lists_that_cannot_work_are_refused(name, content, sentence, tmp_path):
@@ -165,8 +165,8 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
 
 
 def test_lists_beyond_all_bounds_are_refused_unread(tmp_path, monkeypatch):
-    monkeypatch.setattr("tailcloud.data.readers.csv_list.LARGEST", 10)
-    with pytest.raises(UsageError, match="has 22 bytes, and a list of images at most 10"):
+    monkeypatch.setattr("tailcloud.data.readers.csv_list.MAX_BYTES", 10)
+    with pytest.raises(UsageError, match="has 22 bytes; a list of images may have 10"):
         read_list(written(tmp_path, "path,label\nphotos/1,0\n"))
 
 
@@ -181,7 +181,7 @@ def test_a_list_of_a_stranger_reads_no_devices_and_shows_no_contents(photos):
 
 def test_missing_files_are_named(photos):
     with pytest.raises(
-        TailcloudError, match=r"99.png \(it is not there\); the first is looked for at /.*photos/99.png"
+        TailcloudError, match=r"99.png \(it does not exist\); the first was expected at /.*photos/99.png"
     ):
         opened(written(photos, "path,label\n" + rows([1, 2, 99], lambda i: ",1")))
 
@@ -194,7 +194,7 @@ def test_labels_need_not_be_contiguous(photos):
 
 @given(st.lists(st.sampled_from(["/", ".", "..", "a", "b.png", " "]), min_size=1).map("".join))
 def test_paths_are_written_as_pathlib_does(path):
-    assert _tidy(path) == Path(path).as_posix()
+    assert _normalized(path) == Path(path).as_posix()
 
 
 @pytest.mark.parametrize("loader", ["resident", "stream"])
@@ -205,11 +205,11 @@ def test_the_images_of_a_list_may_be_below_another_root(photos, loader, name):
     place = photos / "elsewhere" / name
     place.parent.mkdir()
     place.write_text(text + "\n")
-    reading = ReadOptions(loader=loader, size=8)
-    with pytest.raises(TailcloudError, match="--root names the folder that a list starts from"):
-        open_dataset(str(place), reading=reading)
-    assert len(open_dataset(str(place), photos, reading).train) == 10
-    assert not survey(str(place), photos, reading).broken
+    options = ReadOptions(loader=loader, size=8)
+    with pytest.raises(TailcloudError, match="--root sets the folder that paths of a list start from"):
+        open_dataset(str(place), options=options)
+    assert len(open_dataset(str(place), photos, options).train) == 10
+    assert not survey(str(place), photos, options).broken
     (files,) = files_of(str(place), photos)
     assert all(files.path(row).is_file() for row in range(12))
 
@@ -217,15 +217,15 @@ def test_the_images_of_a_list_may_be_below_another_root(photos, loader, name):
 def test_the_usual_root_is_meant_only_for_images_that_are_in_it(photos, monkeypatch):
     place = written(photos, "photos/0.png 0\nphotos/1.png 1\n", "l.txt")
     monkeypatch.chdir(photos)
-    beside = start_of(place, Path("data"), "photos/0.png")
+    beside = list_root(place, Path("data"), "photos/0.png")
     (photos / "photos").rename(photos / "moved")
-    nowhere = start_of(place, Path("data"), "photos/0.png")
+    nowhere = list_root(place, Path("data"), "photos/0.png")
     (photos / "data").mkdir()
     (photos / "moved").rename(photos / "data" / "photos")
     assert (beside, nowhere) == (photos, photos)
-    assert start_of(place, Path("data"), "photos/0.png") == Path("data")
+    assert list_root(place, Path("data"), "photos/0.png") == Path("data")
 
 
 def test_a_root_that_is_named_is_meant_though_the_list_has_such_files_beside_it(photos):
     place = written(photos, "photos/0.png 0\nphotos/1.png 1\n", "l.txt")
-    assert start_of(place, photos / "elsewhere", "photos/0.png") == photos / "elsewhere"
+    assert list_root(place, photos / "elsewhere", "photos/0.png") == photos / "elsewhere"

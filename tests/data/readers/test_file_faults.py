@@ -1,4 +1,4 @@
-"""Files and lists as they come: what docs/data.md says of each fault, on both planes of data."""
+"""Files and lists as they come: what docs/data.md says of each fault, with both loaders."""
 
 import os
 
@@ -12,11 +12,11 @@ from tailcloud.data import ReadOptions, open_dataset
 from tailcloud.data.file_images import FileImages
 from tailcloud.errors import TailcloudError, UsageError
 
-PLANES = pytest.mark.parametrize("loader", ["resident", "stream"])
+LOADERS = pytest.mark.parametrize("loader", ["resident", "stream"])
 
 
-def opened(path, loader, **reading):
-    return open_dataset(str(path), reading=ReadOptions(loader=loader, size=8, **reading))
+def opened(path, loader, **options):
+    return open_dataset(str(path), options=ReadOptions(loader=loader, size=8, **options))
 
 
 def pixels_of(data):
@@ -58,13 +58,14 @@ def truncated(path):
 
 
 BROKEN = {
-    "it is not there": (missing, loop),
-    "it is not an image of a known kind": (lambda path: path.write_bytes(b""),),
+    "it does not exist": (missing, loop),
+    "it is empty (0 bytes)": (lambda path: path.write_bytes(b""),),
+    "it is not an image, or of an unsupported format": (lambda path: path.write_bytes(b"hello"),),
     "it is truncated": (truncated,),
 }
 
 
-@PLANES
+@LOADERS
 @pytest.mark.parametrize(("why", "damage"), [(why, damage) for why, several in BROKEN.items() for damage in several])
 def test_a_file_that_cannot_be_read_is_left_out_or_replaced_and_named(photos, loader, why, damage):
     damage(photos / "cat" / "0.png")
@@ -74,7 +75,7 @@ def test_a_file_that_cannot_be_read_is_left_out_or_replaced_and_named(photos, lo
     assert pixels_of(data).get("cat/0.png") == (None if loader == "resident" else why)
 
 
-@PLANES
+@LOADERS
 @pytest.mark.parametrize(
     ("make", "expected"),
     [
@@ -90,20 +91,20 @@ def test_kinds_of_pixels_become_red_green_and_blue(photos, loader, make, expecte
     assert np.allclose(pixels_of(opened(photos, loader))["cat/0.png"], expected, atol=4)
 
 
-@PLANES
+@LOADERS
 def test_of_an_animation_the_first_frame_is_read(photos, loader):
     frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue")]
     frames[0].save(photos / "cat" / "0.gif", save_all=True, append_images=frames[1:])
     assert pixels_of(opened(photos, loader))["cat/0.gif"] == [255, 0, 0]
 
 
-@PLANES
+@LOADERS
 def test_a_name_that_is_no_text_is_read(photos, loader):
     draw(photos / "cat" / os.fsdecode(b"caf\xe9.png"), (7, 8, 9))
     assert [7, 8, 9] in pixels_of(opened(photos, loader)).values()
 
 
-@PLANES
+@LOADERS
 def test_folders_that_lead_back_are_followed_once(photos, loader):
     (photos / "cat" / "again").symlink_to(photos / "cat")
     assert len(pixels_of(opened(photos, loader))) == 60
@@ -119,7 +120,7 @@ def listed(photos, lines, newline="\n", end="\n", encoding="utf-8"):
     return file
 
 
-@PLANES
+@LOADERS
 @pytest.mark.parametrize(
     "writing",
     [
@@ -137,23 +138,23 @@ def test_lists_of_every_editor_say_the_same(photos, loader, writing):
     assert other.class_names == ["0", "1", "2"]
 
 
-@PLANES
+@LOADERS
 def test_labels_may_be_negative_and_have_gaps(photos, loader):
     data = opened(listed(photos, rows(range(20), lambda n: (-1, 7, 100_000)[n % 3])), loader)
     assert data.class_names == ["-1", "7", "100000"]
     assert data.train.labels.max() == 2
 
 
-@PLANES
+@LOADERS
 def test_lines_twice_count_once_and_may_not_disagree(photos, loader):
     data = opened(listed(photos, rows([*range(20), 3, 4])), loader)
     assert len(data.train) + len(data.test) == 20
-    assert "Left out, since their images were listed before: 2\u00a0lines." in data.remarks
+    assert "2\u00a0lines left out, because an earlier line lists the same image." in data.remarks
     with pytest.raises(UsageError, match=r"photos/cat/3.png .*label.*line 4 .*line 21"):
         opened(listed(photos, [*rows(range(20)), *rows([3], lambda _: 5)]), loader)
 
 
-@PLANES
+@LOADERS
 def test_ones_own_list_may_lead_anywhere(photos, loader):
     far = draw(photos.parent.parent / "far" / "x.png", (1, 2, 3))
     near = draw(photos / "dog" / "y.png", (4, 5, 6))
@@ -163,7 +164,7 @@ def test_ones_own_list_may_lead_anywhere(photos, loader):
     assert [4, 5, 6] in found.values()
 
 
-@PLANES
+@LOADERS
 def test_a_list_in_another_encoding_is_refused(photos, loader):
     with pytest.raises(UsageError, match="is not UTF-8 text; save it as UTF-8"):
         opened(listed(photos, ["photos/caf\u00e9.png 0"], encoding="latin-1"), loader)

@@ -13,8 +13,8 @@ from tailcloud.data.readers.folder import read_folder
 from tailcloud.errors import TailcloudError, UsageError
 
 
-def opened(path, **reading):
-    return open_dataset(str(path), reading=ReadOptions(**reading))
+def opened(path, **options):
+    return open_dataset(str(path), options=ReadOptions(**options))
 
 
 def names(split):
@@ -28,7 +28,7 @@ def test_one_level_of_classes_is_parted_by_class(tmp_path):
     assert np.bincount(data.test.labels, minlength=3).tolist() == [4, 1, 0]
     assert data.spec == str(tmp_path / "photos")
     assert any("20 % of each class (5 images)" in remark for remark in data.remarks)
-    assert any("class ox: no image is left for testing" in remark for remark in data.remarks)
+    assert any("class ox: no test image, so" in remark for remark in data.remarks)
     assert not set(names(data.train)) & set(names(data.test))
 
 
@@ -55,7 +55,7 @@ def test_without_a_test_folder_validation_is_for_testing(tmp_path):
         draw_classes(tmp_path / part, {"cat": count, "dog": count})
     data = opened(tmp_path)
     assert (len(data.train), data.val, len(data.test)) == (12, None, 4)
-    assert "validation part is what the model is judged on" in data.remarks[0]
+    assert "validation split is used for testing" in data.remarks[0]
 
 
 def test_a_training_folder_alone_is_parted(tmp_path):
@@ -94,15 +94,15 @@ def test_clutter_is_ignored_and_other_files_are_told(tmp_path):
     listing = read_folder(tmp_path)
     assert len(listing) == 4
     assert listing.remarks == (
-        "No image in bird.",
-        "Not read, since their names do not end like those of images: 1\u00a0file (.txt).",
+        "No images in bird.",
+        "Not read, because the suffix is not that of an image: 1\u00a0file (.txt).",
     )
 
 
 def test_a_list_beside_the_class_folders_is_pointed_at(tmp_path):
     draw_classes(tmp_path, {"images": 4})
     (tmp_path / "labels.csv").write_text("path,label\nimages/0.png,cat\n")
-    remark = "Classes are named after folders; to have them from labels.csv, name that file, not the folder."
+    remark = "Classes are named after folders; to take them from labels.csv, pass that file instead of the folder."
     assert read_folder(tmp_path).remarks == (remark,)
 
 
@@ -122,7 +122,7 @@ def test_remarks_can_be_stored_whatever_files_and_folders_are_called(tmp_path):
 def test_data_whose_own_name_is_no_text_are_refused_at_once(tmp_path):
     place = tmp_path / os.fsdecode(b"photos\xff")
     draw_classes(place, {"cat": 2, "dog": 2})
-    with pytest.raises(UsageError, match="photos\ufffd is no text"):
+    with pytest.raises(UsageError, match="photos\ufffd is not a valid text name"):
         opened(place)
 
 
@@ -143,7 +143,7 @@ def test_names_that_no_screen_should_see_are_cleaned(tmp_path):
 
 
 def test_folders_without_classes_or_images_are_refused(tmp_path):
-    with pytest.raises(UsageError, match="holds no images in class folders; it should look like"):
+    with pytest.raises(UsageError, match="has no images in class folders; it should look like"):
         opened(tmp_path)
     draw(tmp_path / "a.png")
     with pytest.raises(UsageError, match=r"1.image but no class folders"):
@@ -151,7 +151,7 @@ def test_folders_without_classes_or_images_are_refused(tmp_path):
     with pytest.raises(TailcloudError, match="there is no"):
         opened(tmp_path / "absent")
     (tmp_path / "photos.zip").write_bytes(b"")
-    with pytest.raises(UsageError, match="unpacked first"):
+    with pytest.raises(UsageError, match="unpack archives first"):
         opened(tmp_path / "photos.zip")
 
 
@@ -174,19 +174,22 @@ def test_large_images_come_at_64_pixels_and_say_so(tmp_path):
         draw(tmp_path / "a" / f"{number}.jpg", size=(300, 200))
     data = opened(tmp_path)
     assert data.shape == (64, 64, 3)
-    assert "Images are read at 64×64 pixels, and half of them have 200 or more: see data.size." in data.remarks
+    assert (
+        "Images are read at 64×64 pixels, but half of them have 200 or more a side; data.size reads them larger."
+        in data.remarks
+    )
 
 
 def test_a_crop_that_cuts_most_of_the_images_off_says_so(tmp_path):
     for number, size in enumerate([(400, 20), (20, 400), (20, 20)]):
         draw(tmp_path / "a" / f"{number}.png", size=size)
-    cut = "only the square in the middle is read, 5% of a typical one; --set data.fit=pad or --set data.fit=squash"
+    cut = "only their center is read, 5% of a typical one; --set data.fit=pad or --set data.fit=squash"
     assert any(cut in remark for remark in opened(tmp_path).remarks)
     assert any(cut in remark for remark in opened(tmp_path, size=16).remarks)
-    assert not any("middle" in remark for remark in opened(tmp_path, fit="pad").remarks)
+    assert not any("center" in remark for remark in opened(tmp_path, fit="pad").remarks)
     draw(tmp_path / "a" / "3.png", size=(16, 9))
     draw(tmp_path / "a" / "4.png", size=(9, 16))
-    assert not any("middle" in remark for remark in opened(tmp_path).remarks)
+    assert not any("center" in remark for remark in opened(tmp_path).remarks)
 
 
 def test_grey_images_have_one_channel_unless_one_has_colours(tmp_path):
@@ -230,7 +233,7 @@ def test_groups_by_a_pattern_stay_in_one_part(tmp_path):
 def test_patterns_that_cannot_work_are_refused(tmp_path):
     draw_classes(tmp_path, {"cat": 4})
     for pattern, sentence in [
-        ("(", "no regular expression"),
+        ("(", "not a regular expression"),
         ("cat", r"no \(…\)"),
         ("(zebra)", "matches no file name"),
     ]:
@@ -267,9 +270,10 @@ def test_more_than_a_twentieth_unreadable_stops(cut, tmp_path):
 def test_images_beyond_memory_are_refused_before_they_are_read(tmp_path, monkeypatch):
     draw_classes(tmp_path, {"cat": 10})
     monkeypatch.setattr("tailcloud.data.memory.available_memory", lambda: 10 * 3 * 2 * 6**2)
-    monkeypatch.setattr("tailcloud.data.readers.own_data.read_pictures", None)
+    monkeypatch.setattr("tailcloud.data.readers.build_dataset.read_images", None)
     with pytest.raises(
-        TailcloudError, match=r"has 10 images, which take 3.84.kB at data.size = 8.*set data.size to 6 or"
+        TailcloudError,
+        match=r": 10 images at data.size = 8 with 3 channels need 3.84.kB .*; set data.size to 6 or less",
     ):
         opened(tmp_path, loader="resident")
 
@@ -279,10 +283,10 @@ def test_long_readings_say_how_far_they_are(tmp_path, monkeypatch, caplog):
     draw_classes(tmp_path, {"cat": 70})
     with caplog.at_level(logging.INFO, "tailcloud"):
         opened(tmp_path)
-    assert "64 of 70 images looked at" in caplog.messages
+    assert "64 of 70 image headers read" in caplog.messages
     assert "70 of 70 images read" in caplog.messages
 
 
 def test_settings_of_own_images_are_refused_for_benchmarks():
-    with pytest.raises(UsageError, match=r"data.size = 16 is for images of your own"):
-        open_dataset("digits-lt", reading=ReadOptions(size=16))
+    with pytest.raises(UsageError, match=r"data.size = 16 is for your own images"):
+        open_dataset("digits-lt", options=ReadOptions(size=16))

@@ -18,11 +18,11 @@ def images(count, size=(8, 8), channels=(3,)):
     return RANDOM.randint(0, 256, (count, *size, *channels), np.uint8)
 
 
-def opened(path, arrays=None, **reading):
+def opened(path, arrays=None, **options):
     if arrays is not None:
         np.savez(path / "data.npz", **arrays)
         path = path / "data.npz"
-    return open_dataset(str(path), reading=ReadOptions(**reading))
+    return open_dataset(str(path), options=ReadOptions(**options))
 
 
 def test_keras_names(tmp_path):
@@ -85,7 +85,7 @@ def test_tiny_classes_can_be_dropped(tmp_path):
     [
         ({"a": np.zeros(3)}, "has the arrays a; it needs x_train, y_train"),
         ({"x": images(4), "y": np.zeros((4, 14), int)}, r"y has the shape \(4, 14\).*one-hot"),
-        ({"x": images(4), "y": np.zeros(4)}, "the type float64; it should be one whole number"),
+        ({"x": images(4), "y": np.zeros(4)}, "the type float64; it should have one whole number"),
         ({"x": images(4), "y": np.zeros(3, int)}, "x has 4 images, and y has 3 labels"),
         ({"x": images(4, channels=(4,)), "y": np.zeros(4, int)}, r"shape \(4, 8, 8, 4\); images are"),
         ({"x": images(4)[:0], "y": np.zeros(0, int)}, "images are"),
@@ -136,9 +136,9 @@ def test_nothing_is_ever_unpickled(tmp_path):
 def test_an_array_that_would_fill_the_memory_is_never_unpacked(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "bomb.npz", x=np.zeros((2000, 64, 64), np.uint8), y=np.zeros(2000, int))
     assert (tmp_path / "bomb.npz").stat().st_size < 50_000
-    monkeypatch.setattr("tailcloud.data.readers.npz_file.available_memory", lambda: 10**7)
-    monkeypatch.setattr("tailcloud.data.readers.npz_file.read", None)
-    with pytest.raises(TailcloudError, match=r"unpacks to arrays that take 16.4.MB with a copy, and 10.MB of memory"):
+    monkeypatch.setattr("tailcloud.data.memory.available_memory", lambda: 10**7)
+    monkeypatch.setattr("tailcloud.data.readers.npz.read_array", None)
+    with pytest.raises(TailcloudError, match=r"its unpacked arrays need 16.4.MB of memory, and 10.MB are free"):
         opened(tmp_path / "bomb.npz")
 
 
@@ -182,7 +182,7 @@ def test_an_archive_packed_as_numpy_never_does_is_not_opened(packing, tmp_path):
         for name in ("x.npy", "y.npy"):
             archive.writestr(name, bytes(2**26))
     tracemalloc.start()
-    with pytest.raises(TailcloudError, match="packed in a way that NumPy does not use"):
+    with pytest.raises(TailcloudError, match="compressed in a way that NumPy does not use"):
         opened(tmp_path / "bomb.npz")
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -4,21 +4,21 @@ import numpy as np
 import pytest
 
 from tailcloud.data import ReadOptions
-from tailcloud.data.readers.split_assignment import NO_PART, arrange, in_order
+from tailcloud.data.readers.split_assignment import NO_SPLIT, assign_splits, sort_class_names
 from tailcloud.errors import UsageError
 
 
-def arranged(counts, **reading):
+def arranged(counts, **options):
     """Classes with so many training images and one test image each."""
     labels = [name for name, count in counts.items() for _ in range(count + 1)]
     parts = [part for count in counts.values() for part in ["train"] * count + ["test"]]
-    return arrange("toy", labels, parts, None, ReadOptions(**reading))
+    return assign_splits("toy", labels, parts, None, ReadOptions(**options))
 
 
 def test_names_are_sorted_and_numbers_by_value():
-    assert in_order({"b", "a", "10"}) == ["10", "a", "b"]
-    assert in_order({"10", "9", "007"}) == ["007", "9", "10"]
-    assert in_order({"1" * 5000, "2"}) == ["1" * 5000, "2"]  # Python refuses to count so far
+    assert sort_class_names({"b", "a", "10"}) == ["10", "a", "b"]
+    assert sort_class_names({"10", "9", "007"}) == ["007", "9", "10"]
+    assert sort_class_names({"1" * 5000, "2"}) == ["1" * 5000, "2"]  # Python refuses to count so far
 
 
 def test_tiny_classes_stay_unless_asked():
@@ -30,8 +30,8 @@ def test_tiny_classes_are_dropped_on_request():
     assert result.class_names == ["b", "d"]
     assert result.counts("train").tolist() == [50, 20]
     assert result.counts("test").tolist() == [1, 1]
-    assert (result.parts == NO_PART).sum() == 9
-    assert "classes a, c: fewer than 5 training images, and left out (data.min_count)." in result.remarks
+    assert (result.splits == NO_SPLIT).sum() == 9
+    assert "classes a, c: fewer than 5 training images, dropped (data.min_count)." in result.remarks
 
 
 def test_tiny_classes_are_merged_on_request():
@@ -59,12 +59,12 @@ def test_dropping_everything_is_refused():
 
 def test_nothing_to_train_on_or_to_test_with_is_refused():
     with pytest.raises(UsageError, match="no training image, only images for test"):
-        arrange("toy", ["a"], ["test"], None, ReadOptions())
+        assign_splits("toy", ["a"], ["test"], None, ReadOptions())
     with pytest.raises(UsageError, match="no class of which images could be set aside"):
-        arrange("toy", ["a", "b"], ["", ""], None, ReadOptions())
+        assign_splits("toy", ["a", "b"], ["", ""], None, ReadOptions())
 
 
 def test_groups_are_numbered_by_their_keys():
-    result = arrange("toy", ["a"] * 4, ["train", "train", "test", "test"], ["x", "x", "y", "z"], ReadOptions())
+    result = assign_splits("toy", ["a"] * 4, ["train", "train", "test", "test"], ["x", "x", "y", "z"], ReadOptions())
     assert np.unique(result.groups).tolist() == [0, 1, 2]
     assert result.groups[0] == result.groups[1]

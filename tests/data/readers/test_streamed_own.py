@@ -9,13 +9,13 @@ from PIL import Image
 from helpers.drawing import draw, draw_classes
 from tailcloud.data import ReadOptions, hold_out, open_dataset
 from tailcloud.data.file_images import FileImages
-from tailcloud.data.readers import own_data
-from tailcloud.data.readers.build_streamed import even_sample
+from tailcloud.data.readers import open_path
+from tailcloud.data.readers.build_dataset import even_sample
 from tailcloud.errors import TailcloudError, UsageError
 
 
-def opened(path, loader="stream", **reading):
-    return open_dataset(str(path), reading=ReadOptions(loader=loader, **reading))
+def opened(path, loader="stream", **options):
+    return open_dataset(str(path), options=ReadOptions(loader=loader, **options))
 
 
 def parts_of(data):
@@ -27,9 +27,9 @@ def photos(tmp_path):
     return draw_classes(tmp_path / "photos", {"cat": 30, "lynx": 6}, size=(24, 20))
 
 
-@pytest.mark.parametrize("reading", [{}, {"size": 9, "fit": "pad"}, {"min_count": 8}, {"group": "([0-9])[.]"}])
-def test_a_streamed_folder_is_the_resident_one(photos, reading):
-    resident, streamed = opened(photos, "resident", **reading), opened(photos, **reading)
+@pytest.mark.parametrize("options", [{}, {"size": 9, "fit": "pad"}, {"min_count": 8}, {"group": "([0-9])[.]"}])
+def test_a_streamed_folder_is_the_resident_one(photos, options):
+    resident, streamed = opened(photos, "resident", **options), opened(photos, **options)
     assert streamed.class_names == resident.class_names
     assert streamed.shape == resident.shape
     assert streamed.fit == resident.fit
@@ -55,8 +55,8 @@ def test_what_does_not_fit_is_streamed_and_says_so(photos, monkeypatch):
     data = opened(photos, "auto")
     assert isinstance(data.train.images, FileImages)
     assert (
-        "There are 36 images, which take 86.4\u00a0kB at data.size = 20 and 3 channels, and 50\u00a0kB of memory are "
-        "free: they stay in their files, and each is read when it is shown (data.loader)."
+        "36 images at data.size = 20 with 3 channels need 86.4\u00a0kB of memory, and 50\u00a0kB are free: they stay in "
+        "their files, and each is read when it is needed (data.loader)."
     ) in data.remarks
     assert not isinstance(opened(photos, "auto", size=8).train.images, FileImages)
 
@@ -64,15 +64,15 @@ def test_what_does_not_fit_is_streamed_and_says_so(photos, monkeypatch):
 def test_a_sample_that_looked_small_is_no_reason_to_refuse(tmp_path, monkeypatch):
     for number in range(40):
         draw(tmp_path / "cat" / f"{number}.png", 100 if number < 39 else (1, 2, 3))
-    monkeypatch.setattr("tailcloud.data.readers.build_streamed.SAMPLE", 2)
-    monkeypatch.setattr("tailcloud.data.readers.build_streamed.even_sample", lambda images: [0, 1])
+    monkeypatch.setattr("tailcloud.data.readers.build_dataset.SAMPLE", 2)
+    monkeypatch.setattr("tailcloud.data.readers.build_dataset.even_sample", lambda images: [0, 1])
     monkeypatch.setattr("tailcloud.data.memory.available_memory", lambda: 2 * 40 * 64 * 2)
     assert isinstance(opened(tmp_path, "auto").train.images, FileImages)
 
 
 def test_only_a_sample_is_opened(tmp_path, monkeypatch):
     draw_classes(tmp_path, {"cat": 60}, size=(10, 10))
-    monkeypatch.setattr("tailcloud.data.readers.build_streamed.SAMPLE", 20)
+    monkeypatch.setattr("tailcloud.data.readers.build_dataset.SAMPLE", 20)
     opened_files, real = [], Image.open
     monkeypatch.setattr(Image, "open", lambda path, **options: opened_files.append(path) or real(path, **options))
     data = opened(tmp_path)
@@ -86,11 +86,11 @@ def test_a_sample_that_cannot_be_read_stops_and_a_few_do_not(tmp_path, monkeypat
     (tmp_path / "cat" / "0.png").write_bytes(b"")
     data = opened(tmp_path)
     assert len(data.train) + len(data.test) == 60
-    assert any(r.startswith("1 of 48 images cannot be read: cat/0.png (it is not an image") for r in data.remarks)
-    monkeypatch.setattr("tailcloud.data.readers.build_streamed.SAMPLE", 40)
-    assert any(r.startswith("1 of 40 images that were tried cannot be read: cat/0") for r in opened(tmp_path).remarks)
-    monkeypatch.setattr("tailcloud.data.readers.build_streamed.SAMPLE", 10)
-    with pytest.raises(TailcloudError, match=r"of which 10 images were tried: 1 of 10 images \(10 %, more than 5 %\)"):
+    assert any(r.startswith("1 of 48 images cannot be read: cat/0.png (it is empty (0 bytes))") for r in data.remarks)
+    monkeypatch.setattr("tailcloud.data.readers.build_dataset.SAMPLE", 40)
+    assert any(r.startswith("1 of 40 sampled images cannot be read: cat/0") for r in opened(tmp_path).remarks)
+    monkeypatch.setattr("tailcloud.data.readers.build_dataset.SAMPLE", 10)
+    with pytest.raises(TailcloudError, match=r"a sample of 10 images.: 1 of 10 images \(10 %, more than 5 %\)"):
         opened(tmp_path)
 
 
@@ -112,7 +112,7 @@ def test_lists_of_parts_are_read_together(tmp_path):
         (tmp_path / f"my_{part}.txt").write_text("".join(f"a/{number}.png 1\n" for number in numbers))
     data = opened(tmp_path / "my_train.txt")
     assert (len(data.train), len(data.val), len(data.test)) == (6, 1, 2)
-    assert data.remarks[0] == "my_train.txt, my_val.txt, my_test.txt are read together as parts."
+    assert data.remarks[0] == "my_train.txt, my_val.txt, my_test.txt are read together as splits."
 
 
 def test_words_columns_and_groups_are_streamed_from_the_other_reader(tmp_path):
@@ -130,22 +130,22 @@ def test_long_lists_are_resident_only_where_they_fit(tmp_path, monkeypatch):
     draw_classes(tmp_path, {"a": 6})
     (tmp_path / "l.txt").write_text("".join(f"a/{n}.png 0\n" for n in range(6)))
     before = opened(tmp_path / "l.txt", "auto")
-    monkeypatch.setattr(own_data, "LONG", 10)
+    monkeypatch.setattr(open_path, "LARGE_LIST", 10)
     assert opened(tmp_path / "l.txt", "auto").fingerprint == before.fingerprint
-    monkeypatch.setattr("tailcloud.data.readers.csv_list.LARGEST", 20)
+    monkeypatch.setattr("tailcloud.data.readers.csv_list.MAX_BYTES", 20)
     assert isinstance(opened(tmp_path / "l.txt", "auto").train.images, FileImages)
     (tmp_path / "l.txt").write_text("a/0.png 0\na/1.png 0\na/2.png ox\n")
     with pytest.raises(
-        UsageError, match=r"line 3 of .*l.txt is not a path, .* a list of more than 20 bytes it has to be"
+        UsageError, match=r"line 3 of .*l.txt is not a path, .* a list of more than 20 bytes needs such lines only"
     ):
         opened(tmp_path / "l.txt", "auto")
 
 
 def test_arrays_do_not_stream(tmp_path):
     np.savez(tmp_path / "x.npz", x=np.zeros((8, 4, 4), np.uint8), y=np.arange(8) % 2)
-    with pytest.raises(UsageError, match=r'data.loader = "stream" is for images in files, and .*x.npz has arrays'):
+    with pytest.raises(UsageError, match=r'data.loader = "stream" is for image files, and .*x.npz has arrays'):
         opened(tmp_path / "x.npz")
-    with pytest.raises(UsageError, match=r"data.loader = stream is for images of your own"):
+    with pytest.raises(UsageError, match=r"data.loader = stream is for your own images"):
         opened("digits-lt")
 
 

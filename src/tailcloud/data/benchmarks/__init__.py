@@ -1,6 +1,11 @@
-"""Data sets that have a name: ``SOURCES`` in ``tailcloud.data`` says which function of this room opens which.
+"""Data sets that are opened by their name; ``SOURCES`` in ``tailcloud.data`` maps names to functions.
 
-``digits`` comes with scikit-learn. ``cifar`` reads what ``download`` brought (``cifar_files`` has its checksums,
-``pickles`` reads without running anything). ``published`` opens the large benchmarks from their lists: ``editions``
-says what was published, ``places`` where people keep the images.
+- ``digits``: digits-lt, from scikit-learn.
+- ``cifar``: CIFAR-10 and CIFAR-100, whole and long-tailed.
+- ``cifar_files``: the published files of CIFAR, their checksums and fingerprints.
+- ``download``: downloads and unpacks CIFAR.
+- ``safe_pickle``: reads the pickles of CIFAR without running them.
+- ``file_lists``: ImageNet-LT, Places-LT and iNaturalist 2018, from their published lists.
+- ``editions``: what was published of these three.
+- ``image_root``: finds their images on this machine.
 """

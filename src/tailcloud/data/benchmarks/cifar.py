@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcloud.data.benchmarks.cifar_files import EDITIONS, FINGERPRINTS, Edition, Layout
+from tailcloud.data.benchmarks.cifar_files import CIFAR_EDITIONS, FINGERPRINTS, CifarEdition, Layout
 from tailcloud.data.benchmarks.safe_pickle import load_pickle
 from tailcloud.data.dataset import Dataset, Images, Labels, Split
 from tailcloud.data.longtail import exponential_counts, longtail_positions
@@ -27,10 +27,10 @@ MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
 
 
 @dataclass(frozen=True)
-class Copy:
-    """The files of one layout on this machine, and what to do if they are not right."""
+class CifarCopy:
+    """The files of one layout on this machine, and what to do if they are wrong."""
 
-    edition: Edition
+    edition: CifarEdition
     layout: Layout
     folder: Path
     remedy: str
@@ -40,7 +40,7 @@ class Copy:
         return [file for file in self.layout.files if not (self.folder / file).is_file()]
 
     def changed(self) -> list[str]:
-        """The files that are there, but are not the published ones."""
+        """The files that exist, but differ from the published ones."""
         present = set(self.layout.files) - set(self.missing())
         sums = {file: expected for file, expected in self.layout.sums.items() if expected and file in present}
         return [file for file, expected in sums.items() if md5_sum(self.folder / file) != expected]
@@ -54,11 +54,11 @@ class Copy:
         path, key = self.folder / self.layout.files[-1], f"{self.edition.granularity}label_names"
         names: Any = _bytes(path).split() if self.layout.binary else load_pickle(path, remedy=self.remedy).get(key)
         if not isinstance(names, list) or len(names) != self.edition.classes:
-            raise self.damaged(path, f"it does not hold the names of {self.edition.classes} classes")
+            raise self.damaged(path, f"it does not have the names of {self.edition.classes} classes")
         return [name.decode(errors="replace") if isinstance(name, bytes) else str(name) for name in names]
 
-    def part(self, files: list[str], images: int) -> tuple[Rows, Labels]:
-        """The images and labels of some files together, as many of each class."""
+    def split(self, files: list[str], images: int) -> tuple[Rows, Labels]:
+        """The images and labels of some files together; every class must have the same number of images."""
         pieces = [self._read(self.folder / file, images // len(files)) for file in files]
         labels, share = np.concatenate([labels for _, labels in pieces]), images // self.edition.classes
         wrong = np.flatnonzero(np.bincount(labels, minlength=self.edition.classes) != share).tolist()
@@ -90,26 +90,26 @@ class Copy:
         content, key = load_pickle(path, remedy=self.remedy), f"{self.edition.granularity}labels"
         rows, labels = content.get("data"), content.get(key)
         if not isinstance(rows, np.ndarray) or rows.dtype != np.uint8 or rows.shape != (images, PIXELS):
-            raise self.damaged(path, f"it does not hold {images:,} images of 32×32 pixels in three colours")
+            raise self.damaged(path, f"it does not have {images:,} images of 32×32 pixels in three colors")
         if not isinstance(labels, list | np.ndarray) or len(labels) != images or not all(map(_is_label, labels)):
-            raise self.damaged(path, f'it does not hold {images:,} whole numbers as "{key}"')
+            raise self.damaged(path, f'it does not have {images:,} whole numbers as "{key}"')
         return rows, np.array([int(label) for label in labels], np.int64)
 
 
 def open_cifar(name: Name, ratio: float | None, root: Path) -> Dataset:
     """CIFAR-10 or CIFAR-100 with imbalance ratio γ, or whole and balanced if ``ratio`` is None.
 
-    The long-tailed part is the one that the field trains on: exponential counts, seed 0. A copy that differs from the
-    published files is opened all the same, and says so in ``remarks``.
+    The long-tailed subset is the one that papers use: exponential counts, seed 0. A copy that differs from the
+    published files is opened too; ``remarks`` say so.
     """
-    spec, edition = name if ratio is None else f"{name}-lt:{ratio:g}", EDITIONS[name]
+    spec, edition = name if ratio is None else f"{name}-lt:{ratio:g}", CIFAR_EDITIONS[name]
     counts = None if ratio is None else exponential_counts(TRAIN_IMAGES / edition.classes, edition.classes, ratio)
     copy = _complete_copy(name, spec, root)
-    rows, labels = copy.part(copy.layout.files[:-2], TRAIN_IMAGES)
+    rows, labels = copy.split(copy.layout.files[:-2], TRAIN_IMAGES)
     if counts is not None:
         positions = longtail_positions(labels, counts)
         rows, labels = rows[positions], labels[positions]
-    test_rows, test_labels = copy.part(copy.layout.files[-2:-1], TEST_IMAGES)
+    test_rows, test_labels = copy.split(copy.layout.files[-2:-1], TEST_IMAGES)
     dataset = Dataset(
         spec=spec,
         train=Split(_images(rows), labels),
@@ -122,49 +122,54 @@ def open_cifar(name: Name, ratio: float | None, root: Path) -> Dataset:
 
 
 def open_cifar_for_tuning(name: Name, ratio: float | None, root: Path) -> Dataset:
-    """A long-tailed part to choose settings on, without the test set: nine tenths of the images that training on ratio
-    γ would see, judged on training images of the subset of γ = 50 that are left. Each class is judged on at least a
-    tenth of its images there; use the balanced accuracy.
+    """A data set for choosing settings without the test set.
+
+    Its training split has nine tenths of the training images at ratio γ. Its test split has the other images of the
+    subset of γ = 50, at least a tenth of each class there; use the balanced accuracy.
     """
     assert ratio is not None  # a spec without one is refused
-    spec, edition = f"{name}-lt-tune:{ratio:g}", EDITIONS[name]
+    spec, edition = f"{name}-lt-tune:{ratio:g}", CIFAR_EDITIONS[name]
     if ratio < LARGEST_SUBSET:
-        raise UsageError(f"{spec}: the imbalance ratio must be at least {LARGEST_SUBSET}, whose subset is what is used")
+        raise UsageError(
+            f"{spec}: the imbalance ratio must be at least {LARGEST_SUBSET}; the tuning data are a subset of that"
+        )
     full = TRAIN_IMAGES / edition.classes
-    reach = exponential_counts(full, edition.classes, LARGEST_SUBSET)
+    largest = exponential_counts(full, edition.classes, LARGEST_SUBSET)
     counts = [max(1, int(0.9 * count)) for count in exponential_counts(full, edition.classes, ratio)]
     copy = _complete_copy(name, spec, root)
-    rows, labels = copy.part(copy.layout.files[:-2], TRAIN_IMAGES)
-    picked = longtail_positions(labels, reach)
-    place = np.concatenate([np.arange(count) for count in reach])  # in its class
-    train, judged = picked[place < np.repeat(counts, reach)], picked[place >= np.repeat(counts, reach)]
+    rows, labels = copy.split(copy.layout.files[:-2], TRAIN_IMAGES)
+    picked = longtail_positions(labels, largest)
+    place = np.concatenate([np.arange(count) for count in largest])  # within its class
+    train, test = picked[place < np.repeat(counts, largest)], picked[place >= np.repeat(counts, largest)]
     return Dataset(
         spec=spec,
         train=Split(_images(rows[train]), labels[train]),
-        test=Split(_images(rows[judged]), labels[judged]),
+        test=Split(_images(rows[test]), labels[test]),
         class_names=copy.class_names(),
         mean=MEAN,
         std=STD,
-        remarks=("This is for choosing settings: the part called test is of training images, and unbalanced.",),
+        remarks=("This data set is for choosing settings: its test split has training images, and is imbalanced.",),
     )
 
 
-def find_copy(name: str, root: Path) -> Copy | None:
-    """The files under ``root``, or those of a ``root`` that is itself the folder: a complete copy if there is one."""
-    edition = EDITIONS[name]
+def find_copy(name: str, root: Path) -> CifarCopy | None:
+    """The copy below ``root``, or in ``root`` itself; a complete one if there is one."""
+    edition = CIFAR_EDITIONS[name]
     copies = [
-        Copy(edition, layout, root / layout.folder, _remedy(name, root))
+        CifarCopy(edition, layout, root / layout.folder, _remedy(name, root))
         for layout in edition.layouts
         if (root / layout.folder).is_dir()
     ]
     copies += [
-        Copy(edition, layout, root, _remedy(name, root.parent)) for layout in edition.layouts if _is_copy(root, layout)
+        CifarCopy(edition, layout, root, _remedy(name, root.parent))
+        for layout in edition.layouts
+        if _is_copy(root, layout)
     ]
     return min(copies, key=lambda copy: bool(copy.missing()), default=None)
 
 
 def md5_sum(path: Path) -> str:
-    """The MD5 sum of a file: the kind that was published for CIFAR."""
+    """The MD5 sum of a file: the checksum that was published for CIFAR."""
     try:
         with path.open("rb") as file:
             return file_digest(file, lambda: md5(usedforsecurity=False)).hexdigest()
@@ -172,12 +177,12 @@ def md5_sum(path: Path) -> str:
         raise TailcloudError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _complete_copy(name: str, spec: str, root: Path) -> Copy:
-    copy, edition = find_copy(name, root), EDITIONS[name]
+def _complete_copy(name: str, spec: str, root: Path) -> CifarCopy:
+    copy, edition = find_copy(name, root), CIFAR_EDITIONS[name]
     if copy is None:
         raise TailcloudError(
             f"{spec} needs {edition.title} in {root}/; {_remedy(name, root)} or pass --root with the folder "
-            f"that holds {' or '.join(layout.folder for layout in edition.layouts)}"
+            f"that has {' or '.join(layout.folder for layout in edition.layouts)}"
         )
     if missing := copy.missing():
         raise TailcloudError(f"{copy.folder} lacks {', '.join(missing)}; {copy.remedy}")
@@ -189,7 +194,7 @@ def _is_copy(folder: Path, layout: Layout) -> bool:
     return named or all((folder / file).is_file() for file in (layout.files[0], layout.files[-1]))
 
 
-def _remarks(dataset: Dataset, copy: Copy) -> Iterator[str]:
+def _remarks(dataset: Dataset, copy: CifarCopy) -> Iterator[str]:
     if dataset.fingerprint == FINGERPRINTS.get(dataset.spec):
         return
     if changed := copy.changed():

@@ -18,8 +18,8 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Edition:
-    """CIFAR-10 or CIFAR-100: what is known of it before a file is opened. The archive holds the first layout."""
+class CifarEdition:
+    """CIFAR-10 or CIFAR-100: what is known before a file is opened. The archive has the first layout."""
 
     title: str
     classes: int
@@ -36,8 +36,8 @@ class Edition:
         return f"https://www.cs.toronto.edu/~kriz/{self.archive}"
 
 
-EDITIONS: dict[str, Edition] = {
-    "cifar10": Edition(
+CIFAR_EDITIONS: dict[str, CifarEdition] = {
+    "cifar10": CifarEdition(
         title="CIFAR-10",
         classes=10,
         granularity="",
@@ -74,7 +74,7 @@ EDITIONS: dict[str, Edition] = {
             ),
         ),
     ),
-    "cifar100": Edition(
+    "cifar100": CifarEdition(
         title="CIFAR-100",
         classes=100,
         granularity="fine_",
@@ -105,8 +105,7 @@ EDITIONS: dict[str, Edition] = {
     ),
 }
 
-# The subsets that the field compares on, by the fingerprint of their images and labels: a copy that yields them is
-# right, whatever its files look like.
+# Fingerprints of the subsets that papers compare on: a copy that yields them is right, whatever its files look like.
 FINGERPRINTS = {
     "cifar10-lt:50": "d75ca0f3bca52b13",
     "cifar10-lt:100": "52e6809bb9668542",

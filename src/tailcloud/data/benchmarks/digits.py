@@ -1,4 +1,4 @@
-"""digits-lt: scikit-learn's 1,797 real 8×8 digits, made long-tailed. Embedded in a dependency: no download."""
+"""digits-lt: the 1,797 handwritten 8×8 digits of scikit-learn, made long-tailed; no download."""
 
 import numpy as np
 

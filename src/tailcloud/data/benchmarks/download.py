@@ -1,4 +1,4 @@
-"""Getting CIFAR from its publisher: downloaded with resume, checked, unpacked, and only then put in place."""
+"""Downloads CIFAR from its publisher, resumes, checks and unpacks it, and only then moves it into place."""
 
 import tarfile
 import zlib
@@ -13,39 +13,39 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from tailcloud.data.benchmarks.cifar import find_copy, md5_sum
-from tailcloud.data.benchmarks.cifar_files import EDITIONS, Layout
+from tailcloud.data.benchmarks.cifar_files import CIFAR_EDITIONS, Layout
 from tailcloud.errors import TailcloudError, unknown
 
-# Called with the bytes that are here, and with how many there will be where the server says so.
+# Called with the bytes that were downloaded, and with the total if the server sends it.
 Progress = Callable[[int, int | None], None]
 
-CHUNK, PATIENCE = 2**18, 30.0  # bytes; seconds without an answer
+CHUNK, TIMEOUT = 2**18, 30.0  # bytes; seconds
 PARTIAL_CONTENT, RANGE_NOT_SATISFIABLE = 206, 416
 
 
 def get(name: str, root: Path, progress: Progress = lambda *_: None, *, url: str | None = None) -> str:
     """Put the official files of CIFAR-10 or CIFAR-100 under ``root``; a sentence says what was done.
 
-    An archive that lies in ``root`` already is used, without a network. ``url`` names another place that has the
-    archive; the checksum is checked all the same. A download that breaks off is continued by the next call.
+    An archive that is already in ``root`` is used without a network. ``url`` is another place that has the archive;
+    the checksum is verified in any case. An interrupted download is continued by the next call.
     """
-    if name not in EDITIONS:
-        raise unknown("data set to download", name, EDITIONS)
-    edition, copy = EDITIONS[name], find_copy(name, root)
+    if name not in CIFAR_EDITIONS:
+        raise unknown("data set to download", name, CIFAR_EDITIONS)
+    edition, copy = CIFAR_EDITIONS[name], find_copy(name, root)
     if copy and copy.is_published():
         return f"{edition.title} is already in {copy.folder}, and every file is as published."
     archive, again = root / edition.archive, f'run "tailcloud data get {name} --root {quote(str(root))}" again'
     try:
         root.mkdir(parents=True, exist_ok=True)
-        brought = archive.is_file()
-        if not brought:
+        given = archive.is_file()
+        if not given:
             _download(url or edition.url, archive, edition.archive_sum, progress, again)
         elif (found := md5_sum(archive)) != edition.archive_sum:
             raise _wrong_sum(
                 f"{archive} is not the published archive", found, edition.archive_sum, f"remove it and {again}"
             )
         _unpack(archive, edition.layouts[0], root)
-        if not brought:
+        if not given:
             archive.unlink()
     except OSError as error:
         raise TailcloudError(f"cannot write to {root}/: {error.strerror or error}") from None
@@ -54,12 +54,12 @@ def get(name: str, root: Path, progress: Progress = lambda *_: None, *, url: str
 
 def _download(url: str, archive: Path, expected: str, progress: Progress, again: str) -> None:
     part = archive.with_name(f"{archive.name}.part")
-    way_out = f"{again} to continue, or fetch that file by other means and put it at {archive} first"
+    way_out = f"{again} to continue, or download that file in another way and save it as {archive} first"
     _fetch(url, part, progress, way_out)
     if (found := md5_sum(part)) != expected:
         part.unlink()
         raise _wrong_sum(
-            f"what came from {url} is not the published archive", found, expected, f"it was removed; {again}"
+            f"the file from {url} is not the published archive", found, expected, f"it was removed; {again}"
         )
     part.replace(archive)
 
@@ -69,7 +69,7 @@ def _wrong_sum(what: str, found: str, expected: str, way_out: str) -> TailcloudE
 
 
 def _fetch(url: str, part: Path, progress: Progress, way_out: str) -> None:
-    """Append to ``part`` what it still lacks."""
+    """Append the missing bytes to ``part``."""
     here = part.stat().st_size if part.is_file() else 0
     with _network_errors(url, way_out):
         response = _open(url, here)
@@ -93,7 +93,7 @@ def _open(url: str, start: int) -> HTTPResponse | None:
     """The answer from byte ``start`` on; None if the file has no more bytes than that."""
     request = Request(url, headers={"Range": f"bytes={start}-"} if start else {})
     try:
-        response: HTTPResponse = urlopen(request, timeout=PATIENCE)
+        response: HTTPResponse = urlopen(request, timeout=TIMEOUT)
     except HTTPError as error:
         if error.code == RANGE_NOT_SATISFIABLE:
             return None
@@ -135,7 +135,7 @@ def _unpack(archive: Path, layout: Layout, root: Path) -> None:
 
 
 def _extract(archive: Path, layout: Layout, target: Path) -> None:
-    """Copy the contents of the expected files: names, links and permissions in the archive mean nothing here."""
+    """Copy the contents of the expected files; links and permissions in the archive are ignored."""
     wanted = {f"{layout.folder}/{file}": target / file for file in layout.files}
     with tarfile.open(archive, "r:gz") as tar:
         for member in tar:
@@ -148,7 +148,7 @@ def _extract(archive: Path, layout: Layout, target: Path) -> None:
 
 
 def _put(fresh: Path, folder: Path) -> None:
-    """Rename the folder into place, or its files one by one where a folder of that name has to be mended."""
+    """Move the folder into place, or its files one by one if the folder already exists."""
     if not folder.exists():
         fresh.rename(folder)
         return

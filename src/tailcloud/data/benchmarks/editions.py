@@ -1,4 +1,4 @@
-"""The large benchmarks as they were published: lists, numbers, and where files are looked for."""
+"""ImageNet-LT, Places-LT and iNaturalist 2018 as published: lists, numbers, and folders where files may be."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,19 +8,19 @@ OLTR = "github.com/zhmiao/OpenLongTailRecognition-OLTR"
 
 @dataclass(frozen=True)
 class Edition:
-    """A benchmark.
+    """A benchmark that was published as lists of files.
 
     Args:
         title: its name.
-        lists: the names of its lists by part, without ending.
-        images: lines of each list.
-        classes: how many there are.
-        folders: where lists and images are looked for below the data folder, beside that folder itself.
-        starts: the folders that paths of its lists begin with; what stands before them is of one machine or another.
-        patterns: how files may be laid out, in the words of ``placed``, the likeliest first.
-        images_of: what the images are of, in words.
-        images_from: where they are had.
-        lists_from: where the lists are had.
+        lists: the file names of its lists by split, without suffix.
+        images: the number of images in each list.
+        classes: the number of classes.
+        folders: folders below ROOT where lists and images may be, besides ROOT itself.
+        starts: the folders that paths of its lists begin with; anything before them depends on the machine.
+        patterns: layouts of the files, as ``placed`` takes them, the likeliest first.
+        images_of: the data set that the images are from.
+        images_from: where to get the images.
+        lists_from: where to get the lists.
         nested: whether a class may be more than one folder deep.
     """
 
@@ -38,17 +38,17 @@ class Edition:
 
     @property
     def looked_for(self) -> str:
-        """The folders in words."""
+        """The folders as text."""
         return ", ".join(f"{folder}/" for folder in self.folders)
 
     def below(self, path: str) -> str:
-        """A path of a list from the first of the known folders on: ``data/train/x.jpg`` is ``train/x.jpg``."""
+        """A path of a list from the first known folder on: ``data/train/x.jpg`` becomes ``train/x.jpg``."""
         folders = path.split("/")
         place = next((place for place, folder in enumerate(folders) if folder in self.starts), 0)
         return "/".join(folders[place:]) if ".." not in folders[:place] and not path.startswith("/") else path
 
     def class_name(self, path: str) -> str:
-        """The class that a path is in, by its folder."""
+        """The class of a path, by its folder."""
         folders = path.split("/")[:-1]
         if not self.nested:
             return folders[-1] if folders else ""

@@ -1,4 +1,4 @@
-"""Where the images of a published list are on this machine: people lay the same files out in different ways."""
+"""Finds the images of a published list on this machine: the same files are unpacked in different layouts."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -6,13 +6,13 @@ from pathlib import Path
 
 from tailcloud.data.file_images import FileImages
 
-TRIED = 8  # files that tell where all are
+SAMPLE = 8  # files that are looked for in each layout
 AS_LISTED = "{path}"
 
 
 @dataclass(frozen=True)
 class PlacedImages(FileImages):
-    """Files that a list names in one way and a disk in another; ``pattern`` says how, in the words of ``placed``.
+    """Files whose path on disk differs from that in the list; ``pattern`` maps one to the other, as in ``placed``.
 
     The fingerprint is that of the list, wherever the files are.
     """
@@ -44,15 +44,15 @@ def placed(path: str, pattern: str) -> str:
 
 
 def find_images(images: PlacedImages, folders: Iterable[Path], patterns: Sequence[str]) -> PlacedImages | None:
-    """The images where they are: below the folder, in the layout, that has most of a few of them; None if none has."""
-    step = max(1, len(images) // TRIED)
+    """The images in the folder and layout that has most of a sample of them; None if no layout has any."""
+    step = max(1, len(images) // SAMPLE)
     layouts = [replace(images, root=folder, pattern=pattern) for folder in folders for pattern in patterns]
-    found = [sum(_there(layout.path(row)) for row in range(0, len(images), step)[:TRIED]) for layout in layouts]
-    return layouts[found.index(max(found))] if max(found) else None
+    counts = [sum(_exists(layout.path(row)) for row in range(0, len(images), step)[:SAMPLE]) for layout in layouts]
+    return layouts[counts.index(max(counts))] if max(counts) else None
 
 
-def _there(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     try:
         return path.is_file()
-    except OSError:  # too long a name, or a folder that may not be looked into
+    except OSError:  # too long a name, or a folder that may not be read
         return False

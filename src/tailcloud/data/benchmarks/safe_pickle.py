@@ -1,7 +1,7 @@
-"""Pickles from strangers. A pickle is a program; this reader runs none of it.
+"""Reads untrusted pickles. A pickle is a program; this reader does not run it.
 
-It knows dictionaries, lists, numbers, text and plain NumPy arrays. Every name that a file may call is answered by a
-stand-in from this module, so that not even NumPy's own loader sees what the file says; every other name is refused.
+It reads dictionaries, lists, numbers, text and plain NumPy arrays. Every function that a file may call is replaced by
+one of this module, so that not even NumPy's own loader gets the content of the file; every other name is refused.
 """
 
 import io
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tailcloud.errors import TailcloudError
 
-LARGEST = 2**30  # bytes; the largest file of CIFAR has 155 million
+MAX_BYTES = 2**30  # the largest file of CIFAR has 155 million
 
 
 class _DType:
@@ -43,7 +43,7 @@ class _Array:
         self.fill(content, dtype, shape, "F" if fortran else "C")
 
     def fill(self, content: bytes, dtype: _DType, shape: tuple[int, ...], order: Any) -> None:
-        """NumPy checks that the shape asks for exactly the bytes that are there."""
+        """NumPy checks that the shape matches the number of bytes."""
         if min(shape, default=0) < 0:
             raise ValueError("a negative size")
         values = np.frombuffer(content, np.dtype(dtype.order + dtype.code))
@@ -61,7 +61,7 @@ def _from_buffer(content: bytes, dtype: _DType, shape: tuple[int, ...], order: s
 
 
 def _latin1(text: str, _: str) -> bytes:
-    """Python 3 writes bytes in this way into the pickles that Python 2 can read."""
+    """Python 3 writes bytes like this into pickles that Python 2 can read."""
     return text.encode("latin1")
 
 
@@ -87,7 +87,7 @@ ALLOWED: dict[str, Callable[..., Any]] = {
 
 
 class _Content(io.BytesIO):
-    """The bytes of a file, which say so if they end too early: the unpickler written in Python does not ask."""
+    """The bytes of a file; raises EOFError if they end too early, which the unpickler in Python does not check."""
 
     def read(self, size: int | None = -1) -> bytes:
         content = super().read(size)
@@ -103,13 +103,13 @@ class _Content(io.BytesIO):
 
 
 def _load_bytearray(reader: Any) -> None:
-    """Python's own allocates whatever length the file claims; this one, what is there."""
+    """Allocates the bytes that exist; Python's own function allocates whatever length the file claims."""
     (length,) = struct.unpack("<Q", reader.read(8))
     reader.append(bytearray(reader.read(length)))
 
 
 class _Reader(pickle._Unpickler):
-    """The unpickler written in Python: the one in C allocates a table as long as the largest number a file names."""
+    """The unpickler in Python, because the one in C allocates a table as long as the largest index in the file."""
 
     dispatch: ClassVar = {**pickle._Unpickler.dispatch, pickle.BYTEARRAY8[0]: _load_bytearray}
 
@@ -122,16 +122,16 @@ class _Reader(pickle._Unpickler):
             return ALLOWED[f"{module}.{name}"]
         except KeyError:
             raise TailcloudError(
-                f"{self.path} asks for {module}.{name}, which plain data does not need: it may be malicious, "
-                f"and nothing of it was run; {self.remedy}"
+                f"{self.path} asks for {module}.{name}, which plain data do not need; it may be malicious, "
+                f"and was not run; {self.remedy}"
             ) from None
 
 
 def load_pickle(path: Path, *, remedy: str = "get the file again") -> dict[str, Any]:
-    """The dictionary that a pickle holds, with NumPy arrays for its arrays, and nothing of it run.
+    """The dictionary in a pickle, with NumPy arrays for its arrays; nothing of the pickle is run.
 
-    Keys are text, also where Python 2 wrote bytes; other strings of Python 2 stay bytes. ``remedy`` ends the
-    sentence that says why a file cannot be read.
+    Keys are text, even if Python 2 wrote bytes; other strings of Python 2 stay bytes. ``remedy`` ends the error
+    message if the file cannot be read.
     """
     try:
         content = _Reader(path, remedy).load()
@@ -140,7 +140,7 @@ def load_pickle(path: Path, *, remedy: str = "get the file again") -> dict[str, 
     except Exception:  # a damaged pickle can raise any error that Python knows
         raise TailcloudError(f"{path} is truncated, damaged, or not a pickle; {remedy}") from None
     if not isinstance(content, dict) or not all(isinstance(key, str | bytes) for key in content):
-        raise TailcloudError(f"{path} does not hold a dictionary of named values; {remedy}")
+        raise TailcloudError(f"{path} does not have a dictionary with text keys; {remedy}")
     return {
         key if isinstance(key, str) else key.decode("latin1"): value.values if isinstance(value, _Array) else value
         for key, value in content.items()
@@ -150,8 +150,8 @@ def load_pickle(path: Path, *, remedy: str = "get the file again") -> dict[str, 
 def _read(path: Path) -> bytes:
     try:
         size = path.stat().st_size
-        if size > LARGEST:
-            raise TailcloudError(f"{path} has {size:,} bytes, too many for a file of plain data (at most {LARGEST:,})")
+        if size > MAX_BYTES:
+            raise TailcloudError(f"{path} has {size:,} bytes, more than the {MAX_BYTES:,} allowed")
         return path.read_bytes()
     except FileNotFoundError:
         raise TailcloudError(f"{path} is missing") from None

@@ -1,7 +1,9 @@
-"""Looking at data before anybody trains on them: ``survey("photos")``.
+"""Checks of a data set before training: ``survey("photos")``.
 
-``looking`` reads everything once, also what training would refuse; ``surveyed`` is what it found, and ``findings`` says
-what of it a person should see. ``verifying`` only asks whether every file is there and decodes.
+- ``survey``: the record of a data set, image by image, including what training would refuse.
+- ``duplicates``: images that are in a data set twice, or nearly so.
+- ``findings``: sentences about a survey: leaks, sizes, classes too small to measure.
+- ``verify``: whether every file exists and can be decoded.
 """
 
 from tailcloud.data.inspection.survey import survey

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailcloud.data.file_images import FileImages
-from tailcloud.data.image_io import Picture, Unreadable
+from tailcloud.data.image_io import ImageArray, Unreadable
 from tailcloud.data.packed_names import Positions
-from tailcloud.data.parallel_io import MOST_UNREADABLE
+from tailcloud.data.parallel_io import MAX_UNREADABLE
 from tailcloud.errors import TailcloudError
 from tailcloud.formatting import number, some_of
 
@@ -36,7 +36,7 @@ class Substitutes:
             row = self.replacements[row]
         return row
 
-    def replace(self, row: int, reason: str) -> tuple[Picture, float]:
+    def replace(self, row: int, reason: str) -> tuple[ImageArray, float]:
         """Pixels and aspect for an image that cannot be read.
 
         Raises:
@@ -75,10 +75,10 @@ class Substitutes:
                 "%s cannot be read (%s); the next image of its class replaces it.", self.images.path(row), reason
             )
         share = 100 * len(self.reasons) / len(self.images)
-        if share > MOST_UNREADABLE:
+        if share > MAX_UNREADABLE:
             raise TailcloudError(
                 f"{len(self.reasons):,} of {len(self.images):,} images ({number(share, 0)} %, more than "
-                f"{number(MOST_UNREADABLE, 0)} %) cannot be read: {self._some()}; repair or remove them"
+                f"{number(MAX_UNREADABLE, 0)} %) cannot be read: {self._some()}; repair or remove them"
             )
 
     def remarks(self) -> Sequence[str]:

@@ -1,7 +1,12 @@
-"""Images of one's own, opened by their path.
+"""Your own images, opened by their path or given as a list of files.
 
-``opening`` decides what a path is. ``folder`` and ``lists`` (both make a ``listing``) and ``arrays`` (with ``npz``) say
-what there is, and where it is very much, ``long_lists`` (with ``plain_list`` and ``repeats``). ``arranging`` makes
-classes and parts of it, and ``sizing`` picks a size. Then ``assembling`` puts a data set together in memory, or
-``filing`` leaves the images in their files.
+- ``open_path``: decides what a path is, and opens it.
+- ``folder``: a folder of class folders, as a file list.
+- ``csv_list``: a CSV, TSV or text list, as a file list.
+- ``large_list``: text lists of millions of images.
+- ``file_list``: the record that folders and lists become.
+- ``split_assignment``: class and split of each image.
+- ``image_size``: the size at which images are read.
+- ``build_dataset``: image files become a data set, in memory or left in their files.
+- ``npz``: images and labels in an ``.npz`` file; ``npz_file`` reads its arrays safely.
 """

@@ -1,47 +1,205 @@
-"""Pixels and their arrangement become a data set."""
+"""Image files become a data set: decoded into memory, or left in their files and read when needed.
 
-from collections.abc import Collection, Sequence
+``open_dataset``, ``inspection.survey`` and ``fit`` with a list of paths all read image files through ``read_files``.
+"""
+
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailcloud.data.dataset import Dataset, Images, Split, channel_statistics
-from tailcloud.data.read_options import Fit
-from tailcloud.data.readers.split_assignment import PART_NAMES, Arrangement
+from tailcloud.data.file_images import FileImages
+from tailcloud.data.image_io import Header, Unreadable
+from tailcloud.data.memory import check_images_fit, image_shortage
+from tailcloud.data.packed_names import Names
+from tailcloud.data.parallel_io import check_unreadable, read_headers, read_images, unreadable_remark
+from tailcloud.data.read_options import Fit, ReadOptions
+from tailcloud.data.readers.file_list import FileList, group_keys
+from tailcloud.data.readers.image_size import LARGEST_DEFAULT_SIZE, choose_size
+from tailcloud.data.readers.split_assignment import SPLIT_NAMES, SplitAssignment, as_listed, assign_splits
 from tailcloud.data.splits import Vector
+from tailcloud.errors import TailcloudError
+from tailcloud.formatting import readable
+
+SAMPLE = 1000  # files that are opened to learn about all of them
+CHANNELS = 3  # of images that stay in their files: whether all are grey is known only after all were opened
+THUMBNAIL = 16  # pixels a side of images that are inspected, but do not fit into memory
 
 Mask = NDArray[np.bool_]
 
 
-def order_of(arranged: Arrangement) -> Vector:
-    """The images that belong to a part, part by part: so each part lies in one piece."""
-    return np.concatenate([arranged.of(part) for part in PART_NAMES])
+class Problems:
+    """Why a data set cannot be trained on: raised at once for training, collected for inspection."""
+
+    def __init__(self, *, collect: bool) -> None:
+        self.collect, self.sentences = collect, list[str]()
+
+    @contextmanager
+    def caught(self) -> Iterator[None]:
+        """Collect an error that is raised inside, if problems are collected."""
+        try:
+            yield
+        except TailcloudError as error:
+            if not self.collect:
+                raise
+            if str(error) not in self.sentences:
+                self.sentences.append(str(error))
+
+
+@dataclass(frozen=True)
+class DecodedFiles:
+    """Image files that were all decoded.
+
+    Args:
+        headers: size and mode of each file that is an image.
+        broken: the files that cannot be read, by position in the list.
+        names: the files whose headers could be read.
+        assignment: class and split of each of these.
+        images: their pixels in ``assignment.order()``, as thumbnails if they do not fit into memory.
+        damaged: rows of ``images`` that could not be decoded, and are black.
+    """
+
+    headers: Sequence[Header]
+    broken: Mapping[int, Unreadable]
+    names: Sequence[str]
+    assignment: SplitAssignment
+    images: Images
+    damaged: Collection[int]
+
+
+@dataclass(frozen=True)
+class ReadFiles:
+    """The result of reading image files.
+
+    Args:
+        dataset: what training gets; None if it would refuse.
+        remarks: what a person should know, apart from ``unreadable``.
+        unreadable: a remark on the files that cannot be read, if there are any.
+        problems: why training would refuse, one sentence each; empty unless problems are collected.
+        decoded: the decoded files; None if they stay in their files.
+    """
+
+    dataset: Dataset | None
+    remarks: Sequence[str]
+    unreadable: Sequence[str]
+    problems: Sequence[str] = ()
+    decoded: DecodedFiles | None = None
+
+
+def build_dataset(spec: str, files: FileList, options: ReadOptions) -> Dataset:
+    """The data set of image files, in memory or in their files as ``options.loader`` says.
+
+    Raises:
+        TailcloudError: more than 5 % of the files cannot be read, they do not fit into memory, or they cannot be split.
+    """
+    dataset = read_files(spec, files, options).dataset
+    assert dataset is not None  # problems are raised
+    return dataset
+
+
+def read_files(spec: str, files: FileList, options: ReadOptions, *, collect: bool = False) -> ReadFiles:
+    """Read image files. With ``collect`` problems are collected instead of raised, and every file is decoded.
+
+    Raises:
+        TailcloudError: a problem (see ``build_dataset``) that is not collected, or not one file can be read.
+    """
+    unopened, reason = UnopenedFiles(spec, files.root, files.packed_names()), None
+    if options.loader == "auto":
+        with suppress(*[TailcloudError] if collect else []):  # too many broken files are found again below
+            reason = unopened.shortage(options)
+    if not collect and (options.loader == "stream" or reason):
+        return _leave_in_files(unopened, files, options, reason)
+    return _decode_files(unopened, files, options, reason, Problems(collect=collect))
+
+
+def _decode_files(
+    unopened: "UnopenedFiles", files: FileList, options: ReadOptions, reason: str | None, problems: Problems
+) -> ReadFiles:
+    """Headers first, so that size, channels and memory are known before any pixel is decoded."""
+    opened = OpenedFiles(files)
+    if not (problems.collect and opened.headers):  # else they are judged once, with the files that do not decode
+        check_unreadable(unopened.spec, files.names, opened.broken)
+    good, headers, rows = files.take(opened.rows), opened.headers, opened.rows
+    assignment = _assign(unopened.spec, good, options, problems)
+    order, channels = assignment.order(), 1 if all(header.grey for header in headers) else CHANNELS
+    size, size_remarks = choose_size([(header.height, header.width) for header in headers], options)
+    reason = reason or image_shortage(len(order), size, channels)
+    if reason and options.loader == "auto" and not problems.collect:
+        return _leave_in_files(unopened, files, options, reason)  # the sample had looked smaller
+    if reason and options.loader == "resident":
+        with problems.caught():
+            check_images_fit(unopened.spec, len(order), size, channels)
+    side = min(size, THUMBNAIL) if reason else size
+    images, damaged = read_images(good.take(order.tolist()).paths, channels, side, options.fit)
+    broken = opened.broken | {rows[order[row]]: error for row, error in damaged.items()}
+    with problems.caught() if len(broken) < len(files) else nullcontext():
+        check_unreadable(unopened.spec, files.names, broken)
+    unreadable = unreadable_remark(files.names, broken)
+    remarks = [*files.remarks, *assignment.remarks, *size_remarks]
+    dataset = None
+    if not problems.sentences:
+        with problems.caught():
+            if reason:
+                dataset = _leave_in_files(unopened, files, options, reason).dataset
+                remarks += stream_remark(reason)
+            else:
+                known = [*files.remarks, *unreadable, *assignment.remarks, *size_remarks]
+                dataset = assemble(assignment, images, good.names, options.fit, known, left_out=damaged)
+    decoded = DecodedFiles(headers, broken, good.names, assignment, images, damaged)
+    return ReadFiles(dataset, remarks, unreadable, problems.sentences, decoded)
+
+
+class OpenedFiles:
+    """Files whose headers were read: ``rows`` of the list that are images, their ``headers``, and ``broken`` rows."""
+
+    def __init__(self, files: FileList) -> None:
+        found = read_headers(files.paths)
+        self.broken = {row: each for row, each in enumerate(found) if isinstance(each, Unreadable)}
+        self.rows = [row for row in range(len(files)) if row not in self.broken]
+        self.headers = [each for each in found if isinstance(each, Header)]
+
+
+def _assign(spec: str, files: FileList, options: ReadOptions, problems: Problems) -> SplitAssignment:
+    """Classes and splits for training; where training would refuse, classes and splits as the data name them."""
+    with problems.caught():
+        keys, remarks = group_keys(files, options.group)
+        assignment = assign_splits(spec, files.labels, files.splits, keys, options)
+        assignment.remarks[:0] = remarks
+        return assignment
+    return as_listed(spec, files.labels, [split or "train" for split in files.splits])
 
 
 def assemble(
-    arranged: Arrangement,
+    assignment: SplitAssignment,
     images: Images,
     names: Sequence[str] | None,
     fit: Fit,
     remarks: Sequence[str],
     left_out: Collection[int] = (),
 ) -> Dataset:
-    """The data set of ``images``, which are in the order of ``order_of``; rows ``left_out`` are not in it."""
-    order, kept = order_of(arranged), np.ones(len(images), dtype=bool)
+    """The data set of decoded ``images``, which are in ``assignment.order()``; rows ``left_out`` are not in it."""
+    order, kept = assignment.order(), np.ones(len(images), dtype=bool)
     kept[list(left_out)] = False
     whole = Split(
         images,
-        arranged.labels[order],
-        None if arranged.groups is None else arranged.groups[order],
+        assignment.labels[order],
+        None if assignment.groups is None else assignment.groups[order],
         None if names is None else np.array(names, object)[order],
     )
-    train, val, test = (_part(whole, arranged.parts[order] == part, kept) for part in range(len(PART_NAMES)))
+    splits = (_cut_out(whole, assignment.splits[order] == split, kept) for split in range(len(SPLIT_NAMES)))
+    train, val, test = splits
     mean, std = channel_statistics(train.pixels if len(train) else images)
     return Dataset(
-        spec=arranged.spec,
+        spec=assignment.spec,
         train=train,
-        test=test,
-        class_names=arranged.class_names,
+        test=test if assignment.has_test else train,
+        class_names=assignment.class_names,
         mean=mean,
         std=std,
         val=val if len(val) else None,
@@ -50,8 +208,8 @@ def assemble(
     )
 
 
-def _part(whole: Split, belongs: Mask, kept: Mask) -> Split:
-    """A part in one piece: a view of the whole where nothing in it is left out."""
+def _cut_out(whole: Split, belongs: Mask, kept: Mask) -> Split:
+    """A split: a view of the whole if nothing in it is left out."""
     rows = np.flatnonzero(belongs)
     if not len(rows) or not kept[rows].all():
         return whole.take(rows[kept[rows]])
@@ -62,3 +220,112 @@ def _part(whole: Split, belongs: Mask, kept: Mask) -> Split:
         None if whole.groups is None else whole.groups[piece],
         None if whole.names is None else whole.names[piece],
     )
+
+
+def _leave_in_files(unopened: "UnopenedFiles", files: FileList, options: ReadOptions, reason: str | None) -> ReadFiles:
+    assignment = _assign(unopened.spec, files, options, Problems(collect=False))
+    return build_streamed(unopened, assignment, options, files.remarks, reason)
+
+
+def build_streamed(
+    unopened: "UnopenedFiles",
+    assignment: SplitAssignment,
+    options: ReadOptions,
+    remarks: Sequence[str],
+    reason: str | None,
+) -> ReadFiles:
+    """A data set whose images stay in their files, for a ``reason`` if nobody asked for it.
+
+    The size comes from a sample of the headers, mean and standard deviation from a sample of the training images.
+    """
+    size, size_remarks = unopened.size(options)
+    images = FileImages(unopened.root, unopened.names, size, options.fit, channels=CHANNELS)
+    train, val, test = (_streamed_split(images, assignment, split) for split in SPLIT_NAMES)
+    mean, std, unreadable = _sample_statistics(unopened, assignment.rows("train"), size, options)
+    known = [*remarks, *assignment.remarks, *stream_remark(reason), *size_remarks]
+    dataset = Dataset(
+        spec=unopened.spec,
+        train=train,
+        test=test if assignment.has_test else train,
+        class_names=assignment.class_names,
+        mean=mean,
+        std=std,
+        val=val if len(val) else None,
+        remarks=(*known, *unreadable),
+        fit=options.fit,
+    )
+    return ReadFiles(dataset, known, unreadable)
+
+
+def stream_remark(reason: str | None) -> list[str]:
+    """A remark on images that stay in their files because they do not fit into memory."""
+    if reason is None:
+        return []
+    return [f"{reason}: they stay in their files, and each is read when it is needed (data.loader)."]
+
+
+def _streamed_split(images: FileImages, assignment: SplitAssignment, split: str) -> Split:
+    rows = assignment.rows(split)
+    groups = None if assignment.groups is None else assignment.groups[rows]
+    return Split(images[rows], assignment.labels[rows], groups)
+
+
+def _sample_statistics(
+    unopened: "UnopenedFiles", train: Vector, size: int, options: ReadOptions
+) -> tuple[list[float], list[float], list[str]]:
+    """Mean and standard deviation of a sample of the training files, which are the rows ``train``, and remarks."""
+    rows: list[int] = train[even_sample(len(train))].tolist()
+    images, broken = read_images([unopened.path(row) for row in rows], CHANNELS, size, options.fit)
+    remarks = unopened.check_sample(rows, broken, len(train))
+    return *channel_statistics(np.delete(images, list(broken), axis=0)), remarks
+
+
+@dataclass(frozen=True)
+class UnopenedFiles:
+    """Image files below a folder; what has to be known about all of them comes from a sample."""
+
+    spec: str
+    root: Path
+    names: Names
+
+    def path(self, row: int) -> Path:
+        """Where a file is."""
+        return self.root / os.fsdecode(self.names.raw(row))
+
+    @cached_property
+    def headers(self) -> list[Header]:
+        """The headers of a sample of the files; too many unreadable ones are refused."""
+        rows = even_sample(len(self.names))
+        found = read_headers([self.path(row) for row in rows])
+        broken = {at: each for at, each in enumerate(found) if isinstance(each, Unreadable)}
+        self.check_sample(rows, broken, len(self.names))
+        return [each for each in found if isinstance(each, Header)]
+
+    def size(self, options: ReadOptions) -> tuple[int, list[str]]:
+        """Pixels a side as the recipe says or the sample suggests, and remarks."""
+        if options.size is not None:
+            return options.size, []
+        return choose_size([(header.height, header.width) for header in self.headers], options)
+
+    def shortage(self, options: ReadOptions) -> str | None:
+        """Why the images do not fit into memory, judged by the sample; None if they fit.
+
+        No file is opened if they fit even at the largest default size.
+        """
+        if image_shortage(len(self.names), options.size or LARGEST_DEFAULT_SIZE, CHANNELS) is None:
+            return None
+        grey = all(header.grey for header in self.headers)
+        return image_shortage(len(self.names), self.size(options)[0], 1 if grey else CHANNELS)
+
+    def check_sample(self, rows: Sequence[int], broken: Mapping[int, Unreadable], total: int) -> list[str]:
+        """A remark on the files of a sample of ``total`` that are unreadable; too many are refused."""
+        whole, names = len(rows) == total, [readable(self.names[row]) for row in rows]
+        check_unreadable(self.spec if whole else f"{self.spec} (a sample of {len(rows):,} images)", names, broken)
+        return unreadable_remark(names, broken, what="images" if whole else "sampled images", outcome="")
+
+
+def even_sample(images: int) -> list[int]:
+    """At most ``SAMPLE`` numbers below ``images``, evenly spread."""
+    places = np.linspace(0, images - 1, min(images, SAMPLE))
+    rows: list[int] = np.unique(np.rint(places).astype(np.int64)).tolist()
+    return rows

@@ -1,110 +1,119 @@
-"""List files: a CSV or TSV with a header, or lines of a path and a label."""
+"""List files: a CSV or TSV with a header, or a text file with a path and a label in each line."""
 
 import csv
 import logging
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from time import monotonic
 
 from tailcloud.data.image_io import SUFFIXES
-from tailcloud.data.readers.file_list import PARTS, Listing
+from tailcloud.data.readers.file_list import SPLIT_WORDS, FileList
 from tailcloud.errors import UsageError
 from tailcloud.formatting import counted, readable, some_of
 
 PATH_COLUMNS = ("path", "file", "image", "filename", "filepath", "file_name", "image_path")
 LABEL_COLUMNS = ("label", "class", "category", "target")
 SPLIT_COLUMNS = ("split", "part", "subset")
-LARGEST = 2**28  # bytes
-DETOUR = re.compile(r"//|/$|(^|/)\.(/|$)")
-LINES, SECONDS_BETWEEN_NOTES = 10_000, 5.0  # how often somebody looks at the clock, and how often it is told
+MAX_BYTES = 2**28
+REDUNDANT = re.compile(r"//|/$|(^|/)\.(/|$)")  # parts of a path that do not change where it leads
+LINES_BETWEEN_CLOCKS, SECONDS_BETWEEN_NOTES = 10_000, 5.0
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ListRow:
     """A line of a list."""
 
     file: Path
     line: int
     path: str
     label: str
-    part: str
+    split: str
     group: str
 
 
-def read_list(file: Path, group: str | None = None) -> Listing:
+def read_list(file: Path, group: str | None = None) -> FileList:
     """The images that a list names, sorted by label and path; paths are relative to the list, or absolute.
 
-    ``.csv`` and ``.tsv`` have a header with a column path (or file, image …) and label (or class …), perhaps split
-    (train, val or test) and the column that ``group`` names; ``.txt`` has lines such as ``photos/17.jpg 3``. A list
-    that says nothing of parts and is named ``…train…`` takes the lists named ``…val…`` and ``…test…`` beside it along.
+    ``.csv`` and ``.tsv`` have a header with the columns path (or file, image …) and label (or class …), and optionally
+    split (train, val or test) and the column that ``group`` names; ``.txt`` has lines such as ``photos/17.jpg 3``. If a
+    list named ``…train…`` says nothing about splits, the lists named ``…val…`` and ``…test…`` beside it are read too.
     """
     rows, remarks = list(_rows(file, group)), []
-    if others := {} if any(row.part for row in rows) else companions(file):
-        rows = [row for part, place in others.items() for row in _rows(place, group, part)]
-        remarks.append(f"{', '.join(place.name for place in others.values())} are read together as parts.")
+    if files := {} if any(row.split for row in rows) else lists_of_splits(file):
+        rows = [row for split, place in files.items() for row in _rows(place, group, split)]
+        remarks += together_remark(files)
     if not rows:
-        raise UsageError(f"{file} lists no image; each line should be a path and a label")
+        raise UsageError(f"{file} lists no images; each line should be a path and a label")
     unique = _unique(rows)
-    if len(unique) < len(rows):
-        again = counted(len(rows) - len(unique), "line")
-        remarks.append(f"Left out, since their images were listed before: {again}.")
+    remarks += repeated_remark(len(rows) - len(unique))
     unique.sort(key=lambda row: (row.label, row.path))
     groups = [row.group for row in unique] if group is not None and group in _header(file) else None
-    return Listing(
+    return FileList(
         files=[row.path for row in unique],
         names=[readable(row.path) for row in unique],
         labels=[row.label for row in unique],
-        parts=[row.part for row in unique],
+        splits=[row.split for row in unique],
         groups=groups,
         remarks=tuple(remarks),
         root=file.parent,
     )
 
 
-def companions(file: Path) -> dict[str, Path]:
-    """The lists of all parts where this one is of training, and others are there."""
+def lists_of_splits(file: Path) -> dict[str, Path]:
+    """The lists of all splits, if this one is named after training and others are beside it; else none."""
     if "train" not in file.name:
         return {}
-    places = {part: file.with_name(file.name.replace("train", part)) for part in ("train", "val", "test")}
-    found = {part: place for part, place in places.items() if place.is_file()}
-    return found if len(found) > 1 else {}
+    places = {split: file.with_name(file.name.replace("train", split)) for split in ("train", "val", "test")}
+    present = {split: place for split, place in places.items() if place.is_file()}
+    return present if len(present) > 1 else {}
 
 
-def _unique(rows: Iterable[Row]) -> list[Row]:
-    """Each image once; one with two labels or in two parts is refused."""
-    first: dict[str, Row] = {}
+def together_remark(files: Mapping[str, Path]) -> list[str]:
+    """A remark on the lists of splits that are read together."""
+    return [f"{', '.join(place.name for place in files.values())} are read together as splits."] if files else []
+
+
+def repeated_remark(lines: int) -> list[str]:
+    """A remark on lines that are left out because an earlier line lists the same image."""
+    return [f"{counted(lines, 'line')} left out, because an earlier line lists the same image."] if lines else []
+
+
+def _unique(rows: Iterable[ListRow]) -> list[ListRow]:
+    """Each image once; one with two labels or in two splits is refused."""
+    first: dict[str, ListRow] = {}
     for row in rows:
         before = first.setdefault(row.path, row)
-        for what, then, now in (("label", before.label, row.label), ("part", before.part, row.part)):
+        for what, then, now in (("label", before.label, row.label), ("split", before.split, row.split)):
             if then != now:
                 raise UsageError(
                     f'{readable(row.path)} has the {what} "{then}" in line {before.line} of {before.file} and "{now}" '
-                    f"in line {row.line} of {row.file}; an image can have one only"
+                    f"in line {row.line} of {row.file}; an image can have only one"
                 )
     return list(first.values())
 
 
-def _rows(file: Path, group: str | None, part: str = "") -> Iterator[Row]:
-    lines = _spaced(file) if file.suffix.lower() == ".txt" else _columns(file, group)
-    for line, (path, label, said, key) in lines:
+def _rows(file: Path, group: str | None, split: str = "") -> Iterator[ListRow]:
+    lines = _text_lines(file) if file.suffix.lower() == ".txt" else _csv_lines(file, group)
+    for line, (path, label, word, key) in lines:
         if not path or not label:
             raise UsageError(f"line {line} of {file} has no {'path' if not path else 'label'}")
-        if said and said.lower() not in PARTS:
-            raise UsageError(f'line {line} of {file} has the split "{readable(said)}"; it should be train, val or test')
-        yield Row(file, line, _tidy(path), readable(label), part or PARTS.get(said.lower(), ""), key)
+        if word and word.lower() not in SPLIT_WORDS:
+            raise UsageError(f'line {line} of {file} has the split "{readable(word)}"; it should be train, val or test')
+        yield ListRow(file, line, _normalized(path), readable(label), split or SPLIT_WORDS.get(word.lower(), ""), key)
 
 
-def _tidy(path: str) -> str:
-    """A path without detours such as ``./`` and ``//``, of which most have none."""
-    return Path(path).as_posix() if DETOUR.search(path) else path
+def _normalized(path: str) -> str:
+    """A path without redundant ``./`` and ``//``; most have none, and are not parsed."""
+    return Path(path).as_posix() if REDUNDANT.search(path) else path
 
 
-def _spaced(file: Path) -> Iterator[tuple[int, tuple[str, str, str, str]]]:
+def _text_lines(file: Path) -> Iterator[tuple[int, tuple[str, str, str, str]]]:
+    """Line number, and path, label, no split, no group."""
     for number, line in _lines(file):
         words = line.rsplit(None, 1)
         if len(words) == 1:
@@ -115,29 +124,30 @@ def _spaced(file: Path) -> Iterator[tuple[int, tuple[str, str, str, str]]]:
             yield number, (words[0].strip(), words[1], "", "")
 
 
-def _columns(file: Path, group: str | None) -> Iterator[tuple[int, tuple[str, str, str, str]]]:
+def _csv_lines(file: Path, group: str | None) -> Iterator[tuple[int, tuple[str, str, str, str]]]:
+    """Line number, and path, label, split, group."""
     header = _header(file)
     if not any(header):
         raise UsageError(f"{file} is empty; its first line should name the columns, such as path,label")
-    where = [_column(header, names) for names in (PATH_COLUMNS, LABEL_COLUMNS, SPLIT_COLUMNS)]
-    where.append(header.index(group) if group in header else None)
-    bare = where[0] is None and len(header) == 2 and Path(header[0]).suffix.lower() in SUFFIXES
-    if bare:
-        where = [0, 1, None, None]
-    if where[0] is None or where[1] is None:
+    columns = [_column(header, names) for names in (PATH_COLUMNS, LABEL_COLUMNS, SPLIT_COLUMNS)]
+    columns.append(header.index(group) if group in header else None)
+    no_header = columns[0] is None and len(header) == 2 and Path(header[0]).suffix.lower() in SUFFIXES
+    if no_header:
+        columns = [0, 1, None, None]
+    if columns[0] is None or columns[1] is None:
         raise UsageError(
             f"{file} has the columns {readable(some_of(header, 8))}; it needs one named path (or file, image) and one "
             "named label (or class)"
         )
-    for line, cells in islice(_cells(file), 0 if bare else 1, None):
+    for line, cells in islice(_cells(file), 0 if no_header else 1, None):
         if len(cells) != len(header):
             raise UsageError(
                 f"line {line} of {file} has {counted(len(cells), 'column')}, and the first line has {len(header)}"
             )
-        path, label, said, key = (cells[column].strip() if column is not None else "" for column in where)
-        if where[2] is not None and not said:
+        path, label, split, key = (cells[column].strip() if column is not None else "" for column in columns)
+        if columns[2] is not None and not split:
             raise UsageError(f"line {line} of {file} has no split; it should be train, val or test")
-        yield line, (path, label, said, key)
+        yield line, (path, label, split, key)
 
 
 def _column(header: list[str], names: Iterable[str]) -> int | None:
@@ -152,7 +162,7 @@ def _header(file: Path) -> list[str]:
 
 
 def _cells(file: Path) -> Iterator[tuple[int, list[str]]]:
-    """The lines of a CSV or TSV that are not empty; semicolons do where the first line has no comma."""
+    """The lines of a CSV or TSV that are not empty; semicolons separate if the first line has them and no comma."""
     first = next(_lines(file), (1, ""))[1]
     delimiter = "\t" if file.suffix.lower() == ".tsv" else ";" if "," not in first and ";" in first else ","
     reader = csv.reader((line for _, line in _lines(file)), delimiter=delimiter)
@@ -161,24 +171,23 @@ def _cells(file: Path) -> Iterator[tuple[int, list[str]]]:
             if any(cell.strip() for cell in cells):
                 yield reader.line_num, cells
     except csv.Error as error:
-        raise UsageError(f"line {reader.line_num} of {file} is no CSV: {error}") from None
+        raise UsageError(f"line {reader.line_num} of {file} is not valid CSV: {error}") from None
 
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:
-    if file.stat().st_size > LARGEST:
-        raise UsageError(f"{file} has {file.stat().st_size:,} bytes, and a list of images at most {LARGEST:,}")
+    """Lines with their numbers, from 1; progress is logged every few seconds."""
+    if file.stat().st_size > MAX_BYTES:
+        raise UsageError(
+            f"{file} has {file.stat().st_size:,} bytes; a list of images may have {MAX_BYTES:,}, or more if it is a "
+            ".txt list of paths and whole numbers"
+        )
+    last = monotonic()
     try:
         with file.open(encoding="utf-8-sig", newline="") as lines:
-            yield from _noted(file, lines)
+            for number, line in enumerate(lines, start=1):
+                yield number, line
+                if number % LINES_BETWEEN_CLOCKS == 0 and monotonic() - last > SECONDS_BETWEEN_NOTES:
+                    last = monotonic()
+                    log.info("%s lines of %s read", f"{number:,}", file)
     except UnicodeDecodeError:
         raise UsageError(f"{file} is not UTF-8 text; save it as UTF-8") from None
-
-
-def _noted(file: Path, lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers, and a note every few seconds."""
-    last = monotonic()
-    for number, line in enumerate(lines, start=1):
-        yield number, line
-        if number % LINES == 0 and monotonic() - last > SECONDS_BETWEEN_NOTES:
-            last = monotonic()
-            log.info("%s lines of %s read", f"{number:,}", file)

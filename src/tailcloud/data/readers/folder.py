@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tailcloud.data.image_io import SUFFIXES
-from tailcloud.data.readers.file_list import PARTS, Listing
+from tailcloud.data.readers.file_list import SPLIT_WORDS, FileList
 from tailcloud.errors import UsageError
 from tailcloud.formatting import counted, readable, some_of
 
@@ -16,85 +16,85 @@ CLUTTER_FOLDERS = {"__macosx", "@eadir", "$recycle.bin"}
 
 
 @dataclass
-class _Finds:
-    """What a walk through the folders has met."""
+class _FolderScan:
+    """What was found in the folders."""
 
     root: Path
     paths: list[Path] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
-    parts: list[str] = field(default_factory=list)
+    splits: list[str] = field(default_factory=list)
     others: Counter[str] = field(default_factory=Counter)
     empty: list[str] = field(default_factory=list)
     loose: list[str] = field(default_factory=list)
 
-    def add_classes(self, folder: Path, part: str) -> None:
-        """Every class folder in ``folder``."""
+    def add_classes(self, folder: Path, split: str) -> None:
+        """Scan every class folder in ``folder``."""
         self.loose += [self.name(path) for path in _files(folder) if _is_image(path)]
         for place in _folders(folder):
-            found = list(_below(place))
-            images = [path for path in found if _is_image(path)]
-            self.others.update(readable(path.suffix.lower()) or "no ending" for path in found if not _is_image(path))
+            files = list(_below(place))
+            images = [path for path in files if _is_image(path)]
+            self.others.update(readable(path.suffix.lower()) or "no suffix" for path in files if not _is_image(path))
             self.paths += images
             self.labels += [readable(place.name)] * len(images)
-            self.parts += [part] * len(images)
+            self.splits += [split] * len(images)
             if not images:
                 self.empty.append(self.name(place))
 
     def name(self, path: Path) -> str:
-        """A path as people know it."""
+        """A path relative to the root, as it can be printed."""
         return readable(path.relative_to(self.root).as_posix())
 
     def remarks(self) -> Iterator[str]:
-        """What was there and is not read."""
+        """What is not read."""
         if self.empty:
-            yield f"No image in {some_of(self.empty, 5)}."
+            yield f"No images in {some_of(self.empty, 5)}."
         if self.others:
             kinds = ", ".join(kind for kind, _ in self.others.most_common(3))
             files = counted(self.others.total(), "file")
-            yield f"Not read, since their names do not end like those of images: {files} ({kinds})."
+            yield f"Not read, because the suffix is not that of an image: {files} ({kinds})."
         if self.loose:
             images = counted(len(self.loose), "image")
-            yield f"Not read, since outside of class folders: {images} ({some_of(self.loose)})."
+            yield f"Not read, because outside of class folders: {images} ({some_of(self.loose)})."
 
 
-def read_folder(root: Path) -> Listing:
-    """The images under ``root``, sorted by part, class and name.
+def read_folder(root: Path) -> FileList:
+    """The images under ``root``, sorted by split, class and name.
 
-    ``root/train/CLASS/…`` with ``root/val`` and ``root/test`` beside it where they exist (also training, valid,
-    validation, testing), or ``root/CLASS/…``. Folders inside of a class belong to it. Hidden files are not looked at.
+    ``root/train/CLASS/…``, optionally with ``root/val`` and ``root/test`` (also training, valid, validation, testing),
+    or ``root/CLASS/…``. Folders inside a class folder belong to that class. Hidden files are ignored.
     """
-    finds, parts = _Finds(root), _part_folders(root)
-    for folder, part in parts.items() or {root: ""}.items():
-        finds.add_classes(folder, part)
-    if not finds.paths:
-        raise UsageError(_nothing(root, finds))
-    beside = [readable(place.name) for place in _folders(root) if parts and place not in parts]
+    scan, splits = _FolderScan(root), _split_folders(root)
+    for folder, split in splits.items() or {root: ""}.items():
+        scan.add_classes(folder, split)
+    if not scan.paths:
+        raise UsageError(_no_images(root, scan))
+    beside = [readable(place.name) for place in _folders(root) if splits and place not in splits]
     lists = [readable(path.name) for path in _files(root) if path.suffix.lower() in {".csv", ".tsv"}]
-    pointer = f"Classes are named after folders; to have them from {some_of(lists)}, name that file, not the folder."
+    hint = f"Classes are named after folders; to take them from {some_of(lists)}, pass that file instead of the folder."
     remarks = [
-        *finds.remarks(),
-        *([pointer] if lists else []),
-        *([f"Not read, since beside the training folder: {some_of(beside)}."] if beside else []),
+        *scan.remarks(),
+        *([hint] if lists else []),
+        *([f"Not read, because beside the training folder: {some_of(beside)}."] if beside else []),
     ]
-    files = [path.relative_to(root).as_posix() for path in finds.paths]
-    return Listing(files, list(map(readable, files)), finds.labels, finds.parts, None, tuple(remarks), root)
+    files = [path.relative_to(root).as_posix() for path in scan.paths]
+    return FileList(files, list(map(readable, files)), scan.labels, scan.splits, None, tuple(remarks), root)
 
 
-def _part_folders(root: Path) -> dict[Path, str]:
-    """Which folders are parts: none, unless there is a training folder that has folders in it."""
-    parts = {place: PARTS[place.name.lower()] for place in _folders(root) if place.name.lower() in PARTS}
-    trained = any(part == "train" and _folders(place) for place, part in parts.items())
-    return parts if trained else {}
+def _split_folders(root: Path) -> dict[Path, str]:
+    """The folders of splits: none, unless there is a training folder with folders in it."""
+    splits = {place: SPLIT_WORDS[place.name.lower()] for place in _folders(root) if place.name.lower() in SPLIT_WORDS}
+    has_training = any(split == "train" and _folders(place) for place, split in splits.items())
+    return splits if has_training else {}
 
 
-def _nothing(root: Path, finds: _Finds) -> str:
-    if finds.loose:
+def _no_images(root: Path, scan: _FolderScan) -> str:
+    if scan.loose:
         return (
-            f"{root} holds {counted(len(finds.loose), 'image')} but no class folders; put the images of each class "
-            "into a folder of its name, or give a CSV file with the columns path,label"
+            f"{root} has {counted(len(scan.loose), 'image')} but no class folders; put the images of each class into a "
+            "folder with its name, or give a CSV file with the columns path,label"
         )
-    kinds = f" (files there end in {some_of(sorted(finds.others))})" if finds.others else ""
-    return f"{root} holds no images in class folders{kinds}; it should look like {root}/CLASS/1.jpg"
+    kinds = f" (files there end in {some_of(sorted(scan.others))})" if scan.others else ""
+    return f"{root} has no images in class folders{kinds}; it should look like {root}/CLASS/1.jpg"
 
 
 def _is_image(path: Path) -> bool:
@@ -118,7 +118,7 @@ def _files(place: Path) -> list[Path]:
 
 
 def _below(place: Path) -> Iterator[Path]:
-    """Every file below a folder, in order; a link that leads back is not followed twice."""
+    """Every file below a folder, in order; a link back to a folder above is followed once."""
     seen: set[tuple[int, int]] = set()
     for folder, folders, files in os.walk(place, followlinks=True, onerror=_refuse):
         status = Path(folder).stat()

@@ -1,4 +1,4 @@
-"""To what size images are brought where nobody says, and what is lost on the way."""
+"""The size at which images are read if the recipe does not say, and a remark on what that loses."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,31 +7,34 @@ from numpy.typing import NDArray
 
 from tailcloud.data.read_options import ReadOptions
 
-SMALLEST, LARGEST_BY_ITSELF = 4, 64  # pixels a side
-NARROW = 0.5  # an image whose shorter side is a smaller share of the longer one loses more than half of itself
+SMALLEST_SIZE, LARGEST_DEFAULT_SIZE = 4, 64  # pixels a side
+NARROW = 0.5  # of an image whose sides have a smaller ratio, a center crop loses more than half
 
 
-def chosen_size(sides: Sequence[tuple[int, int]], reading: ReadOptions) -> tuple[int, list[str]]:
-    """Pixels a side: ``reading.size``, or the median of the images' shorter sides, at least 4 and at most 64.
+def choose_size(sides: Sequence[tuple[int, int]], options: ReadOptions) -> tuple[int, list[str]]:
+    """Pixels a side: ``options.size``, or the median of the images' shorter sides, at least 4 and at most 64.
 
-    ``sides`` are the height and the width of images, in either order. With a remark where the median is larger than
-    that, since then details are lost that could be had, and one where most of a typical image is cut off.
+    ``sides`` are height and width of the images, in either order. Remarks say if the median is larger than 64, since
+    then detail is lost, and if most of a typical image is cropped away.
     """
     shorter = np.min(sides, axis=1)
-    cut = list(_cut_off(shorter / np.max(sides, axis=1), reading))
-    if reading.size is not None:
-        return reading.size, cut
+    cropped = list(_crop_remark(shorter / np.max(sides, axis=1), options))
+    if options.size is not None:
+        return options.size, cropped
     median = int(np.median(shorter))
-    size = min(max(median, SMALLEST), LARGEST_BY_ITSELF)
-    remark = f"Images are read at {size}×{size} pixels, and half of them have {median:,} or more: see data.size."
-    return size, [*cut, remark] if median > size else cut
+    size = min(max(median, SMALLEST_SIZE), LARGEST_DEFAULT_SIZE)
+    remark = (
+        f"Images are read at {size}×{size} pixels, but half of them have {median:,} or more a side; "
+        "data.size reads them larger."
+    )
+    return size, [*cropped, remark] if median > size else cropped
 
 
-def _cut_off(shares: NDArray[np.float64], reading: ReadOptions) -> Iterator[str]:
-    """What a square in the middle leaves of images, whose shorter sides are such shares of the longer ones."""
-    share = float(np.median(shares))
-    if reading.fit == "crop" and share < NARROW:
+def _crop_remark(ratios: NDArray[np.float64], options: ReadOptions) -> Iterator[str]:
+    """A remark if a center crop loses more than half of a typical image; ``ratios`` are shorter over longer sides."""
+    ratio = float(np.median(ratios))
+    if options.fit == "crop" and ratio < NARROW:
         yield (
-            f"Images are far from square, and only the square in the middle is read, {share:.0%} of a typical one; "
-            "--set data.fit=pad or --set data.fit=squash reads the whole."
+            f"Images are far from square, and only their center is read, {ratio:.0%} of a typical one; "
+            "--set data.fit=pad or --set data.fit=squash reads the whole image."
         )

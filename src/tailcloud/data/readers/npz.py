@@ -1,5 +1,6 @@
-"""Arrays in an ``.npz`` file, by the names that Keras and MedMNIST give them."""
+"""Images and labels in an ``.npz`` file, by the names that Keras and MedMNIST give to the arrays."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -7,121 +8,129 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailcloud.data.dataset import Dataset, Images
-from tailcloud.data.image_io import fitted
-from tailcloud.data.memory import COPIES, check_fits
+from tailcloud.data.image_io import resize_image
+from tailcloud.data.memory import check_images_fit, shortage
 from tailcloud.data.read_options import Fit, ReadOptions
-from tailcloud.data.readers import npz_file
-from tailcloud.data.readers.build_dataset import assemble, order_of
-from tailcloud.data.readers.image_size import chosen_size
-from tailcloud.data.readers.split_assignment import arrange
-from tailcloud.errors import UsageError
+from tailcloud.data.readers.build_dataset import assemble
+from tailcloud.data.readers.image_size import choose_size
+from tailcloud.data.readers.npz_file import ArrayHeader, array_header, array_names, read_array
+from tailcloud.data.readers.split_assignment import assign_splits
+from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.formatting import readable, some_of
 
-PARTED = [("x_{}", "y_{}"), ("{}_images", "{}_labels")]
-WHOLE = [("x", "y"), ("images", "labels")]
+BY_SPLIT = [("x_{}", "y_{}"), ("{}_images", "{}_labels")]
+WITHOUT_SPLITS = [("x", "y"), ("images", "labels")]
 
 
-def open_arrays(spec: str, path: Path, reading: ReadOptions) -> Dataset:
+def open_npz(spec: str, path: Path, options: ReadOptions) -> Dataset:
     """The data set in an ``.npz`` file.
 
-    ``x_train, y_train, x_test, y_test`` (perhaps ``x_val, y_val``), ``train_images, train_labels, val_images, …``, or
-    ``x, y`` without parts. Images [N, H, W] or [N, H, W, 1 or 3] are uint8, uint16 (divided by 257) or floats from
-    0 to 1; labels [N] or [N, 1] are whole numbers or text.
+    The arrays are ``x_train, y_train, x_test, y_test`` (and optionally ``x_val, y_val``), ``train_images,
+    train_labels, val_images, …``, or ``x, y`` without splits. Images [N, H, W] or [N, H, W, 1 or 3] are uint8, uint16
+    (divided by 257) or floats from 0 to 1; labels [N] or [N, 1] are whole numbers or text.
     """
-    if reading.group is not None:
-        raise UsageError(f'data.group = "{reading.group}" needs file names or a CSV column, and {spec} has arrays')
+    if options.group is not None:
+        raise UsageError(f'data.group = "{options.group}" needs file names or a CSV column, and {spec} has arrays')
     pairs = _pairs(path)
-    kinds = {name: npz_file.kind(path, name) for pair in pairs.values() for name in pair}
-    size, remarks = chosen_size([_sides(path, pair, kinds) for pair in pairs.values()], reading)
-    npz_file.check_memory(path, kinds.values(), COPIES)
-    channels = {kinds[images].shape[3:] or (1,) for images, _ in pairs.values()}
+    headers = {name: array_header(path, name) for pair in pairs.values() for name in pair}
+    size, remarks = choose_size([_checked_sides(path, pair, headers) for pair in pairs.values()], options)
+    _check_memory(path, headers.values())
+    channels = {headers[images].shape[3:] or (1,) for images, _ in pairs.values()}
     if len(channels) > 1:
-        raise UsageError(f"{path}: the parts have different channels; save all of them grey, or all in colour")
-    check_fits(spec, sum(kinds[images].shape[0] for images, _ in pairs.values()), size, *channels.pop())
-    labels, parts = read_labels(path)
-    arranged = arrange(spec, labels, parts, None, reading)
-    pixels = np.concatenate([_fitted(path, images, size, reading) for images, _ in pairs.values()])
-    order = order_of(arranged)
-    in_place = len(order) == len(pixels) and bool((np.diff(order) == 1).all())
-    return assemble(arranged, pixels if in_place else pixels[order], None, reading.fit, [*arranged.remarks, *remarks])
-
-
-def read_labels(path: Path) -> tuple[list[str], list[str]]:
-    """The label of every image in an ``.npz`` file, and its part ("" where there are none)."""
-    pairs = _pairs(path)
-    kinds = {name: npz_file.kind(path, name) for _, name in pairs.values()}
-    for name, kind in kinds.items():
-        _check_labels(path, name, kind)
-    npz_file.check_memory(path, kinds.values(), COPIES)
-    found = {part: _labels(npz_file.read(path, name)) for part, (_, name) in pairs.items()}
-    return (
-        [label for labels in found.values() for label in labels],
-        [part for part, labels in found.items() for _ in labels],
+        raise UsageError(f"{path}: the splits have different channels; save all of them grey, or all in color")
+    check_images_fit(spec, sum(headers[images].shape[0] for images, _ in pairs.values()), size, *channels.pop())
+    labels, splits = read_labels(path)
+    assignment = assign_splits(spec, labels, splits, None, options)
+    pixels = np.concatenate([_resized(path, images, size, options) for images, _ in pairs.values()])
+    order = assignment.order()
+    in_order = len(order) == len(pixels) and bool((np.diff(order) == 1).all())
+    return assemble(
+        assignment, pixels if in_order else pixels[order], None, options.fit, [*assignment.remarks, *remarks]
     )
 
 
+def read_labels(path: Path) -> tuple[list[str], list[str]]:
+    """The label of every image in an ``.npz`` file, and its split ("" if the file has no splits)."""
+    pairs = _pairs(path)
+    headers = {name: array_header(path, name) for _, name in pairs.values()}
+    for name, header in headers.items():
+        _check_labels(path, name, header)
+    _check_memory(path, headers.values())
+    labels = {split: _as_text(read_array(path, name)) for split, (_, name) in pairs.items()}
+    return (
+        [label for each in labels.values() for label in each],
+        [split for split, each in labels.items() for _ in each],
+    )
+
+
+def _check_memory(path: Path, headers: Iterable[ArrayHeader]) -> None:
+    """A small file can unpack to arrays that are too large."""
+    if reason := shortage(sum(header.bytes for header in headers), "its unpacked arrays"):
+        raise TailcloudError(f"{path}: {reason}; save fewer or smaller images, as uint8")
+
+
 def _pairs(path: Path) -> dict[str, tuple[str, str]]:
-    """The names of images and labels, by part; the part is "" where the file has no parts."""
-    there = npz_file.names(path)
-    for images, labels in PARTED:
-        pairs = {part: (images.format(part), labels.format(part)) for part in ("train", "val", "test")}
-        found = {part: pair for part, pair in pairs.items() if set(pair) <= set(there)}
-        if "train" in found:
-            return found
-    for pair in WHOLE:
-        if set(pair) <= set(there):
+    """The names of images and labels by split; the split is "" if the file has no splits."""
+    names = array_names(path)
+    for images, labels in BY_SPLIT:
+        pairs = {split: (images.format(split), labels.format(split)) for split in ("train", "val", "test")}
+        present = {split: pair for split, pair in pairs.items() if set(pair) <= set(names)}
+        if "train" in present:
+            return present
+    for pair in WITHOUT_SPLITS:
+        if set(pair) <= set(names):
             return {"": pair}
     raise UsageError(
-        f"{path} has the arrays {readable(some_of(there, 8)) or '(none)'}; it needs x_train, y_train, x_test, y_test, "
+        f"{path} has the arrays {readable(some_of(names, 8)) or '(none)'}; it needs x_train, y_train, x_test, y_test, "
         "or train_images, train_labels, test_images, test_labels, or x and y"
     )
 
 
-def _sides(path: Path, pair: tuple[str, str], kinds: dict[str, npz_file.Kind]) -> tuple[int, int]:
-    """Height and width of the images, which are checked with their labels by what the headers say."""
-    (images, labels), (shape, dtype), said = pair, kinds[pair[0]], kinds[pair[1]]
+def _checked_sides(path: Path, pair: tuple[str, str], headers: dict[str, ArrayHeader]) -> tuple[int, int]:
+    """Height and width of the images; images and labels are checked by their headers."""
+    (images, labels), (shape, dtype), of_labels = pair, headers[pair[0]], headers[pair[1]]
     if len(shape) not in {3, 4} or shape[3:] not in {(), (1,), (3,)} or 0 in shape:
         raise UsageError(f"{path}: {images} has the shape {shape}; images are [N, H, W] or [N, H, W, 1 or 3]")
     if dtype.kind != "f" and dtype not in {np.dtype(np.uint8), np.dtype(np.uint16)}:
         raise UsageError(f"{path}: {images} has the type {dtype}; images are uint8, uint16, or floats from 0 to 1")
-    _check_labels(path, labels, said)
-    if said.shape[0] != shape[0]:
-        raise UsageError(f"{path}: {images} has {shape[0]:,} images, and {labels} has {said.shape[0]:,} labels")
+    _check_labels(path, labels, of_labels)
+    if of_labels.shape[0] != shape[0]:
+        raise UsageError(f"{path}: {images} has {shape[0]:,} images, and {labels} has {of_labels.shape[0]:,} labels")
     return shape[1], shape[2]
 
 
-def _check_labels(path: Path, name: str, kind: npz_file.Kind) -> None:
-    if len(kind.shape) not in {1, 2} or kind.shape[1:] not in {(), (1,)} or kind.dtype.kind not in "iubUS":
+def _check_labels(path: Path, name: str, header: ArrayHeader) -> None:
+    if len(header.shape) not in {1, 2} or header.shape[1:] not in {(), (1,)} or header.dtype.kind not in "iubUS":
         raise UsageError(
-            f"{path}: {name} has the shape {kind.shape} and the type {kind.dtype}; it should be one whole number or "
-            "text an image (of one-hot rows, save labels.argmax(axis=1))"
+            f"{path}: {name} has the shape {header.shape} and the type {header.dtype}; it should have one whole number "
+            "or text per image (for one-hot rows, save labels.argmax(axis=1))"
         )
 
 
-def _labels(values: NDArray[Any]) -> list[str]:
+def _as_text(values: NDArray[Any]) -> list[str]:
     flat = values.reshape(-1)
     text = np.char.decode(flat, "utf-8", "replace") if flat.dtype.kind == "S" else flat
     return [readable(str(value)) for value in text.tolist()]
 
 
-def _fitted(path: Path, name: str, size: int, reading: ReadOptions) -> Images:
+def _resized(path: Path, name: str, size: int, options: ReadOptions) -> Images:
     """The images of an array as uint8 [N, size, size, channels]."""
-    values = npz_file.read(path, name)
-    images = eight_bits(f"{path}: {name}", values).reshape(*values.shape[:3], -1)
-    return all_fitted(images, (size, size), reading.fit)
+    values = read_array(path, name)
+    images = to_uint8(f"{path}: {name}", values).reshape(*values.shape[:3], -1)
+    return resize_images(images, (size, size), options.fit)
 
 
-def all_fitted(images: Images, size: tuple[int, int], fit: Fit) -> Images:
-    """Images [N, H, W, C] brought to a size (height, width), each as ``fitted`` does it."""
+def resize_images(images: Images, size: tuple[int, int], fit: Fit) -> Images:
+    """Images [N, H, W, C] resized to a size (height, width), each as by ``resize_image``."""
     if images.shape[1:3] == size:
         return images
     result = np.empty((len(images), *size, images.shape[3]), np.uint8)
     for row, image in enumerate(images):
-        result[row] = fitted(image, size, fit)
+        result[row] = resize_image(image, size, fit)
     return result
 
 
-def eight_bits(what: str, values: NDArray[Any]) -> Images:
+def to_uint8(what: str, values: NDArray[Any]) -> Images:
     """Images of type uint8, uint16 (divided by 257) or float (from 0 to 1) as uint8; errors call them ``what``."""
     if values.dtype == np.uint8:
         return np.asarray(values, np.uint8)

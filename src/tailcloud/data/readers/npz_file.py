@@ -1,6 +1,5 @@
-"""Arrays from an ``.npz`` file of a stranger: nothing is unpickled, and nothing too large is unpacked."""
+"""Arrays from an untrusted ``.npz`` file: nothing is unpickled, and nothing too large is unpacked."""
 
-from collections.abc import Iterable
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,41 +9,39 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from tailcloud.data.memory import available_memory
 from tailcloud.errors import TailcloudError
-from tailcloud.formatting import magnitude
 
 ENDING = ".npy"
-LONGEST_HEADER = 10_000  # bytes; NumPy has the same bound, but looks only when all of a header is in memory
+MAX_HEADER = 10_000  # bytes; NumPy has the same limit, but checks it only after the header is in memory
 
 
-class Kind(NamedTuple):
-    """What an array is, before it is read."""
+class ArrayHeader(NamedTuple):
+    """Shape and type of an array, which are known before it is read."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
 
     @property
     def bytes(self) -> int:
-        """How much memory it takes."""
+        """The memory that the array needs."""
         return prod(self.shape) * self.dtype.itemsize
 
 
-def names(path: Path) -> list[str]:
-    """The arrays of a file, by name.
+def array_names(path: Path) -> list[str]:
+    """The names of the arrays in a file.
 
-    Other kinds of packing than NumPy's are refused: of those, Python unpacks more at once than it is asked for.
+    Compression that NumPy does not use is refused: Python may unpack more of it at once than it was asked for.
     """
     try:
         with ZipFile(path) as archive:
             if any(entry.compress_type not in {ZIP_STORED, ZIP_DEFLATED} for entry in archive.infolist()):
-                raise ValueError("it is packed in a way that NumPy does not use")
+                raise ValueError("it is compressed in a way that NumPy does not use")
             return [name.removesuffix(ENDING) for name in archive.namelist() if name.endswith(ENDING)]
     except Exception as error:
         raise _damaged(path, error) from None
 
 
-def kind(path: Path, name: str) -> Kind:
+def array_header(path: Path, name: str) -> ArrayHeader:
     """Shape and type of an array, from its first bytes."""
     try:
         with ZipFile(path) as archive, archive.open(name + ENDING) as file:
@@ -56,28 +53,18 @@ def kind(path: Path, name: str) -> Kind:
         raise _damaged(path, error) from None
     if dtype.hasobject:
         raise TailcloudError(f"{path}: {name} holds Python objects, which are never unpickled; save plain numbers")
-    return Kind(shape, dtype)
+    return ArrayHeader(shape, dtype)
 
 
 def _check_header(archive: ZipFile, name: str, digits: int) -> None:
-    """A few bytes of an archive can stand for gigabytes of header."""
+    """A few compressed bytes can unpack to gigabytes of header."""
     with archive.open(name + ENDING) as file:
         length = int.from_bytes(file.read(npy.MAGIC_LEN + digits)[npy.MAGIC_LEN :], "little")
-    if length > LONGEST_HEADER:
+    if length > MAX_HEADER:
         raise ValueError(f"the header of {name} has {length:,} bytes")
 
 
-def check_memory(path: Path, kinds: Iterable[Kind], copies: int) -> None:
-    """Refuse arrays that would not fit into memory ``copies`` times."""
-    needed, free = copies * sum(kind.bytes for kind in kinds), available_memory()
-    if free is not None and needed > free:
-        raise TailcloudError(
-            f"{path} unpacks to arrays that take {magnitude(needed)}B with a copy, and {magnitude(free)}B of memory "
-            "are free; save fewer or smaller images, as uint8"
-        )
-
-
-def read(path: Path, name: str) -> NDArray[Any]:
+def read_array(path: Path, name: str) -> NDArray[Any]:
     """An array of a file."""
     try:
         with ZipFile(path) as archive, archive.open(name + ENDING) as file:
@@ -90,5 +77,7 @@ def read(path: Path, name: str) -> NDArray[Any]:
 
 
 def _damaged(path: Path, error: Exception) -> TailcloudError:
-    said = (str(error) or type(error).__name__).splitlines()[0]
-    return TailcloudError(f"{path} is damaged, or not an .npz file of arrays ({said}); save it again with numpy.savez")
+    reason = (str(error) or type(error).__name__).splitlines()[0]
+    return TailcloudError(
+        f"{path} is damaged, or not an .npz file of arrays ({reason}); save it again with numpy.savez"
+    )

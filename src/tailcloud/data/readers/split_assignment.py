@@ -1,4 +1,4 @@
-"""From what a source says of its images to classes and parts: the same rules for folders, lists and arrays."""
+"""Which class and which split each image belongs to: the same rules for folders, lists and arrays."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,150 +13,168 @@ from tailcloud.errors import UsageError
 from tailcloud.formatting import number
 from tailcloud.profile import classes_text
 
-SMALLEST_TO_TEST = 2  # a class of one image gives none to the test part
+SMALLEST_TO_TEST = 2  # a class of one image gives none to the test split
 OTHER = "other"
-DIGITS = 100  # a longer name is no number that anybody counts with
-PART_NAMES = ("train", "val", "test")
-TRAIN, VAL, TEST, NO_PART = range(4)  # as numbers: a letter of text takes as much memory as four of them
+MAX_DIGITS = 100  # a longer class name is sorted as text
+SPLIT_NAMES = ("train", "val", "test")
+TRAIN, VAL, TEST, NO_SPLIT = range(4)  # numbers, because text takes more memory for millions of images
 
 
-Parts = NDArray[np.uint8]
+SplitNumbers = NDArray[np.uint8]
 
 
 @dataclass
-class Arrangement:
-    """Images by number: the class of each, and its part as a place in ``PART_NAMES`` (``NO_PART`` for none)."""
+class SplitAssignment:
+    """The class of each image, and its split as a position in ``SPLIT_NAMES`` (``NO_SPLIT``: the image is not used).
+
+    ``has_test`` is False where nothing is set aside for testing: the training split then stands in its place.
+    """
 
     spec: str
     class_names: list[str]
     labels: Vector
-    parts: Parts
+    splits: SplitNumbers
     groups: Vector | None = None
     remarks: list[str] = field(default_factory=list)
+    has_test: bool = True
 
-    def of(self, part: str) -> Vector:
-        """The images of a part, in order."""
-        return np.flatnonzero(self.parts == PART_NAMES.index(part))
+    def rows(self, split: str) -> Vector:
+        """The images of a split, in ascending order."""
+        return np.flatnonzero(self.splits == SPLIT_NAMES.index(split))
 
-    def counts(self, part: str) -> Vector:
-        """Images per class in a part."""
-        return np.bincount(self.labels[self.parts == PART_NAMES.index(part)], minlength=len(self.class_names))
+    def order(self) -> Vector:
+        """All images that are used, split by split, so that each split is one slice."""
+        return np.concatenate([self.rows(split) for split in SPLIT_NAMES])
 
-
-def part_numbers(parts: Iterable[str]) -> Parts:
-    """Names of parts ("" for none) as numbers."""
-    numbers = {name: number for number, name in enumerate([*PART_NAMES, ""])}
-    return np.fromiter((numbers[part] for part in parts), np.uint8)
+    def counts(self, split: str) -> Vector:
+        """Images per class in a split."""
+        return np.bincount(self.labels[self.splits == SPLIT_NAMES.index(split)], minlength=len(self.class_names))
 
 
-def arrange(
-    spec: str, labels: Sequence[str], parts: Sequence[str], groups: Sequence[str] | None, reading: ReadOptions
-) -> Arrangement:
-    """Number the classes, make a test part where there is none, and see to tiny classes.
+def split_numbers(splits: Iterable[str]) -> SplitNumbers:
+    """Names of splits ("" for none) as numbers."""
+    numbers = {name: number for number, name in enumerate([*SPLIT_NAMES, ""])}
+    return np.fromiter((numbers[split] for split in splits), np.uint8)
 
-    Classes are sorted by name, and by number where all names are whole numbers.
+
+def assign_splits(
+    spec: str, labels: Sequence[str], splits: Sequence[str], groups: Sequence[str] | None, options: ReadOptions
+) -> SplitAssignment:
+    """Number the classes, set a test split aside if there is none, and drop or merge tiny classes.
+
+    Classes are sorted by name, or by number if all names are whole numbers.
     """
-    class_names = in_order(set(labels))
-    place = {name: position for position, name in enumerate(class_names)}
-    arranged = Arrangement(spec, class_names, np.array([place[label] for label in labels]), part_numbers(parts))
+    assignment = as_listed(spec, labels, splits)
     if groups is not None:
-        arranged.groups = np.unique(np.array(groups, object), return_inverse=True)[1]
-    return settled(arranged, reading)
+        assignment.groups = np.unique(np.array(groups, object), return_inverse=True)[1]
+    return complete_assignment(assignment, options)
 
 
-def settled(arranged: Arrangement, reading: ReadOptions) -> Arrangement:
-    """The same, changed in place: with a test part, and without tiny classes where they are not wanted."""
-    _find_test(arranged, reading)
-    _check_training(arranged)
-    _check_groups(arranged)
-    if reading.min_count:
-        _see_to_small(arranged, reading)
-    untested = np.flatnonzero(arranged.counts("test") == 0).tolist()
-    if untested:
-        text = classes_text(untested, arranged.class_names)
-        arranged.remarks.append(f"{text}: no image is left for testing, so the accuracy there will be unknown.")
-    return arranged
+def as_listed(spec: str, labels: Sequence[str], splits: Sequence[str]) -> SplitAssignment:
+    """Numbered classes, and the splits that the data name, without any check."""
+    class_names = sort_class_names(set(labels))
+    number = {name: position for position, name in enumerate(class_names)}
+    return SplitAssignment(
+        spec, class_names, np.array([number[label] for label in labels], np.int64), split_numbers(splits)
+    )
 
 
-def in_order(names: set[str]) -> list[str]:
-    """Class names sorted; by number if all of them are whole numbers."""
-    if all(len(name) <= DIGITS and name.removeprefix("-").isdecimal() for name in names):
+def complete_assignment(assignment: SplitAssignment, options: ReadOptions) -> SplitAssignment:
+    """The same object, changed in place: with a test split, and without the tiny classes that are not wanted."""
+    _find_test_split(assignment, options)
+    _check_training(assignment)
+    _check_groups(assignment)
+    if options.min_count:
+        _drop_or_merge_tiny_classes(assignment, options)
+    untested = np.flatnonzero(assignment.counts("test") == 0).tolist()
+    if untested and assignment.has_test:
+        text = classes_text(untested, assignment.class_names)
+        assignment.remarks.append(f"{text}: no test image, so the accuracy there will be unknown.")
+    return assignment
+
+
+def sort_class_names(names: set[str]) -> list[str]:
+    """Class names sorted as text, or by number if all of them are whole numbers."""
+    if all(len(name) <= MAX_DIGITS and name.removeprefix("-").isdecimal() for name in names):
         return sorted(names, key=lambda name: (int(name), name))
     return sorted(names)
 
 
-def _find_test(arranged: Arrangement, reading: ReadOptions) -> None:
-    """Which images are for testing: those that are said to be, or those for validation, or a share of each class."""
-    arranged.parts[arranged.parts == NO_PART] = TRAIN
-    present = set(np.unique(arranged.parts).tolist())
+def _find_test_split(assignment: SplitAssignment, options: ReadOptions) -> None:
+    """The test split: as the data name it, or else the validation split, or else a share of each class."""
+    assignment.splits[assignment.splits == NO_SPLIT] = TRAIN
+    present = set(np.unique(assignment.splits).tolist())
     if TRAIN not in present:
-        others = sorted(PART_NAMES[part] for part in present)
-        raise UsageError(f"{arranged.spec} has no training image, only images for {' and '.join(others)}")
+        others = sorted(SPLIT_NAMES[split] for split in present)
+        raise UsageError(f"{assignment.spec} has no training image, only images for {' and '.join(others)}")
     if TEST in present:
         return
     if VAL in present:
-        arranged.parts[arranged.parts == VAL] = TEST
-        arranged.remarks.append("There is no test part: the validation part is what the model is judged on.")
+        assignment.splits[assignment.splits == VAL] = TEST
+        assignment.remarks.append("There is no test split: the validation split is used for testing.")
         return
-    aside = set_aside(arranged.labels, len(arranged.class_names), reading.test, SMALLEST_TO_TEST, arranged.groups)
+    if options.test == 0:
+        assignment.has_test = False
+        return
+    aside = set_aside(assignment.labels, len(assignment.class_names), options.test, SMALLEST_TO_TEST, assignment.groups)
     if not aside.any():
         raise UsageError(
-            f"{arranged.spec} has no class of which images could be set aside for testing; give more images, "
+            f"{assignment.spec} has no class of which images could be set aside for testing; give more images, "
             "or smaller groups"
         )
-    arranged.parts[aside] = TEST
-    kind = "" if arranged.groups is None else ", whole groups together"
-    arranged.remarks.append(
-        f"There is no test part: {number(100 * reading.test, 0)} % of each class ({aside.sum():,} images{kind}) are "
-        "set aside for it."
+    assignment.splits[aside] = TEST
+    groups = "" if assignment.groups is None else ", whole groups together"
+    assignment.remarks.append(
+        f"There is no test split: {number(100 * options.test, 0)} % of each class ({aside.sum():,} images{groups}) are "
+        "set aside for testing."
     )
 
 
-def _check_training(arranged: Arrangement) -> None:
-    untrained = np.flatnonzero(arranged.counts("train") == 0).tolist()
+def _check_training(assignment: SplitAssignment) -> None:
+    untrained = np.flatnonzero(assignment.counts("train") == 0).tolist()
     if untrained:
-        where = " and ".join(part for part in ("val", "test") if arranged.counts(part)[untrained].any())
+        where = " and ".join(split for split in ("val", "test") if assignment.counts(split)[untrained].any())
         raise UsageError(
-            f"{arranged.spec}: {classes_text(untrained, arranged.class_names)} in {where}, but without a training "
-            "image; add some, or take those images out"
+            f"{assignment.spec}: {classes_text(untrained, assignment.class_names)} in {where}, but without a training "
+            "image; add some, or remove those images"
         )
 
 
-def _check_groups(arranged: Arrangement) -> None:
-    if arranged.groups is None:
+def _check_groups(assignment: SplitAssignment) -> None:
+    if assignment.groups is None:
         return
-    pairs = set(zip(arranged.groups.tolist(), arranged.parts.tolist(), strict=True))
-    straddling = sum(parts > 1 for parts in Counter(group for group, _ in pairs).values())
-    if straddling:
-        arranged.remarks.append(
-            f"{straddling:,} groups have images in more than one part, as the data name the parts: near-twins can make "
-            "the accuracy look better than it is."
+    pairs = set(zip(assignment.groups.tolist(), assignment.splits.tolist(), strict=True))
+    shared = sum(splits > 1 for splits in Counter(group for group, _ in pairs).values())
+    if shared:
+        assignment.remarks.append(
+            f"{shared:,} groups have images in more than one split, as the data name the splits: similar images in "
+            "training and testing can make the accuracy look better than it is."
         )
 
 
-def _see_to_small(arranged: Arrangement, reading: ReadOptions) -> None:
+def _drop_or_merge_tiny_classes(assignment: SplitAssignment, options: ReadOptions) -> None:
     """Drop the classes with fewer training images than ``min_count``, or make one class of them."""
-    counts, names = arranged.counts("train"), arranged.class_names
-    small = counts < reading.min_count
-    if reading.small == "merge":
+    counts, names = assignment.counts("train"), assignment.class_names
+    small = counts < options.min_count
+    if options.small == "merge":
         small &= np.array([name != OTHER for name in names])
     if not small.any():
         return
     if small.all():
         raise UsageError(
-            f"data.min_count = {reading.min_count} leaves no class of {arranged.spec}: the largest has "
+            f"data.min_count = {options.min_count} leaves no class of {assignment.spec}: the largest has "
             f"{counts.max():,} training images"
         )
     kept = [name for name, tiny in zip(names, small.tolist(), strict=True) if not tiny]
     text = classes_text(np.flatnonzero(small).tolist(), names)
-    fewer = f"fewer than {reading.min_count} training images"
-    if reading.small == "drop":
-        arranged.parts[small[arranged.labels]] = NO_PART
-        arranged.remarks.append(f"{text}: {fewer}, and left out (data.min_count).")
+    fewer = f"fewer than {options.min_count} training images"
+    if options.small == "drop":
+        assignment.splits[small[assignment.labels]] = NO_SPLIT
+        assignment.remarks.append(f"{text}: {fewer}, dropped (data.min_count).")
     else:
         kept += [] if OTHER in kept else [OTHER]
-        arranged.remarks.append(f'{text}: {fewer}, and merged into "{OTHER}" (data.min_count).')
-    place = {name: position for position, name in enumerate(kept)}
-    merged = place.get(OTHER, 0)  # of dropped images, whose labels nobody reads, any will do
-    arranged.class_names = kept
-    arranged.labels = np.array([place.get(name, merged) for name in names])[arranged.labels]
+        assignment.remarks.append(f'{text}: {fewer}, merged into "{OTHER}" (data.min_count).')
+    new_label = {name: position for position, name in enumerate(kept)}
+    merged = new_label.get(OTHER, 0)  # labels of dropped images are never read, so any will do
+    assignment.class_names = kept
+    assignment.labels = np.array([new_label.get(name, merged) for name in names])[assignment.labels]
