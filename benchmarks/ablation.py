@@ -20,7 +20,7 @@ from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from measuring import RESULTS, write_record
+from measurement import RESULTS, write_record
 from speed import Problem, problems
 from torch import Tensor, nn
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from choice_table import TUNING
-from choose_second_stage import FIRST
+from second_stage_table import TUNING
+from tune_second_stage import FIRST
 
 from tailcloud.bench import PaperTable
 from tailcloud.formatting import NOT_MEASURED

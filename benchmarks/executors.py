@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from measuring import RESULTS, seconds, write_record
+from measurement import RESULTS, seconds, write_record
 from torch import Tensor
 
 from tailcloud.data import Dataset, open_dataset

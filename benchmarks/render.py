@@ -1,4 +1,4 @@
-"""Write docs/results.md and .html, and the figures in README.md, other pages and the recipes, from benchmarks/results.
+"""Write docs/tables.html and the figures in README.md, docs/*.md and the recipes, from benchmarks/results.
 
 python benchmarks/render.py                  write them
 python benchmarks/render.py --add RUN...     take the results of these run folders first
@@ -15,26 +15,26 @@ from pathlib import Path
 from typing import Any
 
 import angular_table
+import auto_recipe_table
 import calibration_table
-import choice_table
-import choosing_table
-import conclusions
 import executors_table
-import guide_table
-import larger_table
-import scaling_table
+import large_benchmark_cost_table
+import leaders
+import paper_conclusions
+import readme_table
+import second_stage_table
 import speed_table
 import streaming_table
+import tiny_imagenet_table
 
 from tailcloud.bench import TABLES, FilledTable, read_table
 from tailcloud.bench.bench_page import bench_page
-from tailcloud.bench.filled_table import TOLERANCE
 from tailcloud.bench.records import fill_from_records, table_variant
-from tailcloud.bench.table_text import MARK, markdown_sections
+from tailcloud.bench.table_text import markdown_sections
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import read_json, write_atomically, write_json
-from tailcloud.formatting import counted, number
-from tailcloud.profile import FEW_BELOW, MANY_ABOVE
+from tailcloud.formatting import NOT_MEASURED, counted, number
+from tailcloud.profile import GROUPS
 from tailcloud.recipe import differences, resolve
 from tailcloud.reporting.provenance import commit, distinct, machine, threads, versions
 from tailcloud.reporting.row_settings import kernels_of
@@ -55,20 +55,10 @@ RESULTS = Path("benchmarks") / "results"
 RUNS = RESULTS / "runs"
 OF_THE_RUN = {"data", "seed"}  # settings that no method has an opinion on
 BASELINE, OURS = "ce", "gcl"
+SUMMARISED = ("top1", "balanced_accuracy", *GROUPS)
 HELD_OUT = "calibration"
-IN_README = (BASELINE, OURS, "gcl-official")
-SHORT = ("seeds", "top1", "many", "medium", "few", "ece", "parameters", "flops")
 
 Parts = Callable[[Sequence[dict[str, Any]]], Iterable[str]]
-MEASURED: tuple[tuple[str, str, Parts], ...] = (  # a page, a block in it that is named as its records are, its content
-    ("choosing.md", "choosing", choosing_table.parts),
-    ("executors.md", "executors", executors_table.parts),
-    ("methods.md", "choose-second-stage", choice_table.parts),
-    ("larger.md", "larger", larger_table.parts),
-    ("larger.md", "samplers", larger_table.samplers),
-    ("streaming.md", "streaming", streaming_table.parts),
-    ("predict.md", HELD_OUT, calibration_table.parts),
-)
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
@@ -114,17 +104,16 @@ def render(root: Path) -> dict[Path, str]:
     results = read_results(root / RUNS)
     tables = with_variants(results)
     paper = [fill_from_records(read_table(name), results) for name in TABLES]
-    readme, recipes = root / "README.md", root / "src" / "tailcloud" / "recipes"
-    performance, records = root / "docs" / "performance.md", performance_records(root / RESULTS)
-    guide = root / "docs" / "guide.md"
+    pages = Pages()
+    pages.put(root / "README.md", "results", readme_table.parts(tables))
+    pages.put(root / "docs" / "results.md", "paper", map(paper_section, paper))
+    pages.put(root / "docs" / "results.md", "datasets", map(dataset_section, tables))
+    measured_blocks(pages, root)
+    angular_block(pages, tables, root)
+    recipes = root / "src" / "tailcloud" / "recipes"
     return {
-        root / "docs" / "results.md": results_page(tables, paper),
         root / "docs" / "tables.html": bench_page(paper),
-        readme: readme_with(readme, tables),
-        **({guide: with_block(guide, page(guide), "guide", guide_table.parts(tables))} if guide.exists() else {}),
-        **({performance: performance_with(performance, records)} if records else {}),
-        **with_angular(measured_pages(root / "docs", root / RESULTS), tables, root),
-        **scaling_page(root / "docs" / "scaling.md", root / RESULTS),
+        **pages.texts,
         **{path: recipe_with(path, tables) for path in sorted(recipes.rglob("*.toml"))},
     }
 
@@ -190,47 +179,34 @@ def record_name(result: Result) -> str:
     return f"{result.dataset.spec.replace(':', '-')}-{result.method}{variant}{kernels}-seed{result.protocol.seed}.json"
 
 
-def results_page(tables: Sequence[DatasetTable], paper: Sequence[FilledTable]) -> str:
-    head = (
-        "# Results\n\n"
-        "<!-- written by benchmarks/render.py from benchmarks/results/runs; do not edit -->\n\n"
-        "Mean ± sample standard deviation over seeds, in percent, of the last epoch. The best epoch has a column of\n"
-        "its own that says on which split it was chosen: chosen on the test set, it is optimistic. Groups by training\n"
-        f"images of a class: many has more than {MANY_ABOVE}, few fewer than {FEW_BELOW}, medium lies between.\n"
-        "The runs of one command train side by side; the seconds of a run are wall-clock, with the others beside it.\n"
-        "The paper's tables come first ([how they are filled](bench.md); [as one page](tables.html)), then every\n"
-        f"data set with everything that was measured on it. {MARK}: more than {TOLERANCE:g} point below the published\n"
-        "number, which is the paper's unless another source is named.\n"
-    )
-    return "\n".join([head, *map(paper_section, paper), *(dataset_section(table) for table in tables)])
-
-
 def paper_section(filled: FilledTable) -> str:
     """A table of the paper, measured beside published, and which of the paper's conclusions hold."""
-    said = [*markdown_sections(filled), *conclusions.parts(filled)]
+    said = [*markdown_sections(filled), *paper_conclusions.parts(filled)]
     return "\n".join([f"## {filled.table.title}\n", f"{filled.table.about}\n", *said])
 
 
 def dataset_section(table: DatasetTable) -> str:
+    """Everything that was measured on a data set, the highest top-1 first."""
+    rows, columns = sorted(table.rows, key=leaders.by_top1), telling(table)
     lines = [
         f"## {table.spec}\n",
-        method_table(table, COLUMNS),
+        markdown([COLUMNS[column] for column in columns], [cells(row, columns) for row in rows]),
         "",
+        *leaders.parts(table),
         *gain_sentences(table),
         *own_settings(table),
         *facts(table),
-        '\n<details markdown="1"><summary>Made by</summary>\n',
-        "```sh",
-        *distinct(results_of(table), lambda result: result.command),
-        "```\n",
-        "</details>\n",
+        "",
     ]
     return "\n".join(lines)
 
 
-def method_table(table: DatasetTable, columns: Iterable[str]) -> str:
-    chosen = list(columns)
-    return markdown([COLUMNS[column] for column in chosen], [cells(row, chosen) for row in table.rows])
+def telling(table: DatasetTable) -> list[str]:
+    """The columns without groups that have no class, and without balanced accuracy where it is top-1."""
+    means = {name: [row.summary(name).text() for row in table.rows] for name in SUMMARISED}
+    same = means["top1"] == means["balanced_accuracy"]
+    empty = {group for group in GROUPS if set(means[group]) == {NOT_MEASURED}}
+    return [column for column in COLUMNS if column not in empty and not (same and column == "balanced_accuracy")]
 
 
 def gain_sentences(table: DatasetTable) -> list[str]:
@@ -286,42 +262,6 @@ def results_of(table: DatasetTable) -> list[Result]:
     return [result for row in table.rows for result in row.results]
 
 
-def readme_with(path: Path, tables: Sequence[DatasetTable]) -> str:
-    """The README with one table over all data sets: the baseline and GCL, in the way they are computed by default."""
-    rows = [
-        [f"{table.spec} `{table.fingerprint}`", row.method, *cells(row, SHORT)]
-        for table in tables
-        for row in usual(table)
-        if row.method in IN_README
-    ]
-    header = ["data, and the fingerprint of its images", "method", *(COLUMNS[column] for column in SHORT)]
-    gains = [f"{table.spec}: {sentence}" for table in tables for sentence in gain_sentences(table)]
-    note = (
-        "Last epoch, in percent, mean ± standard deviation over seeds; FLOPs of one image forward.\n"
-        "More, with machines and commands, in [docs/results.md](docs/results.md)."
-    )
-    return with_block(path, page(path), "results", [markdown(header, rows), "", *gains, note])
-
-
-def usual(table: DatasetTable) -> list[MethodRow]:
-    """The first row of each method."""
-    return list({row.method: row for row in reversed(table.rows)}.values())[::-1]
-
-
-def performance_records(folder: Path) -> dict[str, Path]:
-    """What was measured of time and memory, by the name of its place in docs/performance.md."""
-    files = {name: folder / f"{name}.json" for name in PERFORMANCE}
-    return {name: file for name, file in files.items() if file.exists()}
-
-
-def performance_with(path: Path, records: dict[str, Path]) -> str:
-    """The page on performance with the tables of benchmarks/speed.py, scale.py and long_list.py in it."""
-    text = page(path)
-    for name, file in records.items():
-        text = with_block(path, text, name, PERFORMANCE[name](read_json(file)))
-    return text
-
-
 def scale_parts(record: dict[str, Any]) -> list[str]:
     """A table for everything that grows with classes, and one for what grows with labels."""
     about = record["machine"]
@@ -351,7 +291,7 @@ def scale_row(curve: dict[str, Any]) -> list[str]:
     return [curve["piece"], *times, steepest["seconds"], number(curve["bytes"][-1] / 1e6, 0), steepest["bytes"]]
 
 
-def long_list_parts(record: dict[str, Any]) -> list[str]:
+def large_list_parts(record: dict[str, Any]) -> list[str]:
     """What opening a long list takes, step by step."""
     about = record["machine"]
     origin = f"{about['processor']}, one thread, torch {about['torch']}, commit `{record['commit']}`"
@@ -362,57 +302,63 @@ def long_list_parts(record: dict[str, Any]) -> list[str]:
     return [f"Measured on {origin}. {what}\n", markdown(header, rows)]
 
 
-def measured_pages(docs: Path, results: Path) -> dict[Path, str]:
-    """The pages with tables of records in them, as far as there are such records."""
-    pages: dict[Path, str] = {}
-    for file, name, parts in MEASURED:
-        path, records = docs / file, sorted(results.glob(f"{name}-*.json"))
-        if records:
-            text = pages.get(path, page(path))
-            pages[path] = with_block(path, text, name, parts(list(map(read_json, records))))
-    return pages
+def single(parts: Callable[[dict[str, Any]], Iterable[str]]) -> Parts:
+    """For a block with one record."""
+    return lambda records: parts(records[0])
 
 
-def with_angular(pages: dict[Path, str], tables: Sequence[DatasetTable], root: Path) -> dict[Path, str]:
+MEASURED: tuple[tuple[str, str, str, Parts], ...] = (  # a page, a block in it, its records, its content
+    ("results.md", "choosing", "choosing-*", auto_recipe_table.parts),
+    ("results.md", "larger", "larger-*", tiny_imagenet_table.parts),
+    ("results.md", "samplers", "samplers-*", tiny_imagenet_table.samplers),
+    ("methods.md", "choose-second-stage", "choose-second-stage-*", second_stage_table.parts),
+    ("streaming.md", "streaming", "streaming-*", streaming_table.parts),
+    ("predict.md", HELD_OUT, f"{HELD_OUT}-*", calibration_table.parts),
+    ("performance.md", "executors", "executors-*", executors_table.parts),
+    ("performance.md", "speed-cpu", "speed-cpu", single(speed_table.parts)),
+    ("performance.md", "speed-cuda", "speed-cuda", single(speed_table.parts)),
+    ("performance.md", "ablation-cpu", "ablation-cpu", single(speed_table.changes)),
+    ("scaling.md", "scale-cpu", "scale-cpu", single(scale_parts)),
+    ("scaling.md", "long-list-cpu", "long-list-cpu", single(large_list_parts)),
+)
+
+
+def measured_blocks(pages: "Pages", root: Path) -> None:
+    """The tables of single benchmarks, as far as there are records of them, and what follows from these."""
+    for file, name, pattern, parts in MEASURED:
+        if records := read_records(root, pattern):
+            pages.put(root / "docs" / file, name, parts(records))
+    scaling = root / "docs" / "scaling.md"
+    if scaling.exists():
+        decoding, streaming = (read_records(root, f"{name}-*") for name in ("decoding", "streaming"))
+        pages.put(scaling, "scaling", large_benchmark_cost_table.parts(decoding, streaming))
+
+
+def angular_block(pages: "Pages", tables: Sequence[DatasetTable], root: Path) -> None:
     """The page on methods compares gcl-angular with gcl, which its records of the choice have on the tuning parts."""
-    methods = root / "docs" / "methods.md"
-    if methods not in pages:
-        return pages
-    choices = [read_json(file) for file in sorted((root / RESULTS).glob("choose-second-stage-*.json"))]
-    table = angular_table.parts(tables, choices, read_table("table1"))
-    return {**pages, methods: with_block(methods, pages[methods], "gcl-angular", table)}
+    if choices := read_records(root, "choose-second-stage-*"):
+        table = angular_table.parts(tables, choices, read_table("table1"))
+        pages.put(root / "docs" / "methods.md", "gcl-angular", table)
 
 
-def scaling_page(path: Path, results: Path) -> dict[Path, str]:
-    """The page on large benchmarks: what can be said with the records that there are."""
-    if not path.exists():
-        return {}
-    decoding, streaming = (
-        [read_json(file) for file in sorted(results.glob(f"{name}-*.json"))] for name in ("decoding", "streaming")
-    )
-    return {path: with_block(path, page(path), "scaling", scaling_table.parts(decoding, streaming))}
+def read_records(root: Path, pattern: str) -> list[dict[str, Any]]:
+    return [read_json(file) for file in sorted((root / RESULTS).glob(f"{pattern}.json"))]
 
 
-def page(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.exists() else ""
+class Pages:
+    """Pages with generated blocks: what stands around a block is written by people and stays."""
 
+    def __init__(self) -> None:
+        self.texts: dict[Path, str] = {}
 
-PERFORMANCE = {
-    "speed-cpu": speed_table.parts,
-    "speed-cuda": speed_table.parts,
-    "ablation-cpu": speed_table.changes,
-    "scale-cpu": scale_parts,
-    "long-list-cpu": long_list_parts,
-}
-
-
-def with_block(path: Path, text: str, name: str, parts: Iterable[str]) -> str:
-    """The text of a page with a new content between the two marks of that name."""
-    start, end = f"<!-- {name}:start -->", f"<!-- {name}:end -->"
-    if text.count(start) != 1 or text.count(end) != 1:
-        raise TailcloudError(f"{path} needs one block from {start} to {end} for the {name}")
-    block = "\n".join([start, *parts, end])
-    return re.sub(f"{re.escape(start)}.*{re.escape(end)}", lambda _: block, text, flags=re.DOTALL)
+    def put(self, path: Path, name: str, parts: Iterable[str]) -> None:
+        """Replace what is between the two marks of that name."""
+        text = self.texts.get(path) or (path.read_text(encoding="utf-8") if path.exists() else "")
+        start, end = f"<!-- {name}:start -->", f"<!-- {name}:end -->"
+        if text.count(start) != 1 or text.count(end) != 1:
+            raise TailcloudError(f"{path} needs one block from {start} to {end} for the {name}")
+        block = "\n".join([start, *parts, end])
+        self.texts[path] = re.sub(f"{re.escape(start)}.*{re.escape(end)}", lambda _: block, text, flags=re.DOTALL)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ run: the median of the epochs that count for a run alone; for runs side by side,
 finish their epochs, shared. The first epochs of each measurement are a warm-up and do not count; what they and all
 that comes before them cost beyond an epoch is the start-up (imports, worker processes, compiling, capturing). With
 --repeats every row is measured that often, in turn with the others, and its fastest repetition counts; the start-up is
-that of the first one, with an empty compiler cache. Stages are measured apart. The floors are those of floors.py.
+that of the first one, with an empty compiler cache. Stages are measured apart. The floors are those of roofline.py.
 """
 
 import argparse
@@ -28,9 +28,9 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from clock import NotMeasured, Span, Timed, only, seconds_per_epoch, timed_fleet, timed_plain
-from floors import Floor, Peak, floor_of, peak_of
-from measuring import RESULTS, write_record
+from epoch_timing import NotMeasured, Span, Timed, only, seconds_per_epoch, timed_fleet, timed_plain
+from measurement import RESULTS, write_record
+from roofline import Floor, Peak, floor_of, peak_of
 from speed_table import BASELINE, HEADER, about, aligned, cells, limits
 
 from tailcloud.data import Dataset, Split, open_dataset

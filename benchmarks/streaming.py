@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from measuring import RESULTS, write_record
+from measurement import RESULTS, write_record
 from speed_table import aligned
 
 from tailcloud.data import Dataset, Split, open_dataset

@@ -1,4 +1,4 @@
-"""A classifier with scikit-learn's manners, on long-tailed digits: fit, judge, compare, keep. Some ten seconds."""
+"""A classifier with scikit-learn's interface, on long-tailed digits: fit, score, compare, save. Some ten seconds."""
 
 import tempfile
 from pathlib import Path
@@ -15,7 +15,7 @@ names = np.array(["zero", "one", "two", "three", "four", "five", "six", "seven",
 images, labels = digits.train.pixels, names[digits.train.labels]
 new_images, new_labels = digits.test.pixels, names[digits.test.labels]
 
-classifier = LongTailClassifier(epochs=30, device="cpu")  # without epochs, as many as the data want
+classifier = LongTailClassifier(epochs=30, device="cpu")  # without epochs, as many as the data need
 classifier.fit(images, labels)
 
 answers = classifier.predict(new_images)

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 import torch
-from measuring import host_peak, tensor_peak
+from measurement import host_peak, tensor_peak
 
 from helpers.runs import Watcher
 from helpers.synthetic_runs import make_result, write_run

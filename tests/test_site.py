@@ -80,7 +80,7 @@ def test_nothing_sticks_out(site, browser, size):
 def test_the_search_works_from_the_disk(site, browser):
     browser.open(site / "index.html", 1366, 768)
     browser.value(f"{SEARCH}.focus()")
-    browser.type("near-twins")
+    browser.type("near-duplicates")
     until = time.monotonic() + 30
     while not (found := browser.value(FOUND)) and time.monotonic() < until:
         browser.value(f"{SEARCH}.dispatchEvent(new KeyboardEvent('keyup'))")

@@ -14,6 +14,7 @@ from tailcloud.cli import app
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = (DOCS / "tutorial.md").read_text().split("## 1. ")[1]  # after what installs
 STEPS = re.findall(r"(?:`(\w+\.py)`:\n\n)?```(?:python|console)\n(.*?)```", PAGE, re.DOTALL)
+SHOWN = re.findall(r"<!-- output: (.+?)(?:; lines: \d+)? -->\n\n```text\n(.*?)```", PAGE, re.DOTALL)
 MINUTE, SECONDS = "--time-budget 1m", "--time-budget 5s"  # a budget too small is exceeded, by as little as makes sense
 
 
@@ -28,9 +29,23 @@ def do(command):
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout
 
 
+def words_of(text):
+    """The lines of an output without numbers, which differ from machine to machine."""
+    return {re.sub(r"[\d.,e-]+", "#", line).rstrip() for line in text.splitlines() if line != "…"}
+
+
+def test_what_is_shown_is_of_commands_that_are_typed():
+    typed = {line.removeprefix("$ ") for file, text in STEPS if not file for line in text.splitlines()}
+    assert len(SHOWN) >= 5
+    for command, text in SHOWN:
+        assert command in typed
+        assert text.strip(), f"run python benchmarks/tutorial_output.py: {command} shows nothing"
+
+
 @pytest.mark.slow
 def test_the_tutorial_works_from_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")  # as benchmarks/tutorial_output.py has it
     said = {}
     for file, text in STEPS:
         if file:
@@ -39,6 +54,9 @@ def test_the_tutorial_works_from_an_empty_folder(tmp_path, monkeypatch):
             said |= {line: do(line) for line in (line.removeprefix("$ ") for line in text.splitlines())}
     assert len(said) >= 13
     assert "150 to 8 images each" in said["tailcloud inspect photos"]
+    assert words_of(dict(SHOWN)["tailcloud inspect photos"]) <= words_of(said["tailcloud inspect photos"])
+    export = "tailcloud export runs/digits --to onnx"
+    assert words_of(dict(SHOWN)[export]) == words_of(said[export])
     assert len(Path("answers.csv").read_text().splitlines()) == 1 + len(list(Path("new").iterdir())) == 21
     assert Path("comparison.html").stat().st_size > 10_000
     classified = list(said.values())[-1].splitlines()

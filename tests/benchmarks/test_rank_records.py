@@ -20,7 +20,7 @@ def test_a_run_survives_the_deaths_that_the_page_counts():
 
 
 def test_memory_stays_as_the_page_says():
-    chief, other = record("rank-memory")["ranks"]
-    assert f"{chief['100']} MB after 100 epochs and {chief['1000']} MB after 1,000" in PAGE
+    first, other = record("rank-memory")["ranks"]
+    assert f"{first['100']} MB after 100 epochs and {first['1000']} MB after 1,000" in PAGE
     assert f"{other['100']} MB and {other['1000']} MB for the other one" in PAGE
-    assert all(rank["1000"] < 1.005 * rank["100"] for rank in (chief, other))
+    assert all(rank["1000"] < 1.005 * rank["100"] for rank in (first, other))

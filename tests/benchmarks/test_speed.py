@@ -2,12 +2,12 @@
 
 import json
 
-import clock
+import epoch_timing
 import pytest
 import speed
 import torch
-from clock import Clock, Enough, NotMeasured, Span, Timed, only, seconds_per_epoch, timed_fleet
-from floors import Peak
+from epoch_timing import Clock, Enough, NotMeasured, Span, Timed, only, seconds_per_epoch, timed_fleet
+from roofline import Peak
 from speed_table import HEADER, aligned, baseline, cells, whole
 
 from tailcloud.data import open_dataset
@@ -111,10 +111,10 @@ def test_a_run_that_fails_stops_the_others(tmp_path, monkeypatch):
     def broken(*_):
         raise MemoryError("no room")
 
-    monkeypatch.setattr(clock.loop, "train", broken)
+    monkeypatch.setattr(epoch_timing.loop, "train", broken)
     first, second = (Clock(Span(1, 100), tmp_path, runs=2) for _ in range(2))
     with pytest.raises(MemoryError):
-        clock.timed_run(load_recipe("digits-lt/gcl"), None, torch.device("cpu"), first, tmp_path / "runs")
+        epoch_timing.timed_run(load_recipe("digits-lt/gcl"), None, torch.device("cpu"), first, tmp_path / "runs")
     with pytest.raises(Enough):
         second.epoch_done({})
 
@@ -137,7 +137,7 @@ def test_too_little_time_gives_no_figure(ends):
 
 def test_one_stage_alone():
     recipe = only(load_recipe("digits-lt/gcl"), "stage2")
-    assert (recipe.stage1.epochs, recipe.stage2.epochs) == (0, clock.ENDLESS)
+    assert (recipe.stage1.epochs, recipe.stage2.epochs) == (0, epoch_timing.ENDLESS)
 
 
 def row(name, seconds, runs=1, reason=None):

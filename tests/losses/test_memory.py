@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from measuring import tensor_peak
+from measurement import tensor_peak
 
 from tailcloud.data.loaders.batch import Batch
 from tailcloud.losses import GCLLoss

@@ -1,9 +1,9 @@
 """After a short first stage, which sampler should GCL's second stage have?
 
-    python benchmarks/samplers.py tiny-imagenet-lt --folder DIR --classes 30 --epochs 20 --seeds 1
+    python benchmarks/stage2_samplers.py tiny-imagenet-lt --folder DIR --classes 30 --epochs 20 --seeds 1
 
 Some classes of a folder, evenly from the largest to the smallest. One first stage for each seed, from which every
-second stage starts. Nothing is chosen by this: it explains what docs/larger.md shows, beside which it stands. What was
+second stage starts. Nothing is chosen by this: it explains what docs/results.md shows, beside which it stands. What was
 measured is written to benchmarks/results/samplers-NAME.json.
 """
 
@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from choosing import write_slice
-from measuring import RESULTS, write_record
+from measurement import RESULTS, write_record
 
+from auto_recipe import write_slice
 from tailcloud.data import open_dataset
 from tailcloud.recipe import Recipe, Stage, load_recipe
 from tailcloud.runs.folder import RunFolder

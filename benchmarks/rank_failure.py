@@ -1,6 +1,6 @@
 """Ten deaths of one of two processes that share a run, and the run that never died: are the weights the same bits?
 
-python benchmarks/killed_ranks.py --out benchmarks/results/killed-ranks.json
+python benchmarks/rank_failure.py --out benchmarks/results/killed-ranks.json
 """
 
 import argparse

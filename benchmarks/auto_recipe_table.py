@@ -1,4 +1,4 @@
-"""The records of benchmarks/choosing.py as tables for docs/choosing.md."""
+"""The records of benchmarks/auto_recipe.py as tables for docs/results.md."""
 
 from collections.abc import Sequence
 from statistics import fmean

@@ -1,6 +1,6 @@
 """How fast one core turns JPEG files into training images: read, decoded, brought to a square.
 
-python benchmarks/decoding.py [--images 48] [--budget 20] [--out benchmarks/results/decoding-cpu.json]
+python benchmarks/jpeg_decoding.py [--images 48] [--budget 20] [--out benchmarks/results/decoding-cpu.json]
 
 The files are made here, with the statistics of photographs: amplitudes that fall as 1/f, the same for all orientations,
 colours that vary less than brightness. They are compressed as the large sets are, and read from the page cache, so that
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from measuring import RESULTS, seconds, write_record
+from measurement import RESULTS, seconds, write_record
 from numpy.typing import NDArray
 from PIL import Image
 

@@ -1,4 +1,4 @@
-import larger_table
+import tiny_imagenet_table
 
 
 def run(method, seed, top1, stages):
@@ -30,7 +30,7 @@ RECORD = {
 
 
 def test_a_method_is_a_row_over_its_seeds():
-    text = "\n".join(larger_table.parts([RECORD]))
+    text = "\n".join(tiny_imagenet_table.parts([RECORD]))
     assert "10 training images of 2 classes, 9 to 1 each; 64 pixels, 9 epochs in stage 1; 3 runs side by side" in text
     assert "on a card, commit `abc`" in text
     assert "| resnet18 | ce | 1 | 40.0 | 50.0 | n/a | 20.0 |  | 11.2\u00a0M |" in text
@@ -38,7 +38,9 @@ def test_a_method_is_a_row_over_its_seeds():
 
 
 def test_runs_that_were_broken_off_have_no_duration():
-    assert "3 runs side by side (broken off, and resumed) on a card" in larger_table.origin(RECORD | {"seconds": None})
+    assert "3 runs side by side (broken off, and resumed) on a card" in tiny_imagenet_table.origin(
+        RECORD | {"seconds": None}
+    )
 
 
 def test_second_stages_stand_below_the_first():
@@ -52,7 +54,7 @@ def test_second_stages_stand_below_the_first():
         "machine": {"gpu": "a card"},
         "commit": "abc",
     }
-    text = "\n".join(larger_table.samplers([record]))
+    text = "\n".join(tiny_imagenet_table.samplers([record]))
     assert "10 training images of 2 classes, 9 to 1 each, 32 pixels, resnet20, 3 epochs in stage 1, seeds: 1" in text
     assert text.index("| without stage 2 | 50.0 | 60.0 | n/a | 40.0 |") < text.index(
         "= cb` | 50.0 | 60.0 | n/a | 45.0 |"

@@ -1,7 +1,7 @@
 """Does anything grow faster than linearly? Loss, samplers and metrics with 10 to 100,000 classes and 10 million labels.
 
-    python benchmarks/scale.py                   on the CPU, about two minutes
-    python benchmarks/scale.py --device cuda     only what computes on a device: the losses and predictions
+    python benchmarks/class_scaling.py                   on the CPU, about two minutes
+    python benchmarks/class_scaling.py --device cuda     only what computes on a device: the losses and predictions
 
 Every piece is measured at growing sizes: seconds of one thread, the most memory that it has at once, and the growth
 from a size to the next as an exponent (1 is linear). What grows faster is said at the end, and all is written as JSON.
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from measuring import RESULTS, Work, host_peak, seconds, settle_memory, tensor_peak, write_record
+from measurement import RESULTS, Work, host_peak, seconds, settle_memory, tensor_peak, write_record
 from numpy.typing import NDArray
 
 from tailcloud.classifier import Architecture, build_classifier

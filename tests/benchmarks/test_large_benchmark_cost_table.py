@@ -2,10 +2,10 @@
 
 import re
 
+import large_benchmark_cost
+import large_benchmark_cost_table
 import pytest
-import scaling
-import scaling_table
-from scaling import BENCHMARKS
+from large_benchmark_cost import BENCHMARKS
 
 from tailcloud.data.benchmarks.editions import EDITIONS
 from tailcloud.recipe import load_recipe
@@ -33,7 +33,7 @@ FORWARD = 2 * (4_087_136_256 + 2048 * 1000)  # ResNet-50 at 224 pixels: multiply
 
 
 def page(*streaming):
-    return "\n".join(scaling_table.parts([DECODING], streaming))
+    return "\n".join(large_benchmark_cost_table.parts([DECODING], streaming))
 
 
 def row(text, start):
@@ -41,7 +41,7 @@ def row(text, start):
 
 
 def test_resnet_50_is_counted_as_everybody_counts_it():
-    work = scaling.work_of(BENCHMARKS[0])
+    work = large_benchmark_cost.work_of(BENCHMARKS[0])
     assert work.forward == FORWARD
     assert work.first == 3 * FORWARD
     assert work.parameters == 23_508_032 + 2048 * 1000
@@ -51,9 +51,9 @@ def test_resnet_50_is_counted_as_everybody_counts_it():
 
 def test_a_run_on_one_gpu_is_its_passes_at_the_measured_speed():
     passes = 115_846 * (200 * 3 + 30) + 50_000 * (20 + 3 + 4) + 20_000 * (20 + 3 + 1)
-    found = scaling.estimate(BENCHMARKS[0], 2000 * 3 * FORWARD, 1)
+    found = large_benchmark_cost.estimate(BENCHMARKS[0], 2000 * 3 * FORWARD, 1)
     assert found.seconds == pytest.approx(passes / 3 / 2000, rel=1e-3)  # the head's gradients in stage 2
-    assert found.money == pytest.approx(found.seconds / 3600 * scaling.PRICE)
+    assert found.money == pytest.approx(found.seconds / 3600 * large_benchmark_cost.PRICE)
     assert found.waiting == found.traffic == 0
 
 
@@ -68,11 +68,11 @@ def test_benchmarks_are_those_of_the_recipes(benchmark):
 
 
 def test_a_cache_holds_all_parts():
-    assert scaling.cache_bytes(BENCHMARKS[0]) == 3 * (115_846 * 256**2 + 70_000 * 224**2)
+    assert large_benchmark_cost.cache_bytes(BENCHMARKS[0]) == 3 * (115_846 * 256**2 + 70_000 * 224**2)
 
 
 def test_a_frozen_trunk_is_passed_once_and_sends_no_gradients():
-    places = scaling.work_of(BENCHMARKS[2])
+    places = large_benchmark_cost.work_of(BENCHMARKS[2])
     assert places.first < 1.1 * places.forward
     block = 2048 * 512 + 512 * 512 * 9 + 512 * 2048 + 2 * (512 + 512 + 2048)  # convolutions and batch norms
     assert places.moving == block + 2048 * 365
@@ -80,13 +80,13 @@ def test_a_frozen_trunk_is_passed_once_and_sends_no_gradients():
 
 def test_gradients_that_take_longer_than_a_step_are_waited_for():
     speed = 2000 * 3 * FORWARD
-    found, work = scaling.estimate(BENCHMARKS[0], speed, 64), scaling.work_of(BENCHMARKS[0])
+    found, work = large_benchmark_cost.estimate(BENCHMARKS[0], speed, 64), large_benchmark_cost.work_of(BENCHMARKS[0])
     assert found.traffic == pytest.approx(2 * 63 / 64 * 4 * work.parameters)
     steps = 227 * 200
     computing = work.total / (64 * 0.7 * speed)
     hidden = 115_846 * 200 * work.first / (64 * 0.7 * speed)
     assert found.seconds == pytest.approx(computing - hidden + max(hidden, steps * found.traffic / 25e9))
-    assert scaling.estimate(BENCHMARKS[0], speed, 8).waiting == 0
+    assert large_benchmark_cost.estimate(BENCHMARKS[0], speed, 8).waiting == 0
 
 
 def test_the_page_says_which_figure_is_missing_and_fills_in_once_it_is_there():
@@ -108,4 +108,4 @@ def test_the_page_says_which_figure_is_missing_and_fills_in_once_it_is_there():
     [{"backbone": "resnet18"}, {"size": 64}, {"machine": {**ABOUT, "gpu": None}}, {"rows": STREAMING["rows"][1:2]}],
 )
 def test_a_record_of_something_else_is_no_basis(change):
-    assert scaling_table.training_speed([{**STREAMING, **change}]) is None
+    assert large_benchmark_cost_table.training_speed([{**STREAMING, **change}]) is None

@@ -4,7 +4,7 @@ from argparse import Namespace
 from pathlib import Path
 
 import pytest
-from choose_second_stage import CANDIDATES, FIRST, run_of
+from tune_second_stage import CANDIDATES, FIRST, run_of
 
 from tailcloud.bench import BenchProtocol, filter_table, plan_bench, read_table
 

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from floors import FLOAT, Peak, floor_of, measured_peak, peak_of, size_of
+from roofline import FLOAT, Peak, floor_of, measured_peak, peak_of, size_of
 
 from tailcloud.classifier import Architecture, cost
 from tailcloud.data import open_dataset

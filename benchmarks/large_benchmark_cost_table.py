@@ -1,10 +1,10 @@
-"""The estimates of benchmarks/scaling.py as tables for docs/scaling.md, with the measured figures they stand on."""
+"""The estimates of benchmarks/large_benchmark_cost.py as tables for docs/scaling.md."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import scaling
-from scaling import BENCHMARKS
+import large_benchmark_cost as cost
+from large_benchmark_cost import BENCHMARKS
 
 from tailcloud.bench import read_table
 from tailcloud.formatting import counted, magnitude, number
@@ -14,7 +14,7 @@ GPUS = (1, 8, 64)
 SEEDS = 3
 BACKBONE = "resnet50"
 MISSING = "not measured yet"
-TRAINING_IMAGE = scaling.CHANNELS * scaling.SIDE**2  # bytes, in a cache
+TRAINING_IMAGE = cost.CHANNELS * cost.SIDE**2  # bytes, in a cache
 
 
 def parts(decoding: Sequence[Mapping[str, Any]], streaming: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -37,7 +37,7 @@ def training_speed(records: Sequence[Mapping[str, Any]]) -> tuple[float, str] | 
     for record in records:
         about, rates = record["machine"], [row["images_per_second"] for row in record["rows"]]
         measured = [rate for rate in rates if rate is not None]
-        if (record["backbone"], record["size"]) == (BACKBONE, scaling.PIXELS) and about["gpu"] and measured:
+        if (record["backbone"], record["size"]) == (BACKBONE, cost.PIXELS) and about["gpu"] and measured:
             how = f"batches of {record['batch']}, {about['gpu']}, torch {about['torch']}, commit `{record['commit']}`"
             return max(measured), how
     return None
@@ -45,11 +45,11 @@ def training_speed(records: Sequence[Mapping[str, Any]]) -> tuple[float, str] | 
 
 def speed_of(measured: tuple[float, str]) -> float:
     """FLOPs a second: of images a second, each three passes through ResNet-50."""
-    return measured[0] * scaling.work_of(BENCHMARKS[0]).first
+    return measured[0] * cost.work_of(BENCHMARKS[0]).first
 
 
 def stands_on(decoding: Sequence[Mapping[str, Any]], measured: tuple[float, str] | None) -> Iterator[str]:
-    yield "## What is measured\n"
+    yield "### What is measured\n"
     rows = []
     if measured:
         flops = f"{magnitude(speed_of(measured))}FLOP/s"
@@ -70,12 +70,12 @@ def stands_on(decoding: Sequence[Mapping[str, Any]], measured: tuple[float, str]
 
 
 def assumed() -> Iterator[str]:
-    yield "## What is assumed\n"
-    yield "Nothing in this list was measured here. Put your own figures into `benchmarks/scaling.py`.\n"
-    yield f"- A GPU hour costs **{scaling.PRICE:.2f} US dollars**. That is a parameter of this page, not a quote."
-    for gpus, bandwidth in scaling.BANDWIDTH.items():
+    yield "### What is assumed\n"
+    yield "Nothing in this list was measured here. Put your own figures into `benchmarks/large_benchmark_cost.py`.\n"
+    yield f"- A GPU hour costs **{cost.PRICE:.2f} US dollars**. That is a parameter of this page, not a quote."
+    for gpus, bandwidth in cost.BANDWIDTH.items():
         where = "inside of one machine" if gpus == 8 else "between machines"
-        share = f"{100 * scaling.EFFICIENCY[gpus]:.0f} %"
+        share = f"{100 * cost.EFFICIENCY[gpus]:.0f} %"
         yield (
             f"- One run on {gpus} GPUs computes at {share} of {gpus} times one GPU, and each GPU sends "
             f"{bandwidth / 1e9:.0f} GB/s {where}."
@@ -86,10 +86,10 @@ def assumed() -> Iterator[str]:
 
 
 def what_is_computed() -> Iterator[str]:
-    yield "## What a run computes\n"
+    yield "### What a run computes\n"
     rows = []
     for one in BENCHMARKS:
-        work = scaling.work_of(one)
+        work = cost.work_of(one)
         moves = "last block and head" if one.frozen else "everything"
         epochs = " + ".join(map(str, one.epochs))
         size = [f"{one.train:,}", f"{one.test:,}", one.backbone, moves, epochs]
@@ -105,14 +105,14 @@ def what_is_computed() -> Iterator[str]:
 
 
 def time_and_money(measured: tuple[float, str] | None) -> Iterator[str]:
-    yield "## Time and money of one run\n"
+    yield "### Time and money of one run\n"
     if measured is None:
         yield f"Needs the images a second of ResNet-50 training on one GPU, which are {MISSING}.\n"
         return
     rows = []
     for one in BENCHMARKS:
         for gpus in GPUS:
-            found = scaling.estimate(one, speed_of(measured), gpus)
+            found = cost.estimate(one, speed_of(measured), gpus)
             waits = f"{100 * found.waiting / found.seconds:.0f} %"
             rows.append([one.spec, str(gpus), hours(found.seconds), f"{found.money:,.0f}", mega(found.traffic), waits])
     head = ["", "GPUs", "hours", "US dollars", "MB sent by each GPU and step", "of the time waiting for gradients"]
@@ -124,13 +124,13 @@ def time_and_money(measured: tuple[float, str] | None) -> Iterator[str]:
 
 
 def tables_of_the_paper(measured: tuple[float, str] | None) -> Iterator[str]:
-    yield "## A whole table, each run on one GPU\n"
+    yield "### A whole table, each run on one GPU\n"
     if measured is None:
         yield f"Needs the same figure, which is {MISSING}.\n"
         return
     runs, rows = SEEDS * len(read_table("table2").rows), []
     for one in BENCHMARKS:
-        alone = scaling.estimate(one, speed_of(measured), 1)
+        alone = cost.estimate(one, speed_of(measured), 1)
         times = [hours(-(-runs // gpus) * alone.seconds) for gpus in GPUS]
         rows.append([one.spec, str(runs), *times, f"{runs * alone.money:,.0f}"])
     yield markdown(["", "runs", *(f"hours, {counted(gpus, 'GPU')}" for gpus in GPUS), "US dollars"], rows)
@@ -142,11 +142,11 @@ def tables_of_the_paper(measured: tuple[float, str] | None) -> Iterator[str]:
 
 
 def memory_and_disk() -> Iterator[str]:
-    yield "## Memory and disk\n"
+    yield "### Memory and disk\n"
     rows = []
     for one in BENCHMARKS:
-        ranks = [giga(scaling.memory(one, gpus)) for gpus in GPUS]
-        rows.append([one.spec, *ranks, giga(scaling.cache_bytes(one)), giga(scaling.folder_bytes(one))])
+        ranks = [giga(cost.memory(one, gpus)) for gpus in GPUS]
+        rows.append([one.spec, *ranks, giga(cost.cache_bytes(one)), giga(cost.folder_bytes(one))])
     head = [*(f"GB of each GPU, {counted(gpus, 'GPU')}" for gpus in GPUS), "GB of the cache", "GB of a run folder"]
     yield markdown(["", *head], rows)
     yield (
@@ -159,13 +159,13 @@ def memory_and_disk() -> Iterator[str]:
 
 
 def feeding(measured: tuple[float, str] | None, decoded: Mapping[str, float]) -> Iterator[str]:
-    yield "## Feeding the GPUs\n"
+    yield "### Feeding the GPUs\n"
     if measured is None or not decoded:
         yield f"Needs the images a second of ResNet-50 training on one GPU, which are {MISSING}.\n"
         return
     rows = []
     for one in (one for one in BENCHMARKS if one.spec in decoded):
-        rate = speed_of(measured) / scaling.work_of(one).first
+        rate = speed_of(measured) / cost.work_of(one).first
         cores = rate / decoded[one.spec]
         rows.append([one.spec, f"{rate:,.0f}", f"{cores:.0f}", number(rate * TRAINING_IMAGE / 1e9, 2)])
     head = ["", "images a second of one GPU in stage 1", "cores that decode for it", "GB/s from the cache instead"]

@@ -1,6 +1,6 @@
 """Which second stage should GCL have in every cell? Chosen on training images, beside what the test set would choose.
 
-    python benchmarks/choose_second_stage.py cifar10 --root data --out runs/choose
+    python benchmarks/tune_second_stage.py cifar10 --root data --out runs/choose
 
 Trains the first stage of GCL once for each seed: on the tuning part of a data set, which is judged on training images
 that it leaves out (``cifar10-lt-tune:100``), and on its three benchmark cells. Every candidate for the second stage
@@ -15,7 +15,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 import torch
-from measuring import RESULTS, write_record
+from measurement import RESULTS, write_record
 from safetensors.torch import load_file
 
 from tailcloud.cli.progress import execute_with_progress

@@ -1,4 +1,4 @@
-"""The records of benchmarks/choose_second_stage.py as a table for docs/methods.md."""
+"""The records of benchmarks/tune_second_stage.py as a table for docs/methods.md."""
 
 from collections.abc import Iterator, Sequence
 from statistics import fmean, stdev

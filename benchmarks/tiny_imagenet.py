@@ -1,10 +1,10 @@
 """Larger images and backbones: cross-entropy, CE + mixup + cRT and GCL from scratch on a folder of images.
 
-    python benchmarks/larger.py tiny-imagenet-lt --folder DIR --backbone resnet18 --backbone resnet50 --epochs 100
+    python benchmarks/tiny_imagenet.py tiny-imagenet-lt --folder DIR --backbone resnet18 --epochs 200
 
 The methods of a backbone train side by side in one command, all with the same settings for the first stage. Runs that
 are in --out go on where they were broken off. What was measured is written to
-benchmarks/results/larger-NAME-BACKBONE.json, which docs/larger.md shows.
+benchmarks/results/larger-NAME-BACKBONE.json, which docs/results.md shows.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measuring import RESULTS, write_record
+from measurement import RESULTS, write_record
 
 from tailcloud.runs.result import Result, read_result
 from tailcloud.training.devices import pick_device

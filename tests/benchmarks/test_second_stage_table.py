@@ -1,6 +1,6 @@
 """The table of candidates: means over seeds and data sets, in the order of the tuning parts alone."""
 
-from choice_table import parts
+from second_stage_table import parts
 
 RUNS = {
     ("cifar10-lt-tune:100", "a"): [70.0, 72.0],

@@ -1,11 +1,10 @@
-"""What docs/guide.md says of the measured methods: a short table for each data set, and who is ahead in what."""
+"""Who is ahead on a data set: highest top-1, best in the head and in the tail, lowest ECE."""
 
 from collections.abc import Iterator, Sequence
 
 from tailcloud.formatting import counted, number
-from tailcloud.reporting.tables import COLUMNS, DatasetTable, MethodRow, cells, markdown
+from tailcloud.reporting.tables import DatasetTable, MethodRow
 
-SHORT = ("seeds", "top1", "many", "medium", "few", "ece")
 QUESTIONS = {
     "top1": ("highest top-1", max),
     "many": ("highest in many-shot classes", max),
@@ -14,25 +13,22 @@ QUESTIONS = {
 }
 
 
-def parts(tables: Sequence[DatasetTable]) -> Iterator[str]:
-    """A section for every data set on which methods can be compared, those with the most methods first."""
-    compared = [(table, first_rows(table)) for table in tables]
-    for table, rows in sorted(compared, key=lambda pair: -len(pair[1])):
-        if len(rows) > 1:
-            yield f"### {table.spec}\n"
-            yield f"{methods(rows)}\n"
-            yield f"Ahead: {', '.join(ahead(rows))}.\n"
+def parts(table: DatasetTable) -> Iterator[str]:
+    """One sentence for a data set on which methods can be compared."""
+    rows = first_rows(table)
+    if len(rows) > 1:
+        yield f"Ahead: {', '.join(ahead(rows))}.\n"
 
 
 def first_rows(table: DatasetTable) -> list[MethodRow]:
     """The first row of each method, which has its usual settings; the highest top-1 first."""
     rows = {row.method: row for row in reversed(table.rows)}.values()
-    return sorted(rows, key=lambda row: -(row.summary("top1").mean or 0.0))
+    return sorted(rows, key=by_top1)
 
 
-def methods(rows: Sequence[MethodRow]) -> str:
-    header = ["method", *(COLUMNS[column] for column in SHORT)]
-    return markdown(header, [[f"`{row.method}`", *cells(row, SHORT)] for row in rows])
+def by_top1(row: MethodRow) -> float:
+    """A sort key: the highest mean top-1 comes first."""
+    return -(row.summary("top1").mean or 0.0)
 
 
 def ahead(rows: Sequence[MethodRow]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import conclusions
+import paper_conclusions
 import pytest
 import render
 
@@ -37,7 +37,7 @@ def table_with(**rows):
 
 
 def verdict(above, below):
-    found = conclusions.conclusions(table_with(cb=above, ib=below))
+    found = paper_conclusions.conclusions(table_with(cb=above, ib=below))
     return next(one for one in found if one.words == "CB is better than IB").verdict
 
 
@@ -58,19 +58,19 @@ def test_a_conclusion_holds_where_the_differences_are_larger_than_their_spread(a
 
 
 def test_the_table_has_published_and_measured_points():
-    text = "\n".join(conclusions.parts(table_with(cb=runs(80.0, 82.0), ib=runs(78.0, 79.0))))
+    text = "\n".join(paper_conclusions.parts(table_with(cb=runs(80.0, 82.0), ib=runs(78.0, 79.0))))
     assert "| CB is better than IB | +2.02 | +2.50 ± 0.71 (2\u00a0seeds) | holds |" in text
     assert "| CBEN is better than EN | +0.21 | – | open |" in text
-    assert list(conclusions.parts(table_with())) == []
-    assert list(conclusions.parts(fill_table(read_table("table1"), {}))) == []
+    assert list(paper_conclusions.parts(table_with())) == []
+    assert list(paper_conclusions.parts(fill_table(read_table("table1"), {}))) == []
 
 
 def test_what_the_page_on_methods_says_is_what_the_records_say():
     results = render.read_results(RUNS)
     found = {
         (one.above.row.key, one.below.row.key): one.verdict
-        for name in conclusions.CLAIMS
-        for one in conclusions.conclusions(render.fill_from_records(read_table(name), results))
+        for name in paper_conclusions.CLAIMS
+        for one in paper_conclusions.conclusions(render.fill_from_records(read_table(name), results))
     }
     holds = {pair for pair, said in found.items() if said == "holds"}
     assert holds >= {("gcl-pow3-cben", "gcl-cos-cben"), ("gcl-pow3", "gcl-cos"), ("gcl", "gcl-ib")}

@@ -1,6 +1,6 @@
 """The benchmark of long lists, on a short one."""
 
-from long_list import CLASSES, measure, write_list
+from large_list import CLASSES, measure, write_list
 
 
 def test_a_list_is_written_opened_and_sampled(tmp_path):

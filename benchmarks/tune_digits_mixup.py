@@ -1,6 +1,6 @@
 """How much mixup does digits-lt want? Chosen on the digits that neither its training nor its test part uses.
 
-    python benchmarks/choose_digits.py
+    python benchmarks/tune_digits_mixup.py
 
 scikit-learn has 1,797 digits; digits-lt trains on 331 and tests on 500. The other 966 judge the settings here, by
 balanced accuracy over ten seeds that no published run uses, and what was measured is written as JSON.
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from measuring import write_record
+from measurement import write_record
 
 from tailcloud.data import Dataset, open_dataset
 from tailcloud.data.benchmarks.digits import all_digits

@@ -1,4 +1,4 @@
-"""The records of benchmarks/larger.py and samplers.py as tables for docs/larger.md."""
+"""The records of benchmarks/tiny_imagenet.py and stage2_samplers.py as tables for docs/results.md."""
 
 from collections.abc import Sequence
 from typing import Any

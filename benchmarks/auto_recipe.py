@@ -1,12 +1,12 @@
 """The recipe that tailcloud chooses, against cross-entropy in the same time and against a recipe made by hand.
 
-    python benchmarks/choosing.py digits --seeds 3 --budget 30s
-    python benchmarks/choosing.py cifar10-lt --spec cifar10-lt:100 --root data --budget 60s --device cuda
-    python benchmarks/choosing.py tiny-imagenet-lt --folder DIR --classes 20 --budget 3m
+    python benchmarks/auto_recipe.py digits --seeds 3 --budget 30s
+    python benchmarks/auto_recipe.py cifar10-lt --spec cifar10-lt:100 --root data --budget 60s --device cuda
+    python benchmarks/auto_recipe.py tiny-imagenet-lt --folder DIR --classes 20 --budget 3m
 
 Every run is a command of its own; its seconds are those of the whole command. The images of a SPEC are written as PNG
 files before. A folder gives some of its classes, evenly from the largest to the smallest. What was measured is
-written to benchmarks/results/choosing-NAME.json, which docs/choosing.md shows.
+written to benchmarks/results/choosing-NAME.json, which docs/results.md shows.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measuring import RESULTS, write_record
+from measurement import RESULTS, write_record
 from PIL import Image
 
 from tailcloud.data import open_dataset

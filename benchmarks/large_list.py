@@ -1,7 +1,7 @@
 """How long does a list of ten million images take to open, and how much memory?
 
-    python benchmarks/long_list.py                        about two minutes, and 0.7 GB in a temporary folder
-    python benchmarks/long_list.py --images 100000 --write /tmp/record.json
+    python benchmarks/large_list.py                        about two minutes, and 0.7 GB in a temporary folder
+    python benchmarks/large_list.py --images 100000 --write /tmp/record.json
 
 Writes a list of paths and labels whose files are all there (a thousand pictures behind ten thousand links), and opens
 it in a process of its own as training would, its images staying in their files: read, parted, fingerprinted, a
@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from measuring import RESULTS, write_record
+from class_scaling import counts_of
+from measurement import RESULTS, write_record
 from PIL import Image
-from scale import counts_of
 
 from tailcloud.data import ReadOptions, hold_out, open_dataset
 from tailcloud.sampling import make_sampler
