@@ -20,6 +20,6 @@ class Learned(Loss):
 
 
 def test_a_loss_with_parameters_is_refused_because_nobody_would_train_them():
-    with pytest.raises(UsageError, match=r"Learned has the parameter temperature, which no stage would train or save"):
+    with pytest.raises(UsageError, match=r"Learned has the parameter temperature, which no stage trains or saves"):
         register_loss("learned", Learned)
     assert "learned" not in LOSSES

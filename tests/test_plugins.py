@@ -169,7 +169,7 @@ BAD_FILES = {
     "method taken": (LOSS + METHOD.replace('"log-margin"', '"gcl"', 1), 'there is a method "gcl" already'),
     "method file": ("import tailcloud\ntailcloud.register_method('a', 'a.toml')\n", "a.toml cannot be read"),
     "sampler": (PARTS.replace("counts **", "-counts **"), 'the sampler "power" gives weights that are negative'),
-    "head": (PARTS.replace("cosine = False", "angle = False"), "must say whether its outputs are cosines"),
+    "head": (PARTS.replace("cosine = False", "angle = False"), "needs the class attribute cosine"),
     "backbone": (PARTS.replace("self.features = ", "self.size = ").replace("self.features,", "9,"), "features"),
 }
 
