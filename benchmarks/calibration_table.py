@@ -31,7 +31,7 @@ def origin(records: Sequence[dict[str, Any]]) -> str:
 
 
 def row(record: dict[str, Any]) -> list[str]:
-    """A run: its temperature, what that does to the calibration error, and its accuracy in three mixes of classes."""
+    """A run: its temperature, ECE before and after, and its accuracy under three class frequencies."""
     calibrated, priors = record["calibrated"], record["priors"]
     errors = [number(calibrated["before"]["ece"], 1), number(calibrated["ece"], 1)]
     accuracies = [f"{number(priors[mix]['plain'], 1)} → {number(priors[mix]['adjusted'], 1)}" for mix in MIXES]

@@ -41,7 +41,7 @@ class Measuring(Silent):
 
 
 def main() -> None:
-    """Train many tiny epochs; the chief writes what every process measured."""
+    """Train many tiny epochs; rank 0 writes what every process measured."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=1000)
     parser.add_argument("--out", type=Path, required=True)

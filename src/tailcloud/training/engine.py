@@ -20,7 +20,7 @@ from tailcloud.training.model import cost_on
 from tailcloud.training.stages.cost import flops_in_all
 from tailcloud.training.stages.factory import make_loss, make_objective
 
-COMPILING_PAYS = 2e14  # FLOPs of a whole run on a CPU; see docs/executors.md
+COMPILING_PAYS = 2e14  # FLOPs of a whole run on a CPU; see docs/performance.md
 
 
 def unfused(failure: CannotFuse) -> str:
