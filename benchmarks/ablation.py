@@ -1,4 +1,4 @@
-"""What is each step towards speed on a CPU worth? Every one is taken back alone and timed against the code as it is.
+"""What is each optimisation on a CPU worth? Each is reverted alone and timed against the code as it is.
 
     python benchmarks/ablation.py --root data
 
@@ -60,7 +60,7 @@ def block_out_of_place(self: BasicBlock, x: Tensor) -> Tensor:
 
 
 def folded(conv: nn.Conv2d, norm: nn.BatchNorm2d, x: Tensor) -> Tensor:
-    """A convolution and the batch norm behind it, whose statistics stand still, as one convolution."""
+    """A convolution and the following batch norm, with fixed statistics, as one convolution."""
     assert norm.running_mean is not None
     assert norm.running_var is not None
     factor = norm.weight * (norm.running_var + norm.eps).rsqrt()
@@ -120,7 +120,7 @@ def nothing(*_: object) -> None:
 
 @dataclass(frozen=True)
 class Change:
-    """A step towards speed: ``other`` and ``prepare`` turn the code into what it is without (or with) it."""
+    """An optimisation: ``other`` and ``prepare`` turn the code into what it is without (or with) it."""
 
     name: str
     predicted: str

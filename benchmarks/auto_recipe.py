@@ -54,7 +54,7 @@ def write_slice(place: Path, folder: Path, classes: int) -> None:
 
 
 def measure(place: Path, words: list[str], seed: int) -> dict[str, Any]:
-    """One command, and what its run has to say."""
+    """Run one command; the figures of its run."""
     out = place.parent / f"run{time.time_ns()}"
     command = [sys.executable, "-m", "tailcloud", "train", *words, "--data", str(place), "--seed", str(seed)]
     started = time.perf_counter()

@@ -49,12 +49,12 @@ def row(name: str, runs: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def method(runs: Sequence[dict[str, Any]]) -> str:
-    """Of what was chosen, where the record has it."""
+    """The chosen methods, where the record has them."""
     names = dict.fromkeys(f"`{run['method']}`" for run in runs if "method" in run)
     return f" ({', '.join(names)})" if names else ""
 
 
 def before(runs: Sequence[dict[str, Any]]) -> str:
-    """What the earlier stages gave, one after the other, where the record has it."""
+    """Top-1 after the earlier stages, in order, where the record has it."""
     earlier = zip(*(run.get("after", [0.0])[:-1] for run in runs), strict=True)
     return ", ".join(mean_std(values).text() for values in earlier)

@@ -33,7 +33,7 @@ def origin(results: Sequence[Result]) -> str:
 
 
 def row(result: Result) -> list[str]:
-    """A run: its temperature, what that does to the calibration error, and its accuracy in three mixes of classes."""
+    """A run: its temperature, ECE before and after, and its accuracy under three class frequencies."""
     calibrated, priors = result.calibrated, result.priors
     assert calibrated is not None
     assert priors is not None

@@ -1,4 +1,4 @@
-"""Times the epochs of runs, alone or side by side, as a user would have them: evaluation, log and checkpoints included.
+"""Time the epochs of runs, alone or side by side, with evaluation, log and checkpoints.
 
 Every run goes through ``tailcloud.training.loop`` and is watched by an observer that notes when epochs end, and that
 stops the run once it was timed long enough. Runs of a fleet are timed while all of them are past their warm-up.
@@ -30,7 +30,7 @@ FAILED = "failed"
 
 @dataclass(frozen=True)
 class Span:
-    """How long to look: epochs of warm-up, epochs that count, and when to stop in any case (``time.monotonic``)."""
+    """How long to measure: epochs of warm-up, epochs that count, and when to stop in any case (``time.monotonic``)."""
 
     warm: int
     epochs: int
@@ -71,16 +71,16 @@ class Clock:
             raise Enough
 
     def give_up(self) -> None:
-        """Let the others stop: they would wait for this run."""
+        """Release the other runs, which would wait for this one."""
         (self.meeting / FAILED).touch()
 
     def note(self, text: str) -> None:
-        """Remarks are kept: a run that could not do what it was asked to has said so."""
+        """Keep notes: they say if a run could not do what was requested."""
         self.notes.append(text)
 
 
 def only(recipe: Recipe, stage: str) -> Recipe:
-    """The recipe with one stage alone, and that without end. What it computes does not depend on earlier training."""
+    """The recipe with one endless stage. What it computes does not depend on earlier training."""
     epochs = {name: ENDLESS if name == stage else 0 for name in recipe.stages}
     stages = {name: one.model_copy(update={"epochs": epochs[name]}) for name, one in recipe.stages.items()}
     return recipe.model_copy(update=stages)
@@ -96,7 +96,7 @@ class Timed:
 
 
 def timed_run(recipe: Recipe, dataset: Dataset, device: torch.device, clock: Clock, home: Path) -> Timed:
-    """One run, here and now."""
+    """One run in this process."""
     folder = RunFolder(home / f"seed{recipe.seed}")
     folder.create(recipe)
     reset_peak()
@@ -135,7 +135,7 @@ def timed_fleet(
 
 
 def timed_plain(epochs: Iterator[float], span: Span) -> Timed:
-    """The obvious loop, watched from outside."""
+    """The plain loop, timed from outside."""
     reset_peak()
     ends: list[float] = []
     for _ in epochs:
@@ -159,7 +159,7 @@ def seconds_per_epoch(runs: Sequence[Timed], span: Span) -> float:
 
 
 def reset_peak() -> None:
-    """Start the count of this process's memory anew, where the system can."""
+    """Reset the peak memory of this process, where the system can."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 

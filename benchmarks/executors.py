@@ -83,7 +83,7 @@ def data_of(options: argparse.Namespace, recipe: Recipe) -> Dataset:
 
 @dataclass(frozen=True)
 class Check:
-    """What is trained to compare: how many images, in batches of what size, in which numbers, by whose kernels."""
+    """What is compared: number of images, batch size, precision and kernels."""
 
     name: str
     stage: str
@@ -120,7 +120,7 @@ class Check:
 
 
 class DoubleSession(Session):
-    """A run in float64, which nobody would train in."""
+    """A run in float64, as a reference."""
 
     def __init__(self, recipe: Recipe, dataset: Dataset, device: torch.device) -> None:
         super().__init__(recipe, dataset, device)
@@ -222,7 +222,7 @@ def differences(recipe: Recipe, dataset: Dataset, device: torch.device) -> Itera
 
 
 def shown(row: dict[str, Any]) -> dict[str, Any]:
-    """The row, printed."""
+    """Print the row."""
     start = f"{row['name']:<14}{row['stage']:<8}{row['precision']:<10}{row['kernels']:<9}{row['executor']:<10}"
     if "failed" in row:
         print(f"{start}failed: {row['failed']}", flush=True)
@@ -234,7 +234,7 @@ def shown(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def speed(recipe: Recipe, dataset: Dataset, device: torch.device) -> list[dict[str, Any]]:
-    """Seconds of a step in every stage with every executor, and of making it ready."""
+    """Seconds of a step, and of its set-up, in every stage with every executor."""
     rows: list[dict[str, Any]] = []
     print(f"\n{'stage':<8}{'executor':<10}{'ms / step':>10}{'to make ready: s':>18}{'processor s':>13}")
     for name, stage in recipe.stages.items():

@@ -1,4 +1,4 @@
-"""The records of benchmarks/executors.py as tables for docs/executors.md."""
+"""The records of benchmarks/executors.py as tables for docs/performance.md."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from tailcloud.formatting import magnitude, number
 from tailcloud.reporting.tables import markdown
 
-SPEED = ("stage", "executor", "ms a step", "s to make ready", "of the processor")
+SPEED = ("stage", "executor", "ms a step", "set-up, s", "of which CPU time")
 DIFFERENCES = ("", "stage", "numbers", "executor", "same bits", "loss", "parameters", "momentum", "statistics")
 
 
@@ -24,8 +24,8 @@ def parts(records: Sequence[dict[str, Any]]) -> list[str]:
 
 
 ABOUT_DIFFERENCES = (
-    "The largest difference to the eager executor, as a part of the largest number of its tensor; "
-    "in brackets that of the eager executor in float64, which is what rounding comes to."
+    "The largest difference to the eager executor, relative to the largest value of its tensor; "
+    "(float64) is the eager executor in float64, which shows the size of rounding."
 )
 
 

@@ -1,4 +1,4 @@
-"""How fast one core turns JPEG files into training images: read, decoded, brought to a square.
+"""How fast one core turns JPEG files into training images: read, decode, resize to a square.
 
 python benchmarks/jpeg_decoding.py [--images 48] [--budget 20] [--out benchmarks/results/decoding-cpu.json]
 

@@ -1,4 +1,4 @@
-"""What the benchmarks measure with: seconds, peak memory, and records that say where they come from."""
+"""Measure seconds and peak memory, and write records with machine, versions and commit."""
 
 import time
 import tracemalloc
@@ -60,7 +60,7 @@ def tensor_peak(work: Work, device: torch.device) -> int:
         return torch.cuda.max_memory_allocated(device) - before
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
         work()
-    return _highest_tide(watched)
+    return _peak_of(watched)
 
 
 def write_record(path: Path, content: dict[str, Any], device: torch.device) -> None:
@@ -68,8 +68,8 @@ def write_record(path: Path, content: dict[str, Any], device: torch.device) -> N
     write_json(path, {**content, "machine": machine(device), "commit": commit()})
 
 
-def _highest_tide(watched: profile) -> int:
-    """Every allocation and release that was seen, in order, added up."""
+def _peak_of(watched: profile) -> int:
+    """The maximum of the running sum of allocations and releases."""
     assert watched.profiler is not None
     assert watched.profiler.kineto_results is not None
     seen = [event for event in watched.profiler.kineto_results.events() if event.name() == "[memory]"]

@@ -1,4 +1,4 @@
-"""The obvious loop, in the style of published long-tail code: what benchmarks/speed.py compares with.
+"""The plain loop, in the style of published long-tail code: what benchmarks/speed.py compares with.
 
 What it shares with tailcloud: the model, its first weights, loss, optimiser settings, learning rates, batch size,
 sampling and mixup of the recipe, and an evaluation of the whole test part after every epoch. What it does as such code
@@ -97,7 +97,7 @@ class Images(TorchDataset[tuple[Tensor, int]]):
 
 
 class PlainLoop:
-    """A run of a recipe by the obvious loop."""
+    """A run of a recipe by the plain loop."""
 
     def __init__(self, recipe: Recipe, dataset: Dataset, device: torch.device, workers: int) -> None:
         self.recipe, self.dataset, self.device, self.workers = recipe, dataset, device, workers

@@ -1,4 +1,4 @@
-"""Ten deaths of one of two processes that share a run, and the run that never died: are the weights the same bits?
+"""Kill one of two processes of a run ten times: are the weights the same bits as without?
 
 python benchmarks/rank_failure.py --out benchmarks/results/killed-ranks.json
 """
@@ -27,7 +27,7 @@ SETTINGS = [
 
 
 def chain(folder: Path, kills: int, seed: int) -> list[list[int]]:
-    """Train a run through so many deaths: for each, the rank that died and the epochs that were logged by then."""
+    """Train a run through so many failures: for each, the killed rank and the epochs logged by then."""
     command = [sys.executable, str(CHAIN), str(folder), str(kills), str(seed), *SETTINGS]
     deaths: list[list[int]] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     return deaths

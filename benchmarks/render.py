@@ -132,7 +132,7 @@ def with_variants(results: Sequence[Result]) -> list[DatasetTable]:
 
 
 def recipe_with(path: Path, tables: Sequence[DatasetTable]) -> str:
-    """A recipe whose second line says what it was measured to give."""
+    """A recipe with its measured figures in the second line."""
     text = path.read_text(encoding="utf-8")
     recipe, lines = tomllib.loads(text), text.splitlines(keepends=True)
     rows = [row for table in tables if table.spec == recipe["data"] for row in table.rows]
@@ -187,7 +187,7 @@ def paper_section(filled: FilledTable) -> str:
 
 def dataset_section(table: DatasetTable) -> str:
     """Everything that was measured on a data set, the highest top-1 first."""
-    rows, columns = sorted(table.rows, key=leaders.by_top1), telling(table)
+    rows, columns = sorted(table.rows, key=leaders.by_top1), informative_columns(table)
     lines = [
         f"## {table.spec}\n",
         markdown([COLUMNS[column] for column in columns], [cells(row, columns) for row in rows]),
@@ -201,7 +201,7 @@ def dataset_section(table: DatasetTable) -> str:
     return "\n".join(lines)
 
 
-def telling(table: DatasetTable) -> list[str]:
+def informative_columns(table: DatasetTable) -> list[str]:
     """The columns without groups that have no class, and without balanced accuracy where it is top-1."""
     means = {name: [row.summary(name).text() for row in table.rows] for name in SUMMARISED}
     same = means["top1"] == means["balanced_accuracy"]
@@ -346,7 +346,7 @@ def read_records(root: Path, pattern: str) -> list[dict[str, Any]]:
 
 
 class Pages:
-    """Pages with generated blocks: what stands around a block is written by people and stays."""
+    """Pages with generated blocks: the text around a block is written by hand and stays."""
 
     def __init__(self) -> None:
         self.texts: dict[Path, str] = {}

@@ -1,4 +1,4 @@
-"""Does a killed run end where it would have ended? On any device, with any recipe: one command, one record.
+"""Does a killed and resumed run end with the same bits? On any device, with any recipe.
 
     python benchmarks/resume.py cifar10-lt/gcl --root data --device cuda --epochs 4 --stage2-epochs 2
 

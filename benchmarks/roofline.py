@@ -1,4 +1,4 @@
-"""How fast could a run be? Two floors under its seconds: the arithmetic that it needs, and the memory that must move.
+"""Lower bounds for the seconds of a run: its arithmetic, and the memory that must move.
 
 Arithmetic: FLOPs of the convolutions and the head. Forward every image once; backward each layer costs as much again
 for its weights and as much again for its input, which the first layer and a frozen backbone do not need. Element-wise

@@ -1,4 +1,4 @@
-"""How fast is a run? The obvious loop, every executor, and fleets of runs: one command, one table, one record.
+"""How fast is a run? The plain loop, every executor, and several runs side by side: one command, one table, one record.
 
     python benchmarks/speed.py --device cpu --root data
     python benchmarks/speed.py --device cuda --root data --time-limit 540
@@ -176,7 +176,7 @@ class Benchmark:
         return [row for row in rows if not words or any(word in row.name for word in words)]
 
     def attempt(self, problem: Problem, row: Row, home: Path, took: dict[str, float]) -> dict[str, Any]:
-        """A row that cannot be measured says why, and the others go on."""
+        """Measure a row; one that cannot be measured says why, and the others continue."""
         found: dict[str, Any] = {"name": row.name, "runs": row.runs, "executor": row.executor, "reason": None}
         if row.executor == "auto":
             found["executor"] = "eager" if row.workers is not None else problem.executor
@@ -214,7 +214,7 @@ class Benchmark:
         return {"seconds": seconds, "start": start, "memory": memory}
 
     def clean_up(self) -> None:
-        """As a fresh process would have it: threads as they were, nothing left on the device."""
+        """Reset threads and device memory, as in a fresh process."""
         torch.set_num_threads(self.threads)
         gc.collect()
         if self.device.type == "cuda":

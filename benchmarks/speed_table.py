@@ -28,7 +28,7 @@ def whole(problem: dict[str, Any], row: dict[str, Any]) -> float | None:
 
 
 def baseline(problem: dict[str, Any]) -> float | None:
-    """The fastest of the obvious loops."""
+    """The fastest of the plain loops."""
     found = [whole(problem, row) for row in problem["rows"] if row["name"].startswith(BASELINE)]
     return min((seconds for seconds in found if seconds is not None), default=None)
 

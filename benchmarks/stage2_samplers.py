@@ -28,7 +28,7 @@ FIGURES = ("top1", "many", "medium", "few")
 
 
 class Silent:
-    """Watches a run and says nothing."""
+    """An observer that prints nothing."""
 
     def stage_started(self, name: str, stage: Stage, done: int) -> None:
         """A stage begins."""
@@ -55,7 +55,7 @@ def recipe_for(place: Path, sampler: str, seed: int, epochs: int) -> Recipe:
 
 
 def measure(place: Path, seed: int, epochs: int, device: torch.device) -> dict[str, Any]:
-    """The first stage of a seed, and every second stage behind it."""
+    """The first stage of a seed, and every second stage after it."""
     found: dict[str, Any] = {"seed": seed}
     home, parent = place.parent, RunFolder(place.parent / f"{seed}-{SAMPLERS[0]}")
     for sampler in SAMPLERS:

@@ -114,7 +114,7 @@ def with_cache(recipe: Recipe, cache: str) -> Recipe:
 
 
 class Way:
-    """A row: one way to have images. If it cannot be measured it says why, and the others go on."""
+    """A row: one way to load images. If it cannot be measured it says why, and the others continue."""
 
     def __init__(self, name: str, recipe: Recipe, dataset: Dataset, device: torch.device, cache: Path) -> None:
         self.name = name
@@ -141,7 +141,7 @@ class Way:
                 self.rates.append(rate(self.session, seconds, warm_up))
 
     def figures(self) -> dict[str, Any]:
-        """What was measured; the median stands for all turns."""
+        """What was measured, as the median over all turns."""
         found = {"name": self.name, "reason": self.reason, "ready_seconds": self.ready}
         return found if self.reason else found | {"images_per_second": median(self.rates), "turns": self.rates}
 

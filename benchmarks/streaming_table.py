@@ -19,12 +19,12 @@ def parts(records: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def name_of(record: dict[str, Any]) -> str:
-    """Which network was fed."""
+    """Network, pixels and batch."""
     return f"{record['backbone']}, {record['size']}, {record['batch']}"
 
 
 def row(record: dict[str, Any]) -> list[str]:
-    """A network: each way to feed it, and which share of the fastest way that is."""
+    """A network: images a second of each loader."""
     rates = {found["name"]: found["images_per_second"] for found in record["rows"]}
     return [name_of(record), *(cell(rates.get(way), rates.get(ON_DEVICE)) for way in HEAD[1:])]
 

@@ -40,7 +40,7 @@ def settings(backbone: str, size: int, epochs: int) -> list[str]:
 
 
 def train(folder: Path, words: list[str], out: Path, device: str, seeds: int) -> tuple[list[str], float | None]:
-    """One command for all methods, and its seconds; those of runs that were broken off are nobody's."""
+    """One command for all methods, and its seconds; null if runs were interrupted."""
     recipes = [f"own/{method}" for method in METHODS]
     numbers = [word for seed in range(seeds) for word in ("--seed", str(seed))]
     command = ["train", *recipes, "--data", str(folder), *numbers, *words, "--device", device]

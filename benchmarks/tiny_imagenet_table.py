@@ -23,7 +23,7 @@ def origin(record: dict[str, Any]) -> str:
     counts, about = record["counts"], record["machine"]
     data = f"{sum(counts):,} training images of {len(counts)} classes, {max(counts)} to {min(counts)} each"
     how = f"{record['size']} pixels, {record['epochs']} epochs in stage 1"
-    took = f"in {duration(record['seconds'])}" if record["seconds"] else "(broken off, and resumed)"
+    took = f"in {duration(record['seconds'])}" if record["seconds"] else "(interrupted and resumed)"
     return (
         f"- {record['backbone']}: {record['data']}, {data}; {how}; {len(record['runs'])} runs side by side {took} on "
         f"{about['gpu'] or about['processor']}, commit `{record['commit']}`."
@@ -49,7 +49,7 @@ def row(backbone: str, runs: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def samplers(records: Sequence[dict[str, Any]]) -> list[str]:
-    """The second stage with several samplers, behind the same first stages."""
+    """The second stage with several samplers, after the same first stages."""
     return [line for record in records for line in (samplers_origin(record), "", samplers_table(record))]
 
 

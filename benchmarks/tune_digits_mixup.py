@@ -1,4 +1,4 @@
-"""How much mixup does digits-lt want? Chosen on the digits that neither its training nor its test part uses.
+"""How much mixup is best for digits-lt? Chosen on digits that are in neither its training nor its test part.
 
     python benchmarks/tune_digits_mixup.py
 

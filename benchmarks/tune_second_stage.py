@@ -1,4 +1,4 @@
-"""Which second stage should GCL have in every cell? Chosen on training images, beside what the test set would choose.
+"""Which second stage is best for GCL? Chosen on training images, beside what the test set would choose.
 
     python benchmarks/tune_second_stage.py cifar10 --root data --out runs/choose
 

@@ -37,8 +37,8 @@ def test_a_method_is_a_row_over_its_seeds():
     assert "| resnet18 | gcl | 2 | 51.0 ± 1.4 | 50.0 ± 0.0 | n/a | 25.5 ± 0.7 | 46.0 ± 1.4 | 11.2\u00a0M |" in text
 
 
-def test_runs_that_were_broken_off_have_no_duration():
-    assert "3 runs side by side (broken off, and resumed) on a card" in tiny_imagenet_table.origin(
+def test_interrupted_runs_have_no_duration():
+    assert "3 runs side by side (interrupted and resumed) on a card" in tiny_imagenet_table.origin(
         RECORD | {"seconds": None}
     )
 
