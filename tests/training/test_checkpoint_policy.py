@@ -171,11 +171,11 @@ def test_sigterm_before_the_first_step_waits_for_nothing(tmp_path, monkeypatch):
     run(tmp_path / "run", recipe)
 
 
-@pytest.mark.parametrize("where", ["start_stage", "finish"])
+@pytest.mark.parametrize("where", ["start_stage", "finish_run"])
 def test_sigterm_between_stages_and_behind_the_last_waits_for_nothing(tmp_path, monkeypatch, where):
     recipe = small_recipe()
     run(tmp_path / "undisturbed", recipe)
-    original, left = getattr(loop, where), [1 if where == "finish" else 2]
+    original, left = getattr(loop, where), [1 if where == "finish_run" else 2]
 
     def interrupted(*words):
         left[0] -= 1
