@@ -272,7 +272,7 @@ def test_saved_and_loaded_it_is_the_same_classifier(fitted, digits, tmp_path):
     assert again.get_params() == fitted.get_params()
     assert again.result_ == fitted.result_
     np.testing.assert_array_equal(again.predict_proba(digits.test.images), fitted.predict_proba(digits.test.images))
-    with pytest.raises(UsageError, match="is there already and is not overwritten"):
+    with pytest.raises(UsageError, match="exists already and is not overwritten"):
         fitted.save(tmp_path / "kept")
     again.save(tmp_path / "twice")
     kept, twice = ({file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("kept", "twice"))

@@ -1,4 +1,4 @@
-"""The classifier with scikit-learn's manners: ``tailcloud.LongTailClassifier``."""
+"""The scikit-learn estimator: ``tailcloud.LongTailClassifier``."""
 
 from tailcloud.estimator.longtail_classifier import LongTailClassifier
 

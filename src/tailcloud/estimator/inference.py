@@ -1,4 +1,4 @@
-"""What a trained model says about images in memory or files: calibrated probabilities, batch by batch."""
+"""Calibrated probabilities of a trained model for images in memory or in files, batch by batch."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -22,26 +22,26 @@ from tailcloud.serving.predict import BATCH, BATCHES_AHEAD, in_threads
 def probabilities(
     model: TrainedClassifier, pictures: ArraysOrPaths, device: torch.device, prior: ArrayLike | None
 ) -> NDArray[np.float64]:
-    """Calibrated probabilities [N, classes]; the softmax is in float64, so that rows sum to 1 as closely as they can.
+    """Calibrated probabilities [N, classes]; the softmax is computed in float64, so that rows sum to 1.
 
-    The model computes on ``device``, and is on the CPU again afterwards.
+    The model computes on ``device`` and is moved back to the CPU afterwards.
     """
     factor = model.scale / model.temperature
     shift = 0.0 if prior is None else model.shift(prior)
-    transform, found = Normalise(model.transform.mean, model.transform.std, device), []
+    transform, rows = Normalise(model.transform.mean, model.transform.std, device), []
     model.classifier.to(device)
     try:
         for batch in batches(model, pictures, device):
-            with torch.inference_mode():  # not around the moves: weights would become fit for nothing else
+            with torch.inference_mode():  # not around .to(): the weights would become inference tensors
                 outputs: Tensor = model.classifier(transform(torch.from_numpy(batch).to(device)))
-            found.append((factor * outputs.cpu().double() + shift).softmax(dim=1).numpy())
+            rows.append((factor * outputs.cpu().double() + shift).softmax(dim=1).numpy())
     finally:
         model.classifier.cpu()
-    return np.concatenate(found)
+    return np.concatenate(rows)
 
 
 def batches(model: TrainedClassifier, pictures: ArraysOrPaths, device: torch.device) -> Iterator[Images]:
-    """The pictures as the model takes them, uint8 [batch, H, W, C]; files are decoded by threads meanwhile."""
+    """Batches as the model takes them, uint8 [batch, H, W, C]; threads decode files ahead."""
     channels = len(model.transform.mean)
     cached = max(16, CPU_PIXELS // (model.size[0] * model.size[1]))
     size = BATCH if device.type == "cuda" else min(BATCH, cached)

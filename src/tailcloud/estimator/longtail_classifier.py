@@ -1,4 +1,4 @@
-"""``LongTailClassifier``: fit, predict and the rest of what scikit-learn expects, over the training of tailcloud."""
+"""``LongTailClassifier``: a scikit-learn estimator that trains with tailcloud."""
 
 import os
 import time
@@ -17,7 +17,7 @@ from tailcloud.estimator.fit import fit_run
 from tailcloud.estimator.inference import probabilities
 from tailcloud.estimator.inputs import as_images
 from tailcloud.estimator.parameters import call_text, data_of, settings_of
-from tailcloud.estimator.persistence import NOT_KEPT, read_kept, result_of, texts_of, write_folder
+from tailcloud.estimator.persistence import NOT_SAVED, read_saved, result_of, texts_of, write_folder
 from tailcloud.launch.run_plan import TrainRequest
 from tailcloud.runs.folder import RunFolder
 from tailcloud.serving.load import load
@@ -25,29 +25,30 @@ from tailcloud.training.devices import pick_device
 
 
 class LongTailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """An image classifier for long-tailed classes, with scikit-learn's manners.
+    """An image classifier for long-tailed classes, as a scikit-learn estimator.
 
-    ``fit`` does what ``tailcloud train`` does: it chooses backbone, image size, batch and epochs from the data and the
-    machine, trains all stages of the method, and calibrates probabilities on images that it holds out.
+    ``fit`` does what ``tailcloud train --data`` does, with the same checks: it chooses backbone, image size, batch and
+    epochs from the data and the machine, trains all stages of the method, and calibrates probabilities on held-out
+    images.
 
     Args:
         method: one of ``tailcloud recipes ls``, for example "ce" or "mislas".
-        epochs: of the first stage; by default as many as the data want and the time allows.
-        size: pixels a side that every image is brought to; by default what the images suggest.
-        validation_fraction: the share of each class that is held out of training, to calibrate on; by default a tenth,
-            or nothing where there are fewer than 500 images.
-        settings: fields of the recipe, as tables or with dots: ``{"stage1.lr": 0.05}``. They go before all others.
-        time_budget: what training may take, as "10m" or in seconds; by default a CPU gets half an hour, a GPU what it
-            needs.
-        device: "auto", "cpu", "cuda" or "mps", for training and for answers.
-        seed: what is random follows from it.
-        out: a new folder that keeps the run, with its log and report; by default nothing is left on the disk.
-        verbose: 1 prints what was chosen and why, 2 each evaluated epoch too.
+        epochs: of the first stage; by default chosen from the data and the time.
+        size: pixels a side that every image is resized to; by default chosen from the images.
+        validation_fraction: the share of each class that is held out of training, to calibrate on; by default 0.1, or
+            0 if there are fewer than 500 images.
+        settings: fields of the recipe, as tables or with dots: ``{"stage1.lr": 0.05}``. They win over all others.
+        time_budget: the time for training, as "10m" or in seconds; by default half an hour on a CPU, unlimited on a
+            GPU.
+        device: "auto", "cpu", "cuda" or "mps", for training and prediction.
+        seed: everything random follows from it.
+        out: a new run folder, with log and report; by default nothing is left on the disk.
+        verbose: 1 prints what was chosen and why, and all notes; 2 each evaluated epoch too.
 
     Attributes:
         classes_: the labels, sorted; of a folder, the names of its classes.
         model_: the trained module on the CPU, as ``tailcloud.load`` gives it.
-        result_: every figure of the run, as in result.json; its remarks say which images they are of.
+        result_: every figure of the run, as in result.json; its remarks say which images were evaluated.
 
     >>> from tailcloud import LongTailClassifier
     >>> from tailcloud.data import open_dataset
@@ -88,7 +89,7 @@ class LongTailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Train on images [N, H, W] or [N, H, W, 1 or 3], on a list of paths, or on a folder, a list file or ``.npz``.
 
         Arrays are uint8, uint16 (divided by 257) or floats from 0 to 1, as in ``.npz`` files. ``y`` are their labels,
-        text or numbers; a folder has its own, so ``y`` is left out. A file that cannot be read is left out with a
+        text or numbers; a folder has its own labels, so leave out ``y``. A file that cannot be read is skipped with a
         warning; more than 5 % of such files are an error.
         """
         started = time.perf_counter()
@@ -111,7 +112,7 @@ class LongTailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The likeliest class [N] of each image; images are arrays of any size, or a list of paths."""
+        """The most probable class [N] of each image; images are arrays of any size, or a list of paths."""
         likeliest = self.predict_proba(X).argmax(axis=1)
         chosen: NDArray[Any] = self.classes_[likeliest]
         return chosen
@@ -119,8 +120,8 @@ class LongTailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any, *, prior: ArrayLike | None = None) -> NDArray[np.float64]:
         """Calibrated probabilities [N, classes], in the order of ``classes_``.
 
-        ``prior`` is the mix of classes that is expected where the images come from, one share or count per class; by
-        default the one that the model was trained for.
+        ``prior`` is the class distribution to expect in these images, one share or count per class; by default the one
+        that the model was trained for.
         """
         check_is_fitted(self, "model_")
         return probabilities(self.model_, as_images(X), pick_device(self.device), prior)
@@ -128,18 +129,18 @@ class LongTailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a new run folder, which ``load``, ``tailcloud predict``, ``export`` and ``report`` read.
 
-        The parameter ``out`` is not saved: whoever fits again says where to.
+        The parameter ``out`` is not saved, and neither is the report: "tailcloud report FOLDER" writes one.
         """
         check_is_fitted(self, "model_")
-        parameters = {key: value for key, value in self.get_params().items() if key not in NOT_KEPT}
+        parameters = {key: value for key, value in self.get_params().items() if key not in NOT_SAVED}
         write_folder(Path(path), self.model_, self._texts, parameters, self.classes_)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """A classifier that was saved, or that of any run folder; nothing in the folder is executed."""
+        """A saved classifier, or the classifier of any run folder; nothing in the folder is executed."""
         folder = RunFolder(Path(path))
         model = load(folder.path)
-        parameters, classes = read_kept(folder.path, model)
+        parameters, classes = read_saved(folder.path, model)
         try:
             loaded = cls(**parameters)
         except TypeError:
@@ -155,13 +156,13 @@ class LongTailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._take(RunFolder(out))
 
     def _take(self, folder: RunFolder) -> None:
-        """Remember a finished run, so that its folder is not needed any more."""
+        """Read a finished run into memory; its folder is not needed afterwards."""
         self.model_ = load(folder.path)
         self.result_ = result_of(folder)
         self._texts = texts_of(folder)
 
     def __sklearn_tags__(self) -> Any:
-        """Images or paths, not rows of features."""
+        """X is images or paths, not rows of features."""
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         tags.input_tags.three_d_array = True

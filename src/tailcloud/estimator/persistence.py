@@ -1,4 +1,4 @@
-"""A fitted classifier as a run folder, and back: data only, nothing in it is executed."""
+"""Save a fitted classifier as a run folder and load it: data only, nothing in the folder is executed."""
 
 import json
 from pathlib import Path
@@ -15,16 +15,16 @@ from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.model_file import LARGEST_FILE
 from tailcloud.serving import TrainedClassifier
 
-NAME = "estimator.json"
-NOT_KEPT = ("out",)  # a stranger does not say where to write
+FILE_NAME = "estimator.json"
+NOT_SAVED = ("out",)  # a folder of unknown origin must not decide where files are written
 TEXTS = ("recipe.toml", "log.jsonl", "model.json", "result.json")
 Kind = Literal[
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "str"
 ]
 
 
-class Kept(BaseModel):
-    """What estimator.json says: the parameters, and the classes with the type that they have in Python."""
+class SavedEstimator(BaseModel):
+    """The content of estimator.json: the parameters, and the classes with their NumPy type."""
 
     model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
 
@@ -34,7 +34,7 @@ class Kept(BaseModel):
 
 
 def plain(value: Any) -> Any:
-    """A parameter as JSON and TOML have it: numbers of NumPy as Python's, tuples as lists, paths as text."""
+    """A parameter for JSON and TOML: NumPy numbers as Python numbers, tuples as lists, paths as text."""
     if isinstance(value, dict):
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
@@ -45,7 +45,7 @@ def plain(value: Any) -> Any:
 
 
 def kind_of(classes: NDArray[Any]) -> str:
-    """The type of the classes by name; text in an array of objects is text."""
+    """The NumPy type of the classes by name; an object array of text is "str"."""
     if classes.dtype.kind in "UO" and all(isinstance(each, str) for each in classes):
         return "str"
     if classes.dtype.name in get_args(Kind):
@@ -62,7 +62,7 @@ def texts_of(folder: RunFolder) -> dict[str, str]:
 
 
 def result_of(folder: RunFolder) -> dict[str, Any]:
-    """The result of a run; nothing where there is none, as beside a model that was exported."""
+    """The result of a run; empty if there is none, as beside an exported model."""
     if not folder.result_file.is_file():
         return {}
     _check_small(folder.result_file)
@@ -71,50 +71,50 @@ def result_of(folder: RunFolder) -> dict[str, Any]:
 
 def _check_small(file: Path) -> None:
     if file.stat().st_size > LARGEST_FILE:
-        raise TailcloudError(f"{file} is larger than any that tailcloud writes; it is not read")
+        raise TailcloudError(f"{file} is larger than any such file of tailcloud; it is not read")
 
 
 def check_new(path: Path) -> None:
-    """Refuse a folder that holds anything."""
+    """Refuse a path that exists, unless it is an empty folder."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise UsageError(f"{path} is there already and is not overwritten; choose another folder")
+        raise UsageError(f"{path} exists already and is not overwritten; choose another folder")
 
 
 def write_folder(
     path: Path, model: TrainedClassifier, texts: dict[str, str], parameters: dict[str, Any], classes: NDArray[Any]
 ) -> None:
-    """Write a run folder that also says which classes it answers with; the result comes last, as in every run."""
+    """Write a run folder with the classes as the caller knows them; result.json last, as in every run."""
     check_new(path)
-    said = {"parameters": plain(parameters), "kind": kind_of(classes), "classes": classes.tolist()}
-    _check_json(said)
+    content = {"parameters": plain(parameters), "kind": kind_of(classes), "classes": classes.tolist()}
+    _check_json(content)
     weights = {name: value.contiguous() for name, value in model.classifier.state_dict().items()}
     write_atomically(path / "model.safetensors", save(weights, {"format": str(FORMAT)}))
-    write_json(path / NAME, said)
+    write_json(path / FILE_NAME, content)
     for name in (name for name in TEXTS if name in texts):
         write_atomically(path / name, texts[name])
 
 
-def _check_json(said: dict[str, Any]) -> None:
+def _check_json(content: dict[str, Any]) -> None:
     try:
-        json.dumps(said)
+        json.dumps(content)
     except TypeError as error:
         raise UsageError(
-            f"the parameters cannot be saved: {error}; settings hold numbers, text, lists and tables"
+            f"the parameters cannot be saved: {error}; settings may hold numbers, text, lists and tables"
         ) from None
 
 
-def read_kept(path: Path, model: TrainedClassifier) -> tuple[dict[str, Any], NDArray[Any]]:
-    """Parameters and classes from a folder; of an ordinary run, no parameters, and its class names."""
-    file = path / NAME
+def read_saved(path: Path, model: TrainedClassifier) -> tuple[dict[str, Any], NDArray[Any]]:
+    """Parameters and classes from a folder; for an ordinary run, no parameters and its class names."""
+    file = path / FILE_NAME
     if not file.is_file():
         return {}, np.array(model.class_names)
     damaged = f"{file} is damaged or was not written by tailcloud; save the classifier again"
     _check_small(file)
     try:
-        kept = Kept.model_validate({key: value for key, value in read_json(file).items() if key != "format"})
-        classes = np.array(kept.classes, dtype=kept.kind)
+        saved = SavedEstimator.model_validate({key: value for key, value in read_json(file).items() if key != "format"})
+        classes = np.array(saved.classes, dtype=saved.kind)
     except (ValidationError, ValueError, OverflowError, TypeError):
         raise TailcloudError(damaged) from None
     if len(np.unique(classes)) != len(model.class_names) or len(classes) != len(model.class_names):
         raise TailcloudError(damaged)
-    return {key: value for key, value in kept.parameters.items() if key not in NOT_KEPT}, classes
+    return {key: value for key, value in saved.parameters.items() if key not in NOT_SAVED}, classes
