@@ -43,7 +43,7 @@ def test_the_recipe_of_the_released_code():
     common = {"strategy": "log", "granularity": "entry"}
     assert one.loss.options == {"scale": 30.0, "noise": 0.5, "margin": 0.0, "focal": 0.0, **common}
     assert (two.epochs, two.batch, two.lr, two.schedule, two.mixup) == (30, 64, 0.002, "cosine", 1.0)
-    assert (two.train, two.head.name, two.batch_norm, two.sampler.name) == ("head", "keep", "frozen", "cb")
+    assert (two.train, two.head_transform.name, two.batch_norm, two.sampler.name) == ("head", "keep", "frozen", "cb")
     assert two.loss.options == {"scale": 20.0, "noise": 0.5, "margin": 0.1, "focal": 1.0, **common}
 
 
@@ -280,7 +280,7 @@ def test_a_third_stage_follows_what_was_set_of_the_second():
         (
             "oltr",
             "stage3.head_transform=tuned-logit-adjust",
-            r'stage3\.head: "tuned-logit-adjust" cannot change a memory head',
+            r'stage3\.head_transform: "tuned-logit-adjust" cannot change a memory head',
         ),
         ("gcl", "stage3.loss.scale=1.0", r"stage3\.loss\.scale = 1 cannot learn with a cosine head"),
     ],
