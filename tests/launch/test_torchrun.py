@@ -109,7 +109,7 @@ def test_a_trunk_that_stays_random_is_told_here_too(tmp_path, monkeypatch, capsy
     monkeypatch.setattr(torchrun_driver.loop, "train", lambda *_: {})
     monkeypatch.setattr(torchrun_driver, "write_report", lambda _: None)
     torchrun_driver.train_together(the_run(Request(["digits-lt/ce"], settings=["stage1.train=head"])), "cpu", World())
-    assert "keeps the random weights that it starts with" in capsys.readouterr().err
+    assert "keep their random initial weights" in capsys.readouterr().err
 
 
 @pytest.mark.slow

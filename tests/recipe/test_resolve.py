@@ -282,7 +282,7 @@ def test_a_third_stage_follows_what_was_set_of_the_second():
             "stage3.head_transform=tuned-logit-adjust",
             r'stage3\.head_transform: "tuned-logit-adjust" cannot change a memory head',
         ),
-        ("gcl", "stage3.loss.scale=1.0", r"stage3\.loss\.scale = 1 cannot learn with a cosine head"),
+        ("gcl", "stage3.loss.scale=1.0", r"stage3\.loss\.scale = 1 is too small for a cosine head"),
     ],
 )
 def test_a_third_stage_that_cannot_be_is_a_sentence(name, setting, sentence):
@@ -293,9 +293,9 @@ def test_a_third_stage_that_cannot_be_is_a_sentence(name, setting, sentence):
 def test_a_methods_own_third_stage_goes_with_its_second(monkeypatch):
     text = (
         shipped("methods")["gcl"].read_text()
-        + '[stage3]\nepochs = 0\nhead = "tuned-logit-adjust"\nloss = {name = "ce", scale = 20.0}\n'
+        + '[stage3]\nepochs = 0\nhead_transform = "tuned-logit-adjust"\nloss = {name = "ce", scale = 20.0}\n'
     )
-    monkeypatch.setitem(PLUGIN_METHODS, "levelled", PluginMethod("levelled", text))
-    assert resolve({"method": "levelled"}).stage3.head_transform.name == "tuned-logit-adjust"
-    assert resolve({"method": "levelled+crt"}).stage3 is None
-    assert resolve({"method": "ce+levelled", "model": {"head": "cosine"}, "stage1": {"loss": {"scale": 30.0}}}).stage3
+    monkeypatch.setitem(PLUGIN_METHODS, "tuned", PluginMethod("tuned", text))
+    assert resolve({"method": "tuned"}).stage3.head_transform.name == "tuned-logit-adjust"
+    assert resolve({"method": "tuned+crt"}).stage3 is None
+    assert resolve({"method": "ce+tuned", "model": {"head": "cosine"}, "stage1": {"loss": {"scale": 30.0}}}).stage3
