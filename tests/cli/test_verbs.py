@@ -100,7 +100,7 @@ def test_recipes_are_listed_shown_and_copied(call, tmp_path):
 
 def test_a_trunk_that_stays_random_is_told(call):
     settings = ["--set", "model.backbone=resnet18-fresh", "--dry-run"]
-    told = "all else of resnet18-fresh keeps the random weights that it starts with"
+    told = "the other parts of resnet18-fresh keep their random initial weights"
     assert told in " ".join(call("train", *settings, "--set", "stage1.train=backbone.fresh+head").split())
     assert told not in " ".join(call("train", *settings).split())
 

@@ -27,7 +27,7 @@ from tailcloud.training.session import Session
 from tailcloud.training.stages.parts import make_parts
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
-SENTENCE = "The fused kernels do not compile here (no such luck); PyTorch's own are used, which are slower."
+SENTENCE = "The fused kernels do not compile here (no such luck); PyTorch's own kernels are used, which are slower."
 needs_triton = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="there is no triton here")
 
 
@@ -124,6 +124,12 @@ def model_of(width):
 def test_without_triton_there_are_none(monkeypatch):
     monkeypatch.setattr(kernels, "find_spec", lambda name: None if name == "triton" else importlib.util.find_spec(name))
     assert kernels.obstacle(model_of(0.25), 32, 32, Augment()) == "the package triton is not installed"
+
+
+def test_augmentations_beyond_crops_and_flips_are_left_to_pytorch():
+    augment = Augment(flip=True, crop_area=[0.1, 1.0], color_jitter=[0.1, 0.1, 0.1])
+    sentence = "they do not support augment.crop_area and augment.color_jitter"
+    assert kernels.obstacle(model_of(1.0), 32, 32, augment) == sentence
 
 
 @needs_triton

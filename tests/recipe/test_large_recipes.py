@@ -60,7 +60,7 @@ def test_gcl_on_large_data(data, noise, scale):
     )
     assert (one.loss.options["margin"], one.loss.options["focal"]) == (0.0, 0.0)
     assert (two.epochs, two.batch, two.lr, two.schedule, two.warmup) == (30, 512, 0.002, "cosine", 0)
-    assert (two.train, two.batch_norm, two.head.name, two.sampler.name, two.mixup) == (
+    assert (two.train, two.batch_norm, two.head_transform.name, two.sampler.name, two.mixup) == (
         "head",
         "frozen",
         "keep",
@@ -85,7 +85,13 @@ def test_places_lt_trains_a_new_block_on_published_weights():
 def test_second_stages_are_those_published_for_large_data(data):
     epochs = 30 if data == "inat2018" else 10
     crt, lws = (load_recipe(f"{data}/{method}").stage2 for method in ("crt", "lws"))
-    assert (crt.epochs, crt.batch, crt.lr, crt.schedule, crt.head.name) == (epochs, 512, 0.2, "cosine", "fresh")
+    assert (crt.epochs, crt.batch, crt.lr, crt.schedule, crt.head_transform.name) == (
+        epochs,
+        512,
+        0.2,
+        "cosine",
+        "fresh",
+    )
     assert (lws.epochs, lws.batch, lws.lr, lws.schedule, lws.train) == (5, 512, 0.2, "cosine", "head.scale")
     mislas = load_recipe(f"{data}/mislas")
     options = mislas.stage2.loss.options

@@ -43,7 +43,7 @@ def test_the_recipe_of_the_released_code():
     common = {"strategy": "log", "granularity": "entry"}
     assert one.loss.options == {"scale": 30.0, "noise": 0.5, "margin": 0.0, "focal": 0.0, **common}
     assert (two.epochs, two.batch, two.lr, two.schedule, two.mixup) == (30, 64, 0.002, "cosine", 1.0)
-    assert (two.train, two.head.name, two.batch_norm, two.sampler.name) == ("head", "keep", "frozen", "cb")
+    assert (two.train, two.head_transform.name, two.batch_norm, two.sampler.name) == ("head", "keep", "frozen", "cb")
     assert two.loss.options == {"scale": 20.0, "noise": 0.5, "margin": 0.1, "focal": 1.0, **common}
 
 
@@ -280,9 +280,9 @@ def test_a_third_stage_follows_what_was_set_of_the_second():
         (
             "oltr",
             "stage3.head_transform=tuned-logit-adjust",
-            r'stage3\.head: "tuned-logit-adjust" cannot change a memory head',
+            r'stage3\.head_transform: "tuned-logit-adjust" cannot change a memory head',
         ),
-        ("gcl", "stage3.loss.scale=1.0", r"stage3\.loss\.scale = 1 cannot learn with a cosine head"),
+        ("gcl", "stage3.loss.scale=1.0", r"stage3\.loss\.scale = 1 is too small for a cosine head"),
     ],
 )
 def test_a_third_stage_that_cannot_be_is_a_sentence(name, setting, sentence):
@@ -293,9 +293,9 @@ def test_a_third_stage_that_cannot_be_is_a_sentence(name, setting, sentence):
 def test_a_methods_own_third_stage_goes_with_its_second(monkeypatch):
     text = (
         shipped("methods")["gcl"].read_text()
-        + '[stage3]\nepochs = 0\nhead = "tuned-logit-adjust"\nloss = {name = "ce", scale = 20.0}\n'
+        + '[stage3]\nepochs = 0\nhead_transform = "tuned-logit-adjust"\nloss = {name = "ce", scale = 20.0}\n'
     )
-    monkeypatch.setitem(PLUGIN_METHODS, "levelled", PluginMethod("levelled", text))
-    assert resolve({"method": "levelled"}).stage3.head_transform.name == "tuned-logit-adjust"
-    assert resolve({"method": "levelled+crt"}).stage3 is None
-    assert resolve({"method": "ce+levelled", "model": {"head": "cosine"}, "stage1": {"loss": {"scale": 30.0}}}).stage3
+    monkeypatch.setitem(PLUGIN_METHODS, "tuned", PluginMethod("tuned", text))
+    assert resolve({"method": "tuned"}).stage3.head_transform.name == "tuned-logit-adjust"
+    assert resolve({"method": "tuned+crt"}).stage3 is None
+    assert resolve({"method": "ce+tuned", "model": {"head": "cosine"}, "stage1": {"loss": {"scale": 30.0}}}).stage3

@@ -115,4 +115,4 @@ def test_a_run_goes_on_with_the_threads_it_was_started_with(tmp_path):
     progress, _ = resume(Session(recipe, data, CPU), folder, watcher)
     assert progress.epoch == 1
     assert torch.get_num_threads() == 2
-    assert not [note for note in watcher.notes if "goes on with" in note]
+    assert not [note for note in watcher.notes if "continues with" in note]

@@ -142,7 +142,7 @@ def test_a_changed_recipe_is_refused_on_resume(tmp_path):
     recipe = small_recipe()
     with pytest.raises(Interrupted):
         run(tmp_path / "run", recipe, StopAfter(1))
-    with pytest.raises(TailcloudError, match=r"was changed since the last checkpoint: seed was 0 and is now 1"):
+    with pytest.raises(TailcloudError, match=r"changed since the last checkpoint: seed was 0 and is now 1"):
         run(tmp_path / "run", recipe.model_copy(update={"seed": 1}))
 
 
@@ -209,4 +209,4 @@ def test_a_lost_log_is_said_on_resume(tmp_path):
     (tmp_path / "run" / "log.jsonl").unlink()
     watcher = Watcher()
     run(tmp_path / "run", recipe, watcher)
-    assert any("lacks some of the 2 epochs" in note for note in watcher.notes)
+    assert any("lacks some of the 2 finished epochs" in note for note in watcher.notes)

@@ -134,10 +134,10 @@ def test_published_constants():
         ),
         ("ce", {"stage1": {"objective": "memory"}}, 'works with the head "memory", not with "linear"'),
         ("gcl", {"stage1": {"objective": "feature-noise"}}, 'works with the head "linear" or'),
-        ("bbn", {"stage1": {"mixup": 1.0}}, "cannot be mixed"),
+        ("bbn", {"stage1": {"mixup": 1.0}}, "does not support mixup"),
         ("hybrid-sc", {"stage1": {"objective": {"temperature": 0.0}}}, "temperature"),
         ("bbn", {"model": {"backbone": "resnt32"}}, 'did you mean "resnet32-two-branch"'),
-        ("oltr", {"stage2": {"mixup": 0.5}}, "cannot be mixed"),
+        ("oltr", {"stage2": {"mixup": 0.5}}, "does not support mixup"),
         ("bbn", {"stage1": {"second_sampler": {"name": "en", "beta": 1.5}}}, "stage1.second_sampler: β must lie"),
     ],
 )

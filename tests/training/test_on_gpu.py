@@ -1,4 +1,4 @@
-"""What only a GPU can show: graphs with every optimiser, a graphed run that is broken off, batches in pieces."""
+"""What only a GPU can show: graphs with every optimiser, a graphed run that is broken off, micro-batches."""
 
 import pytest
 import torch

@@ -76,7 +76,7 @@ def test_a_run_goes_on_with_the_plane_it_was_started_on(tmp_path):
     place.create(recipe, "tailcloud train")
     with pytest.raises(KeyboardInterrupt):
         train(recipe, resident, place, CPU, Impatient())
-    with pytest.raises(TailcloudError, match=r'were on the plane "resident".*set data.loader = "resident"'):
+    with pytest.raises(TailcloudError, match=r'was started with the loader "resident".*set data.loader = "resident"'):
         train(recipe, streamed, place, CPU, Watcher())
     assert train(recipe, resident, place, CPU, Watcher()).machine["loader"] == "resident"
 
@@ -121,7 +121,7 @@ def test_a_cached_run_ends_with_the_same_bits_and_its_parts_are_all_cached(tmp_p
     first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("first", "second"))
     assert all(torch.equal(first[key], value) for key, value in second.items())
     assert len([place for place in (tmp_path / "cache").iterdir() if place.is_dir()]) == 2
-    assert "no use for data.cache" in Session(cached, data[1], CPU).remarks[0]
+    assert "data.cache is not used" in Session(cached, data[1], CPU).remarks[0]
 
 
 def test_a_result_names_what_another_process_could_not_read(tmp_path):

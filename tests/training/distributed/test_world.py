@@ -224,7 +224,7 @@ def test_a_run_goes_on_with_another_number_of_processes_and_says_so(tmp_path):
     [
         ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK=2 and WORLD_SIZE=2 in the environment are not a rank"),
         ({"RANK": "x", "WORLD_SIZE": "2"}, "RANK=x and WORLD_SIZE=2"),
-        ({"RANK": "0", "WORLD_SIZE": "2"}, "MASTER_ADDR does not say where they meet"),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, "MASTER_ADDR is not set"),
     ],
 )
 def test_an_environment_that_makes_no_sense_is_refused(environment, message):
@@ -238,7 +238,7 @@ def test_the_environment_says_who_we_are(monkeypatch):
     assert (world.rank, world.size, world.local_rank, world.rank0) == (5, 8, 1, False)
     assert rank_device(world, CPU) == CPU
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(UsageError, match=r"has 1 GPUs, and process 2 would need one of its own.*--nproc-per-node 1"):
+    with pytest.raises(UsageError, match=r"has 1 GPUs, and process 2 needs its own.*--nproc-per-node 1"):
         rank_device(world, torch.device("cuda"))
 
 

@@ -1,4 +1,4 @@
-"""Steps in pieces, by one process or several: the gradient of the whole batch, in float64, for every way to cut it."""
+"""Steps on micro-batches, by one process or several: the gradient of the whole batch, in float64, however it is cut."""
 
 from dataclasses import replace
 
