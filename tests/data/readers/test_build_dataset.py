@@ -55,8 +55,8 @@ def test_what_does_not_fit_is_streamed_and_says_so(photos, monkeypatch):
     data = opened(photos, "auto")
     assert isinstance(data.train.images, FileImages)
     assert (
-        "36 images at data.size = 20 with 3 channels need 86.4\u00a0kB of memory, and 50\u00a0kB are free: they stay "
-        "in their files, and each is read when it is needed (data.loader)."
+        "36 images at data.size = 20 with 3 channels need 86.4\u00a0kB of memory, and 50\u00a0kB are free: they "
+        "stay in their files, and each is read when it is needed (data.loader)."
     ) in data.remarks
     assert not isinstance(opened(photos, "auto", size=8).train.images, FileImages)
 
