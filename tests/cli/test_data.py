@@ -92,7 +92,7 @@ def test_get_says_when_there_is_nothing_to_do(run, cifar10, name):
 def test_get_says_where_to_put_the_file_when_the_network_is_away(run, tmp_path):
     result = run("get", "cifar100", "--root", tmp_path, "--url", "http://127.0.0.1:1/")
     assert isinstance(result.exception, TailcloudError)
-    assert f"put it at {tmp_path}/cifar-100-python.tar.gz first" in str(result.exception)
+    assert f"save it as {tmp_path}/cifar-100-python.tar.gz first" in str(result.exception)
 
 
 def test_get_needs_a_known_name(run, tmp_path):

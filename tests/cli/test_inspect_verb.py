@@ -54,7 +54,7 @@ def test_a_folder_is_shown_with_all_that_is_wrong(photos):
 def test_the_plan_is_that_of_training(photos):
     code, said = command("inspect photos --set data.size=8")
     before, _, plan = said.partition("What training would do")
-    assert "a few steps are timed" in before
+    assert "timing a few steps" in before
     assert code == 0, said
     assert "resnet8, for images of 8 pixels." in plan
     assert "on this machine" in plan
@@ -75,7 +75,7 @@ def test_the_page_has_it_all_and_runs_nothing(photos):
     assert "page: page.html" in said
     assert EVIL not in page
     assert page.count("<script>") == 1
-    for words in ("test/cat/copy.png", "train/cat/bad.jpg", "two classes", "in two parts", "It does not find mirrored"):
+    for words in ("test/cat/copy.png", "train/cat/bad.jpg", "two classes", "in two splits", "not find mirrored"):
         assert words in page, words
     assert page.count("<img ") == page.count("data:image/png;base64,") == 4
     assert "data.size" not in page.partition("The recipe</summary>")[2].partition("tailcloud train")[0]
@@ -109,5 +109,5 @@ def test_long_lists_are_cut_on_the_terminal_and_whole_on_the_page(photos):
         Path(f"photos/train/cat/copy {number}.png").write_bytes(Path("photos/train/cat/4.png").read_bytes())
     code, said = command("inspect photos --no-plan --html page.html")
     assert code == 0, said
-    assert "and 6 more: --html FILE lists them" in said
+    assert "and 6 more; --html FILE lists them" in said
     assert "All 16\u00a0pairs in a table" in Path("page.html").read_text()

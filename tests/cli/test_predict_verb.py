@@ -91,7 +91,7 @@ def test_a_list_on_standard_input(call):
     result = call("predict", "model", "-", "--csv", input="photos/1.png\n\nphotos/0.png\nnowhere.png\n", code=1)
     rows = list(csv.DictReader(io.StringIO(result.stdout)))
     assert [row["file"] for row in rows] == ["photos/1.png", "photos/0.png", "nowhere.png"]
-    assert rows[2]["error"] == "it is not there"
+    assert rows[2]["error"] == "it does not exist"
 
 
 def test_out_is_a_new_file_of_the_kind_that_its_name_says(call, tmp_path):

@@ -40,7 +40,7 @@ def damaged(photos):
 def test_whole_files_are_ok_and_no_report_is_written(photos):
     result = run(photos)
     assert result.exit_code == 0, result.exception
-    assert result.output == f"OK: {photos} has 85\u00a0image files, all of them there and whole\n"
+    assert result.output == f"OK: {photos} has 85\u00a0image files, and all can be read\n"
     assert [path.name for path in photos.parent.iterdir()] == ["photos"]
 
 
@@ -50,11 +50,11 @@ def test_broken_files_are_named_in_order_with_their_reasons(damaged):
     assert result.exception.exit_code == 1
     report = damaged.parent / "photos-broken.csv"
     assert f"2 of 85\u00a0files cannot be read: {damaged}/cat/7.png (it is " in str(result.exception)
-    assert str(result.exception).endswith(f"all of them are named in {report}")
+    assert str(result.exception).endswith(f"; the full list is in {report}")
     head, first, second = rows_of(report)
     assert head == ["path", "reason"]
     assert first[0] == str(damaged / "cat" / "7.png")
-    assert second == [str(damaged / "lynx" / "1.png"), "it is not an image, or of an unsupported format"]
+    assert second == [str(damaged / "lynx" / "1.png"), "it is empty (0 bytes)"]
 
 
 def test_a_report_is_renewed_and_other_files_are_not_touched(damaged, tmp_path):
@@ -76,7 +76,7 @@ def test_a_report_that_cannot_be_written_is_printed(damaged, tmp_path):
     place = tmp_path / "file" / "broken.csv"
     result = run(damaged, "--report", place)
     assert isinstance(result.exception, TailcloudError)
-    assert f"all of them are named above, since {place} cannot be written (" in str(result.exception)
+    assert f"the full list is above, because {place} cannot be written (" in str(result.exception)
     assert [line[0] for line in csv.reader(result.stdout.splitlines())] == [
         "path",
         str(damaged / "cat" / "7.png"),
@@ -94,7 +94,7 @@ def test_lists_are_checked_file_by_file(name, damaged):
     assert "3 of 4\u00a0files cannot be read" in str(result.exception)
     rows = rows_of(damaged.parent / f"{name[0]}-broken.csv")[1:]
     assert {row[0].rpartition("photos/")[2]: row[1] for row in rows} == {
-        "lynx/1.png": "it is not an image, or of an unsupported format",
+        "lynx/1.png": "it is empty (0 bytes)",
         "none.png": "it does not exist",
         "cat": "it is not a file",
     }
@@ -108,7 +108,7 @@ def test_a_large_benchmark_is_checked_part_by_part(tmp_path, monkeypatch):
     (tmp_path / "Places_LT_test.txt").write_text("".join(f"val/a/{n}.png 0\n" for n in range(2)))
     result = run("places-lt", "--root", tmp_path)
     assert "places-lt: 1 of 6\u00a0files cannot be read" in str(result.exception)
-    assert str(result.exception).endswith("it is named in places-lt-broken.csv")
+    assert str(result.exception).endswith("; the full list is in places-lt-broken.csv")
     assert rows_of(tmp_path / "places-lt-broken.csv")[1] == [
         str(tmp_path / "train" / "a" / "3.png"),
         "it does not exist",
@@ -150,8 +150,8 @@ def test_progress_has_rate_and_time_left(photos, monkeypatch):
 def test_ctrl_c_ends_with_a_sentence_and_what_was_found(damaged):
     code = (
         "import signal, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background job ignores it
-        "import tailcloud.cli.verify as c, tailcloud.data.inspection.verify as v\nfault = v._fault\n"
-        "v._fault = lambda path: (time.sleep(0.05), fault(path))[1]\nv.BLOCK = 2\nv.THREADS = 1\n"
+        "import tailcloud.cli.verify as c, tailcloud.data.inspection.verify as v\ncheck = v._check_file\n"
+        "v._check_file = lambda path: (time.sleep(0.05), check(path))[1]\nv.BLOCK = 2\nv.THREADS = 1\n"
         "c.SECONDS_BETWEEN_LINES = 0.0\nfrom tailcloud.cli import main\nmain()"
     )
     command = [sys.executable, "-c", code, "data", "verify", str(damaged)]
@@ -162,5 +162,5 @@ def test_ctrl_c_ends_with_a_sentence_and_what_was_found(damaged):
         said = process.communicate(timeout=30)[1]
     assert process.returncode == 130
     assert "Traceback" not in said
-    assert f"files were checked: {damaged}/cat/7.png (it is" in said
+    assert f"were checked: {damaged}/cat/7.png (it is" in said
     assert len(rows_of(damaged.parent / "photos-broken.csv")) == 2

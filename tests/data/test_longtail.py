@@ -171,7 +171,7 @@ def test_an_impossible_ratio_is_refused(ratio):
 
 
 def test_more_images_than_a_class_has():
-    with pytest.raises(UsageError, match="class 1 has 1 images, and 2 were asked for"):
+    with pytest.raises(UsageError, match="class 1 has 1 images, fewer than the 2 that are needed"):
         longtail_positions(np.array([0, 0, 1]), [2, 2])
 
 

@@ -136,7 +136,7 @@ def test_a_tenth_is_held_out_and_calibrates_where_there_are_500_images():
     assert result["dataset"]["images"]["train"] + result["dataset"]["images"]["val"] == len(everything)
     assert result["dataset"]["images"]["test"] == result["dataset"]["images"]["val"] == 179
     assert result["calibrated"]["fitted_on"] == "val"
-    assert "There is no test split: every figure is of the 179 images that were held out" in result["remarks"][-1]
+    assert "There is no test part: every figure is of the 179 images that were held out" in result["remarks"][-1]
 
 
 def test_what_its_second_stage_does_is_corrected_on_the_images_held_out(digits):
@@ -341,11 +341,11 @@ ROWS, GOOD, TWO = np.zeros((4, 64), np.uint8), np.zeros((4, 8, 8), np.uint8), [0
         (GOOD.astype(np.int64), TWO, "X has the type int64"),
         (GOOD + 7.5, TWO, "X has floats from 7.5 to 7.5"),
         (np.full((4, 8, 8), np.nan), TWO, "X has floats from nan"),
-        ([GOOD[0], GOOD[0, :4]], [0, 1], "X holds images of different sizes"),
+        ([GOOD[0], GOOD[0, :4]], [0, 1], "X has images of different sizes"),
         (GOOD, None, "y is None"),
         (GOOD, [0, 1], "X has 4 images, and y has 2 labels"),
         (GOOD, [1, 1, 1, 1], "y has one class only, 1;"),
-        (GOOD, np.array([0, "a", 0, "a"], object), "y holds objects that are not all text"),
+        (GOOD, np.array([0, "a", 0, "a"], object), "y has objects that are not all text"),
         (GOOD, [0.5, 1.5, 2.5, 0.1], "Unknown label type"),
         ("photos/", TWO, "photos/ has its own labels"),
         ("digits-lt", None, "digits-lt is not a folder"),

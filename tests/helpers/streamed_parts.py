@@ -1,4 +1,4 @@
-"""Images in files, and the same in memory, for tests of the streamed plane."""
+"""Images in files, and the same in memory, for tests of the stream loader."""
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ DECODERS = Decoders(2)  # for all tests, since processes take a moment to start
 
 
 def files(root, count=30, side=SIDE, seed=0):
-    """Losslessly stored noise: a part with its images in files, and the same one in memory."""
+    """Losslessly stored noise: a split with its images in files, and the same one in memory."""
     root.mkdir(parents=True, exist_ok=True)
     pixels = np.random.default_rng(seed).integers(0, 256, (count, side, side, 3), np.uint8)
     names = [f"{number}.png" for number in range(count)]

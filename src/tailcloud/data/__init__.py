@@ -120,7 +120,5 @@ def open_dataset(spec: str = "digits-lt", root: str | Path = "data", options: Re
     allowed = FOR_EDITIONS if name in EDITIONS else set()
     for field in fields(ReadOptions):
         if field.name not in allowed and (value := getattr(options, field.name)) != field.default:
-            raise UsageError(
-                f"data.{field.name} = {value} is for your own images; {spec} is a fixed benchmark, so leave it out"
-            )
+            raise UsageError(f"data.{field.name} = {value} is for your own images; leave it out for {spec}")
     return SOURCES[name](ratio, Path(root), options)

@@ -1,4 +1,4 @@
-"""Long-tailed subsets of balanced data, exactly as the field builds them (Cui et al. 2019, Cao et al. 2019)."""
+"""Long-tailed subsets of balanced data, exactly as in the papers (Cui et al. 2019, Cao et al. 2019)."""
 
 from collections.abc import Sequence
 
@@ -34,7 +34,7 @@ def longtail_positions(labels: Labels, counts: Sequence[int], seed: int = 0) -> 
     kept: list[NDArray[np.int64]] = []
     for members, count in zip(positions_by_class(labels, len(counts)), counts, strict=True):
         if len(members) < count:
-            raise UsageError(f"class {len(kept)} has {len(members)} images, and {count} were asked for")
+            raise UsageError(f"class {len(kept)} has {len(members)} images, fewer than the {count} that are needed")
         random.shuffle(members)
         kept.append(members[:count])
     return np.concatenate(kept)

@@ -171,13 +171,13 @@ def test_an_error_of_the_server(server, tmp_path):
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/x", "nonsense", "http://[/"])
 def test_without_a_network_a_sentence_says_what_to_put_where(archive, tmp_path, url):
     sentence = rf"cannot download .*; run \"tailcloud data get cifar100 --root {tmp_path}\" again to continue, "
-    with pytest.raises(TailcloudError, match=sentence + rf"or .* put it at {tmp_path}/cifar-100-python.tar.gz first"):
+    with pytest.raises(TailcloudError, match=sentence + rf"or .* save it as {tmp_path}/cifar-100-python.tar.gz first"):
         get("cifar100", tmp_path, url=url)
     assert tree(tmp_path) == []
 
 
 def test_a_silent_server(archive, tmp_path, monkeypatch):
-    monkeypatch.setattr(download, "PATIENCE", 0.1)
+    monkeypatch.setattr(download, "TIMEOUT", 0.1)
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
         pytest.raises(TailcloudError, match=r"cannot download .* \(timed out\)"),
@@ -278,5 +278,5 @@ def test_a_root_that_cannot_be_a_folder(archive, tmp_path):
 
 
 def test_an_unknown_name(tmp_path):
-    with pytest.raises(UsageError, match='there is not a data set to download "cifar11"; did you mean "cifar1'):
+    with pytest.raises(UsageError, match='there is no data set to download "cifar11"; did you mean "cifar1'):
         get("cifar11", tmp_path)

@@ -205,15 +205,13 @@ def test_all_of_it_can_be_read_into_memory(tmp_path, monkeypatch):
         assert mine.labels.tolist() == theirs.labels.tolist()
     assert resident.keep == streamed.keep == 0.875  # a trained model is shown as much of a picture, wherever these were
     monkeypatch.setattr("tailcloud.data.memory.available_memory", lambda: 1000)
-    with pytest.raises(TailcloudError, match="imagenet-lt has 12 images, which take"):
+    with pytest.raises(TailcloudError, match=r"imagenet-lt: 12 images at data.size = 16 with 3 channels need"):
         open_dataset("imagenet-lt", tmp_path, ReadOptions(loader="resident"))
 
 
 def test_specs_take_no_ratio_and_few_settings(tmp_path):
     assert parse_spec("inat2018") == ("inat2018", None)
-    with pytest.raises(
-        UsageError, match='imagenet-lt is as its authors made it and takes no imbalance ratio; write "im'
-    ):
+    with pytest.raises(UsageError, match='imagenet-lt has a fixed imbalance and takes no ratio; write "im'):
         parse_spec("imagenet-lt:100")
-    with pytest.raises(UsageError, match=r"data.fit = pad is for your own images; places-lt is as its authors made it"):
+    with pytest.raises(UsageError, match=r"data.fit = pad is for your own images; leave it out for places-lt"):
         open_dataset("places-lt", tmp_path, ReadOptions(fit="pad"))

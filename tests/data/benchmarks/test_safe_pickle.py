@@ -73,7 +73,7 @@ def test_a_pickle_of_python_2_and_numpy_1(write):
 def test_code_is_refused_and_does_not_run(write, tmp_path, protocol):
     trace = tmp_path / "was-here"
     path = write(pickle.dumps({"data": Evil(os.system, f"touch {trace}")}, protocol))
-    with pytest.raises(TailcloudError, match=r"batch asks for (posix|nt)\.system, .* nothing of it was run"):
+    with pytest.raises(TailcloudError, match=r"batch asks for (posix|nt)\.system, .* was not run"):
         load_pickle(path)
     assert not trace.exists()
 
@@ -166,7 +166,7 @@ def test_arrays_must_have_the_bytes_they_claim(write):
 
 @pytest.mark.parametrize("content", [[1, 2], "text", {1: 2}, None])
 def test_something_else_than_named_values(write, content):
-    with pytest.raises(TailcloudError, match="does not hold a dictionary of named values"):
+    with pytest.raises(TailcloudError, match="does not have a dictionary with text keys"):
         load_pickle(write(pickle.dumps(content)))
 
 
@@ -179,5 +179,5 @@ def test_a_file_that_is_not_there_or_is_a_folder(tmp_path):
 
 def test_a_huge_file_is_not_read(write, monkeypatch):
     monkeypatch.setattr(safe_pickle, "MAX_BYTES", 10)
-    with pytest.raises(TailcloudError, match="has 11 bytes, too many for a file of plain data"):
+    with pytest.raises(TailcloudError, match="has 11 bytes, more than the 10 allowed"):
         load_pickle(write(b"x" * 11))

@@ -89,7 +89,7 @@ def test_masses_of_look_alikes_are_not_all_compared(scenes, monkeypatch):
     assert find_duplicates([crowd]).curtailed
     assert not find_duplicates([scenes]).curtailed
     monkeypatch.setattr(duplicates, "MAX_COMPARED", 4000)
-    monkeypatch.setattr(duplicates, "MOST_PAIRS", 50)
+    monkeypatch.setattr(duplicates, "MAX_PAIRS", 50)
     found = find_duplicates([crowd])
     assert found.curtailed
     assert 50 < len(found.near) <= 50 + 30

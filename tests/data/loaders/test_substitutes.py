@@ -39,9 +39,9 @@ def spoil_replaced(path):
 
 
 SPOILS = {
-    "missing": (spoil_missing, "it is not there"),
+    "missing": (spoil_missing, "it does not exist"),
     "truncated": (spoil_truncated, "it is truncated"),
-    "empty": (spoil_empty, "it is not an image of a known kind"),
+    "empty": (spoil_empty, "it is empty (0 bytes)"),
     "a folder": (spoil_replaced, "it is not a file"),
 }
 

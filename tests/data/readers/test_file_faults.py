@@ -176,4 +176,4 @@ def test_every_fault_is_found_by_verify(photos):
     for number, damage in enumerate(damage for several in BROKEN.values() for damage in several):
         damage(photos / "cat" / f"{number}.png")
     said = str(CliRunner().invoke(app, ["verify", str(photos)]).exception)
-    assert "4 of 60\u00a0files cannot be read" in said
+    assert "5 of 60\u00a0files cannot be read" in said

@@ -123,7 +123,7 @@ def _decode_files(
 ) -> ReadFiles:
     """Headers first, so that size, channels and memory are known before any pixel is decoded."""
     opened = OpenedFiles(files)
-    if not (problems.collect and opened.headers):  # else they are judged once, with the files that do not decode
+    if not (problems.collect and opened.headers):  # else it is checked once, after decoding
         check_unreadable(unopened.spec, files.names, opened.broken)
     good, headers, rows = files.take(opened.rows), opened.headers, opened.rows
     assignment = _assign(unopened.spec, good, options, problems)
@@ -234,7 +234,7 @@ def build_streamed(
     remarks: Sequence[str],
     reason: str | None,
 ) -> ReadFiles:
-    """A data set whose images stay in their files, for a ``reason`` if nobody asked for it.
+    """A data set whose images stay in their files; ``reason`` says why if the recipe did not ask for it.
 
     The size comes from a sample of the headers, mean and standard deviation from a sample of the training images.
     """
