@@ -104,18 +104,6 @@ def test_data_that_differ_from_those_of_rank_0_are_refused():
         check_same_data(dataset, "0")
 
 
-<<<<<<< HEAD
-=======
-def test_a_trunk_that_stays_random_is_told_here_too(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(torchrun_driver.console, "speak_as", lambda _: None)
-    monkeypatch.setattr(torchrun_driver.loop, "train", lambda *_: {})
-    monkeypatch.setattr(torchrun_driver, "write_report", lambda _: None)
-    torchrun_driver.train_together(the_run(Request(["digits-lt/ce"], settings=["stage1.train=head"])), "cpu", World())
-    assert "keep their random initial weights" in capsys.readouterr().err
-
-
->>>>>>> wt-loaders
 @pytest.mark.slow
 def test_missing_data_are_one_error_and_leave_no_run_folder(torchrun, tmp_path):
     said, _ = torchrun("train own/gcl --data ./nowhere --out run --device cpu").communicate(timeout=100)
