@@ -385,3 +385,10 @@ def test_the_command_prints_where_the_page_is(tmp_path, capsys, monkeypatch):
     assert capsys.readouterr().out == "report: both.html\n"
     with pytest.raises(TailcloudError, match="--out"):
         report(runs, None)
+
+
+def test_a_run_in_old_recipe_words_is_refused_with_the_new_word(tmp_path):
+    run = write_run(tmp_path / "run", make_result(10))
+    (run / "recipe.toml").write_text('[stage2]\nepochs = 1\nhead = "level"\n')
+    with pytest.raises(TailcloudError, match=r"older tailcloud: stage2\.head is stage2\.head_transform now"):
+        write_report([run])

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from tailcloud.errors import TailcloudError
 from tailcloud.files import check_format
+from tailcloud.recipe.old_words import check_old_words
 from tailcloud.reporting.example_images import Examples, examples_by_class
 from tailcloud.runs.record import FileRecord, Measured
 from tailcloud.runs.result import Result, read_result
@@ -47,10 +48,7 @@ class RunRecord:
 
     def settings(self) -> dict[str, Any]:
         """The recipe as dotted keys, without ``RUN_KEYS``."""
-        try:
-            content = tomllib.loads(self.recipe)
-        except tomllib.TOMLDecodeError:
-            raise TailcloudError(f"{self.folder / 'recipe.toml'} is not a TOML file: it is damaged") from None
+        content = _table(self.recipe, self.folder / "recipe.toml")
         return {key: value for key, value in dotted(content).items() if key not in RUN_KEYS}
 
 
@@ -59,11 +57,20 @@ def read_run(folder: Path) -> RunRecord:
     result = folder / "result.json"
     if not result.is_file():
         raise TailcloudError(_why_no_result(folder))
+    recipe = _text(folder / "recipe.toml")
+    check_old_words(_table(recipe, folder / "recipe.toml"), str(folder / "recipe.toml"))
     parsed = read_result(result)
     classes, log = len(parsed.names), folder / "log.jsonl"
     lines = tuple(_epoch(log, number, line, classes) for number, line in _lines(log))
     examples = examples_by_class(folder / "examples.safetensors", classes)
-    return RunRecord(folder, parsed, lines, _text(folder / "recipe.toml"), examples)
+    return RunRecord(folder, parsed, lines, recipe, examples)
+
+
+def _table(recipe: str, file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(recipe)
+    except tomllib.TOMLDecodeError:
+        raise TailcloudError(f"{file} is not a TOML file: it is damaged") from None
 
 
 def _why_no_result(folder: Path) -> str:
