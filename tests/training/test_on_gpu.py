@@ -46,7 +46,7 @@ def test_a_graphed_run_that_was_broken_off_ends_with_the_same_bits(tmp_path, way
     assert same_weights(tmp_path / "whole", tmp_path / "broken")
 
 
-def test_batches_in_pieces_train_as_they_do_on_a_cpu(tmp_path):
+def test_micro_batches_train_as_they_do_on_a_cpu(tmp_path):
     engine = {"kernels": "plain", "executor": "eager", "precision": "float32", "accumulate": 2}
     recipe = small_recipe(
         {"stage1": {"epochs": 1}, "engine": engine}, name="digits-lt/ce"

@@ -95,7 +95,7 @@ def check_same(made, expected):
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("accumulate", [2, 3, 20])
-def test_a_batch_in_pieces_has_its_own_gradient(accumulate, loss):
+def test_a_batch_in_micro_batches_has_its_own_gradient(accumulate, loss):
     check_same(step_in(SINGLE_PROCESS, False, accumulate, ROWS, loss), whole_step(False, ROWS, loss))
 
 
@@ -162,7 +162,7 @@ WEIGHED = {"stage1": {"loss": {"weights": "inverse"}}}
 @pytest.mark.parametrize(
     ("method", "settings"), [("lade", {}), ("hybrid-sc", {}), ("oltr", {}), ("bbn", WEIGHED), ("hybrid-psc", WEIGHED)]
 )
-def test_what_is_no_mean_over_images_is_refused_in_pieces(method, settings, tmp_path):
+def test_what_is_no_mean_over_images_is_refused_in_micro_batches(method, settings, tmp_path):
     recipe = load_recipe(f"digits-lt/{method}", [settings, {"engine": {"accumulate": 2}}])
     with pytest.raises(UsageError, match=r"is not a mean over images.*engine.accumulate = 1"):
         run(tmp_path / "run", recipe)
@@ -171,7 +171,7 @@ def test_what_is_no_mean_over_images_is_refused_in_pieces(method, settings, tmp_
 @pytest.mark.parametrize(
     "method", ["bbn", "hybrid-psc", "gcl-feature-noise", "gcl-official", "mislas", "ldam-drw", "cb-ce"]
 )
-def test_methods_that_are_means_over_images_train_in_pieces(method, tmp_path):
+def test_methods_that_are_means_over_images_train_in_micro_batches(method, tmp_path):
     table = {"engine": {"accumulate": 2}, "stage1": {"epochs": 1, "batch": 200}, "model": {"width": 0.25}}
     recipe = load_recipe(f"digits-lt/{method}", [table])
     recipe = recipe.model_copy(update={"stage2": None})
@@ -181,4 +181,4 @@ def test_methods_that_are_means_over_images_train_in_pieces(method, tmp_path):
 def test_whole_batches_stay_whole():
     assert SINGLE_PROCESS.share() == WHOLE_BATCH
     assert SINGLE_PROCESS.share(2) != WHOLE_BATCH
-    assert RunEngine.in_pieces.fget(type("Whole", (), {"share": WHOLE_BATCH})()) is False
+    assert RunEngine.uses_micro_batches.fget(type("Whole", (), {"share": WHOLE_BATCH})()) is False

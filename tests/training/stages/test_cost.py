@@ -38,7 +38,7 @@ def test_the_estimate_of_memory_knows_of_it():
     assert more.memory - plain.memory == 4 * plain.parameters
 
 
-def test_less_is_kept_of_a_batch_in_pieces():
+def test_less_is_kept_of_a_batch_in_micro_batches():
     data, whole = open_dataset("digits-lt"), {"stage1": {"batch": 50}}
     batch, pieces, images = (
         estimate(load_recipe("digits-lt/ce", [whole, more]), data).memory
