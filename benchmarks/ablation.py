@@ -26,8 +26,7 @@ from torch import Tensor, nn
 
 from tailcloud.backbones.cifar_resnet import BasicBlock, CifarResNet
 from tailcloud.data.augment.normalize import Normalise
-from tailcloud.data.loaders.batch import Batch
-from tailcloud.data.loaders.batch_share import WHOLE_BATCH, BatchShare
+from tailcloud.data.loaders.batch import WHOLE_BATCH, Batch, BatchShare
 from tailcloud.data.loaders.resident import ResidentImages
 from tailcloud.errors import TailcloudError
 from tailcloud.training.session import Session

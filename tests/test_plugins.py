@@ -22,7 +22,7 @@ from tailcloud.heads import HEADS
 from tailcloud.losses import LOSSES
 from tailcloud.plugins import discovery
 from tailcloud.recipe import load_recipe
-from tailcloud.recipe.plugin_methods import PLUGIN_METHODS
+from tailcloud.recipe.library import PLUGIN_METHODS
 from tailcloud.runs.folder import RunFolder
 from tailcloud.sampling import WEIGHTS, sample_weights
 

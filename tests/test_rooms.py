@@ -27,7 +27,7 @@ plugins
 runs
 kernels
 training/stages/cost training/stages/factory training/stages/trainable
-calibration/implied_prior calibration/run_calibration
+calibration/run_calibration
 training
 serving
 reporting

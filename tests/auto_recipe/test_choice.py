@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tailcloud.auto_recipe import choose, parse_budget
-from tailcloud.auto_recipe.epoch_budget import BudgetedDraft
+from tailcloud.auto_recipe.time_budget import BudgetedDraft
 from tailcloud.auto_recipe.timing import RESERVE, StepTiming
 from tailcloud.data import Dataset, Split
 from tailcloud.errors import UsageError
@@ -48,7 +48,7 @@ def timing(monkeypatch):
             each = seconds * speeds[recipe.model.backbone] * (side / 32) ** 2
             return StepTiming({"stage1": each, "stage2": each / 3, "stage3": 0.0}, each / 3, 0.0)
 
-        monkeypatch.setattr("tailcloud.auto_recipe.epoch_budget.time_recipe", measured)
+        monkeypatch.setattr("tailcloud.auto_recipe.time_budget.time_recipe", measured)
         for module in ("choice", "epoch_budget"):  # a busy machine must not use up the budget
             monkeypatch.setattr(f"tailcloud.auto_recipe.{module}.time", SimpleNamespace(perf_counter=lambda: 0.0))
         return tried
@@ -157,7 +157,7 @@ def test_the_fallback_method_is_timed_itself(monkeypatch):
     def measured(recipe, *_):
         return StepTiming(dict.fromkeys(recipe.stages, timings[recipe.method]), 0.0, 0.0)
 
-    monkeypatch.setattr("tailcloud.auto_recipe.epoch_budget.time_recipe", measured)
+    monkeypatch.setattr("tailcloud.auto_recipe.time_budget.time_recipe", measured)
     dataset = photos([400, 300, 100, 20])  # 738 of them are trained on
     epochs = recipe_of(dataset, choose(dataset, CPU, 200.0)).stage1.epochs
     assert 40 < epochs <= 200 / (738 * 5e-3)  # at the speed of gcl it would be 30, the minimum

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from helpers.small_table import table
 from tailcloud.bench import TABLES, BenchProtocol, plan_bench, read_table
-from tailcloud.bench.shared_stages import dependency_waves, steps_of
+from tailcloud.bench.plan import dependency_waves, steps_of
 from tailcloud.cli import app
 from tailcloud.errors import UsageError
 from tailcloud.recipe import load_recipe

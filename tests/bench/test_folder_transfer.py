@@ -9,8 +9,8 @@ from helpers.small_table import table
 from tailcloud.bench import BenchProtocol, plan_bench
 from tailcloud.bench.bench_runner import train_step
 from tailcloud.bench.folder_transfer import folder_copy
+from tailcloud.bench.plan import dependency_waves, steps_of
 from tailcloud.bench.ray_worker import WorkerSetup, work
-from tailcloud.bench.shared_stages import dependency_waves, steps_of
 from tailcloud.errors import TailcloudError
 from tailcloud.runs.folder import RunFolder
 

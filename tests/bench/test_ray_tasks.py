@@ -14,7 +14,7 @@ import tailcloud.bench
 from helpers.small_table import table
 from tailcloud.bench.ray_tasks import RETRIES, lost_run
 from tailcloud.cli import app
-from tailcloud.cli.bench_progress import BenchProgress
+from tailcloud.cli.bench_display import BenchProgress
 from tailcloud.errors import TailcloudError
 from tailcloud.launch.execute import Stopped
 from tailcloud.runs.folder import RunFolder

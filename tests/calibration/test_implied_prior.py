@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tailcloud.calibration.implied_prior import implied_prior
 from tailcloud.calibration.priors import prior_name, train_prior
+from tailcloud.calibration.run_calibration import implied_prior
 from tailcloud.recipe import load_recipe, shipped
 
 COUNTS = [120, 40, 9, 2]

@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 import tailcloud.bench
 import tailcloud.bench.bench_runner
-import tailcloud.cli.bench_summary
+import tailcloud.cli.bench_display
 import tailcloud.plugins
 from helpers.small_table import measured, table
 from tailcloud.bench import BenchProtocol, plan_bench
 from tailcloud.cli import app
-from tailcloud.cli.bench_progress import BenchProgress
+from tailcloud.cli.bench_display import BenchProgress
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.runs.folder import RunFolder
 
@@ -101,7 +101,7 @@ def test_what_exists_is_not_repeated(bench, filled):
 def test_a_plugin_that_was_changed_since_is_told(bench, filled, monkeypatch):
     monkeypatch.setattr(tailcloud.plugins, "fingerprint", lambda: "mine.py 0123")
     assert "mine.py" not in bench(f"table1 {SHORT} --seed 0").output  # no part of these is from it
-    monkeypatch.setattr(tailcloud.plugins.usage, "REGISTERED", {("method", "ce")})
+    monkeypatch.setattr(tailcloud.plugins.registry, "REGISTERED", {("method", "ce")})
     said = " ".join(bench(f"table1 {SHORT} --seed 0").output.split())
     assert (
         "trained with no plugin, not with mine.py 0123; delete the folders to train again: digits-lt-ce-seed0" in said
@@ -197,9 +197,9 @@ def test_a_full_disk_is_told_with_what_it_spoiled(bench, home, monkeypatch):
 
     rows = [{"label": "Wild", "method": "ce", "set": ["stage1.lr=1e20"]}]
     monkeypatch.setattr(tailcloud.bench, "read_table", lambda name: table(name=name, rows=rows))
-    monkeypatch.setattr(tailcloud.cli.bench_summary, "write_atomically", full)
+    monkeypatch.setattr(tailcloud.cli.bench_display, "write_atomically", full)
     said = []
-    monkeypatch.setattr(tailcloud.cli.bench_summary, "say_note", said.append)
+    monkeypatch.setattr(tailcloud.cli.bench_display, "say_note", said.append)
     with pytest.raises(OSError, match="No space"):
         bench(f"table1 {SHORT} --seed 0 --out full")
     assert any("Wild failed: the loss became NaN" in sentence for sentence in said)

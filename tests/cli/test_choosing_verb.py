@@ -22,7 +22,7 @@ def images(tmp_path, monkeypatch):
     parts = {"x_train": digits.train.images, "y_train": digits.train.labels}
     np.savez(tmp_path / "mine.npz", x_test=digits.test.images, y_test=digits.test.labels, **parts)
     monkeypatch.setattr(
-        "tailcloud.auto_recipe.epoch_budget.time_recipe",
+        "tailcloud.auto_recipe.time_budget.time_recipe",
         lambda *_: StepTiming({"stage1": 1e-3, "stage2": 1e-3}, 1e-6, 0.0),
     )
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from tailcloud.cli import app
 from tailcloud.data import open_dataset
-from tailcloud.data.loaders import cache_fill
+from tailcloud.data.loaders import cache
 from tailcloud.errors import Elsewhere, TailcloudError, UsageError
 from tailcloud.launch.execute import check_same_data
 from tailcloud.launch.run_plan import TrainRequest
@@ -88,10 +88,10 @@ def test_bench_is_refused_under_torchrun(monkeypatch):
 
 
 def test_other_ranks_report_nothing_but_the_cache_that_they_fill(monkeypatch):
-    for name in ("tailcloud", cache_fill.__name__):
+    for name in ("tailcloud", cache.__name__):
         monkeypatch.setattr(logging.getLogger(name), "level", logging.NOTSET)
     silence_notes()
-    assert logging.getLogger(cache_fill.__name__).getEffectiveLevel() == logging.INFO
+    assert logging.getLogger(cache.__name__).getEffectiveLevel() == logging.INFO
     assert logging.getLogger("tailcloud.data.loaders.substitutes").getEffectiveLevel() == logging.CRITICAL
 
 

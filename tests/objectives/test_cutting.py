@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from helpers.networks import Flat
-from tailcloud.data.loaders.batch import Batch
-from tailcloud.data.loaders.batch_share import BatchShare
+from tailcloud.data.loaders.batch import Batch, BatchShare
 from tailcloud.heads import HEADS
 from tailcloud.losses import LOSSES, CrossEntropyLoss, FocalLoss, GCLLoss, LDAMLoss
 from tailcloud.objectives import OBJECTIVES, cut

@@ -4,8 +4,8 @@ import pytest
 
 from tailcloud.errors import UsageError
 from tailcloud.recipe import load_recipe
+from tailcloud.recipe.library import PLUGIN_METHODS, plugin_method
 from tailcloud.recipe.old_words import OLD_KEYS
-from tailcloud.recipe.plugin_methods import PLUGIN_METHODS, plugin_method
 from tailcloud.runs.folder import RunFolder
 
 OLD = {

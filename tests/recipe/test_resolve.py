@@ -9,8 +9,8 @@ from tailcloud.data import parse_spec
 from tailcloud.errors import UsageError
 from tailcloud.losses import LOSSES, Loss
 from tailcloud.recipe import data_sets, find_recipe, load_recipe, parse_setting, resolve, shipped
+from tailcloud.recipe.library import PLUGIN_METHODS, PluginMethod
 from tailcloud.recipe.merge import merge
-from tailcloud.recipe.plugin_methods import PLUGIN_METHODS, PluginMethod
 
 
 @pytest.mark.parametrize("name", shipped("recipes"))

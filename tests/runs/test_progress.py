@@ -7,9 +7,8 @@ import torch
 from helpers.runs import Watcher, small_recipe
 from tailcloud.data import hold_out, open_dataset
 from tailcloud.evaluation import Predictions
-from tailcloud.runs.checkpoint import save_checkpoint
+from tailcloud.runs.checkpoint import TrainingProgress, save_checkpoint
 from tailcloud.runs.folder import RunFolder
-from tailcloud.runs.progress import TrainingProgress
 from tailcloud.training.checkpoint_policy import snapshot
 from tailcloud.training.resume import resume
 from tailcloud.training.session import Session

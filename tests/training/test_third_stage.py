@@ -15,10 +15,9 @@ import tailcloud
 from helpers.oracles import calibration as oracle
 from helpers.runs import Interrupted, StopAfter, Watcher, run, same_weights, small_recipe
 from tailcloud.calibration import held_out
-from tailcloud.calibration.implied_prior import implied_prior
 from tailcloud.calibration.logit_bias import fit_temperature_and_bias, log_likelihood_gain
 from tailcloud.calibration.priors import prior_name
-from tailcloud.calibration.run_calibration import check_held_out
+from tailcloud.calibration.run_calibration import check_held_out, implied_prior
 from tailcloud.data import hold_out, open_dataset
 from tailcloud.data.loaders.batch import Batch
 from tailcloud.errors import UsageError

@@ -1,18 +1,17 @@
 """The choice of a recipe for a data set, a device and a time budget, with reasons."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from tailcloud.auto_recipe.candidates import candidates, needs_pretraining, pretraining_hint
-from tailcloud.auto_recipe.draft import Draft, Settings
-from tailcloud.auto_recipe.epoch_budget import BudgetedDraft, fit_epochs, time_and_fit
-from tailcloud.auto_recipe.fallback_method import fallback_reason, with_fallback
+from tailcloud.auto_recipe.draft import Draft, Settings, fields_of
 from tailcloud.auto_recipe.flip_test import run_flip_test
-from tailcloud.auto_recipe.rules import describe_data
+from tailcloud.auto_recipe.rules import BALANCED_RATIO, describe_data
+from tailcloud.auto_recipe.time_budget import MIN_EPOCH_SHARE, BudgetedDraft, fit_epochs, time_and_fit
 from tailcloud.data import Dataset
 from tailcloud.formatting import duration
 from tailcloud.recipe import load_recipe
@@ -93,3 +92,25 @@ def skipped_reason(skipped: Sequence[BudgetedDraft]) -> list[str]:
     first = skipped[0]
     epochs = f"{first.affordable_epochs} of {first.draft.default_epochs} epochs fit into {duration(first.limit)}"
     return [f"Too slow: {names}; of the first, {epochs}."]
+
+
+FALLBACK_METHOD = "logit-adjust-posthoc"
+
+
+def with_fallback(fitted: BudgetedDraft, started: float) -> BudgetedDraft:
+    """The same model with the fallback method if too few epochs fit, else the draft unchanged.
+
+    GCL, mixup and a second stage need many epochs. A method or a setting of a stage that the user asked for is kept.
+    """
+    draft = fitted.draft
+    fixed = any(field == "method" or field.startswith("stage") for field in fields_of(draft.overrides))
+    if fitted.is_fast_enough or fixed or draft.dataset.profile.ratio < BALANCED_RATIO:
+        return fitted
+    return time_and_fit(replace(draft, method=FALLBACK_METHOD), fitted.limit, started)  # its steps are faster
+
+
+def fallback_reason(fitted: BudgetedDraft) -> Iterator[str]:
+    """Why the fallback method was chosen; nothing if it was not."""
+    if fitted.draft.method:
+        epochs = round(MIN_EPOCH_SHARE * fitted.draft.default_epochs)
+        yield f"Logit-adjusted cross-entropy instead of GCL, which needs at least {epochs} epochs."

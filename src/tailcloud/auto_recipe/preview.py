@@ -8,7 +8,7 @@ import torch
 from tailcloud.auto_recipe.candidates import is_user_data
 from tailcloud.auto_recipe.choice import choose
 from tailcloud.auto_recipe.draft import Settings
-from tailcloud.auto_recipe.epoch_budget import epochs_text
+from tailcloud.auto_recipe.time_budget import epochs_text
 from tailcloud.auto_recipe.timing import time_recipe
 from tailcloud.data import Dataset
 from tailcloud.formatting import duration

@@ -1,8 +1,18 @@
 """The option ``--time-budget``: 90s, 10m or 1h30m."""
 
 import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+from typing import Any
 
+from tailcloud.auto_recipe.draft import FEW_STEPS, Draft, fields_of
+from tailcloud.auto_recipe.timing import StepTiming, time_recipe
 from tailcloud.errors import UsageError
+from tailcloud.formatting import duration
+from tailcloud.recipe import Recipe
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
 MAX_SECONDS = 1000 * 3600
@@ -17,3 +27,91 @@ def parse_budget(text: str) -> float:
     if not 0 < seconds <= MAX_SECONDS:
         raise UsageError(f'--time-budget "{text}" must be more than 0 s and at most {MAX_SECONDS // 3600}h')
     return seconds
+
+
+MAX_EVALUATION_SHARE, MIN_EVALUATIONS = 0.1, 10  # of the training time; but at least so many a stage
+MIN_EPOCH_SHARE = 0.3  # a model that can train less than this share of its default epochs is too slow
+
+
+@dataclass(frozen=True)
+class BudgetedDraft:
+    """A draft with its timing and as many epochs as the time limit allows."""
+
+    draft: Draft
+    timing: StepTiming
+    limit: float | None
+    left: float | None  # of the limit, after the data were read and steps were timed
+
+    @cached_property
+    def affordable_epochs(self) -> int:
+        """The most epochs of the first stage, up to the default, that fit into what is left of the limit."""
+        fitting, beyond = 0, self.draft.default_epochs + 1
+        while beyond - fitting > 1:
+            middle = (fitting + beyond) // 2
+            fits = self.left is None or self.seconds(middle) <= self.left
+            fitting, beyond = (middle, beyond) if fits else (fitting, middle)
+        return fitting
+
+    @property
+    def epochs(self) -> int:
+        """Epochs of the first stage: those that fit, but not fewer than the minimum."""
+        return max(self.affordable_epochs, self.draft.min_epochs)
+
+    def evaluation_interval(self, epochs: int) -> int:
+        """Epochs between two evaluations: 1, or more if an evaluation takes long."""
+        training = self.draft.images * self.timing.train["stage1"]
+        evaluation = self.draft.evaluated_images * self.timing.evaluate
+        if not training:  # the user asked for no epochs
+            return 1
+        return max(1, min(ceil(evaluation / (MAX_EVALUATION_SHARE * training)), epochs // MIN_EVALUATIONS))
+
+    def recipe(self, epochs: int) -> Recipe:
+        """The recipe with that many epochs in its first stage."""
+        return self.draft.recipe(epochs, self.evaluation_interval(epochs))
+
+    def seconds(self, epochs: int) -> float:
+        """The estimated time of that run."""
+        return self.timing.seconds(self.recipe(epochs), self.draft.images, self.draft.evaluated_images)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The chosen settings."""
+        return self.draft.settings(self.epochs, self.evaluation_interval(self.epochs))
+
+    @property
+    def is_fast_enough(self) -> bool:
+        """Whether enough of the default epochs fit into the limit."""
+        return self.affordable_epochs >= MIN_EPOCH_SHARE * self.draft.default_epochs
+
+    def reasons(self, budget: float | None) -> Iterator[str]:
+        """The epochs and their estimated time; ``budget`` is None if the limit is the CPU default."""
+        recipe, takes = self.recipe(self.epochs), duration(self.seconds(self.epochs))
+        expected = f"{epochs_text(recipe)} epochs, about {takes} on this machine"
+        limit = f"{'the time budget' if budget else 'the CPU default'} of {duration(self.limit)}"
+        if "stage1.epochs" in fields_of(self.draft.overrides):
+            yield f"{expected}."
+        elif self.affordable_epochs < self.draft.min_epochs:
+            left = f"{duration(self.left)} of {limit} are left"
+            yield f"{expected}; {left}, but fewer than {self.draft.min_epochs} epochs would train too little."
+        elif self.affordable_epochs < self.draft.default_epochs:
+            yield f"{expected}, to fit {limit}; {self.draft.default_epochs} need a longer --time-budget."
+        else:
+            yield f"{expected}; more are not needed for these data."
+        if "mixup" in self.settings["stage1"] and "stage1.mixup" not in fields_of(self.draft.overrides):
+            yield f"Mixup {recipe.stage1.mixup:g}: with fewer than {FEW_STEPS:,} steps, more would slow learning down."
+
+
+def epochs_text(recipe: Recipe) -> str:
+    """The epochs of the stages that have any: "200 + 30"."""
+    return " + ".join(str(stage.epochs) for stage in recipe.stages.values() if stage.epochs) or "0"
+
+
+def time_and_fit(draft: Draft, limit: float | None, started: float) -> BudgetedDraft:
+    """Time a few steps of a draft, and fit its epochs into what is left of a limit since ``started``."""
+    return fit_epochs(draft, time_recipe(draft.one_epoch, draft.dataset, draft.side, draft.device), limit, started)
+
+
+def fit_epochs(draft: Draft, timing: StepTiming, limit: float | None, started: float) -> BudgetedDraft:
+    """The same with a known timing."""
+    left = None if limit is None else max(0.0, limit - (time.perf_counter() - started))
+    return BudgetedDraft(draft, timing, limit, left)

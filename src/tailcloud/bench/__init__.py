@@ -9,8 +9,7 @@ submits the runs, ``ray_worker`` trains one, and ``folder_transfer`` copies its 
 
 from tailcloud.bench.filled_table import FilledTable, TableCell
 from tailcloud.bench.plan import BenchProtocol, BenchRun, plan_bench
-from tailcloud.bench.row_filter import filter_table
-from tailcloud.bench.table import TABLES, PaperTable, Reference, TableRow, read_table
+from tailcloud.bench.table import TABLES, PaperTable, Reference, TableRow, filter_table, read_table
 
 __all__ = [
     "TABLES",

@@ -1,12 +1,13 @@
 """One self-contained HTML page: measured and published accuracy, table by table."""
 
 from collections.abc import Sequence
+from math import ceil, floor
 from typing import Any
 
 from tailcloud.bench import table_text
-from tailcloud.bench.chart import plot_cells
 from tailcloud.bench.filled_table import FilledTable, TableCell
-from tailcloud.formatting import counted
+from tailcloud.formatting import counted, number
+from tailcloud.reporting.figures.svg import WIDTH, Canvas, Figure, Scale
 from tailcloud.reporting.render import render
 
 
@@ -62,3 +63,61 @@ def page_columns(filled: FilledTable) -> list[dict[str, Any]]:
 def fingerprints(cells: Sequence[TableCell]) -> list[str]:
     """The fingerprints of the data sets that the results were measured on."""
     return sorted({result.dataset.fingerprint for cell in cells for result in cell.results})
+
+
+LEFT, LINE, TOP = 190.0, 24.0, 10.0
+LEGEND = (
+    ("series-2", "measured, last epoch"),
+    ("wrong", "measured, more than 1 point below"),
+    ("tick-mark", "published"),
+)
+
+
+def plot_cells(spec: str, cells: Sequence[TableCell]) -> Figure | None:
+    """The measured rows of a data set, from top to bottom; None if nothing was measured."""
+    measured = [cell for cell in cells if cell.results]
+    if not measured:
+        return None
+    height = TOP + LINE * len(measured)
+    canvas = Canvas(f"Measured and published on {spec}: {alt_text(measured)}", height + 30)
+    x, y = accuracy_scale(measured), Scale(0, len(measured), height, TOP)
+    canvas.x_axis(x, y)
+    for place, cell in enumerate(measured):
+        draw_cell(canvas, cell, x, TOP + (place + 0.5) * LINE)
+    caption = "Top-1 accuracy in percent, mean over seeds; the thin line is ± one standard deviation."
+    return Figure(f"Measured and published on {spec}", canvas.svg(), caption, LEGEND)
+
+
+def accuracy_scale(cells: Sequence[TableCell]) -> Scale:
+    """A scale that holds every measured and published value."""
+    values = [
+        value for cell in cells for value in (cell.summary("top1").mean, published_value(cell)) if value is not None
+    ]
+    return Scale(floor(min(values) - 1), ceil(max(values) + 1), LEFT, WIDTH - 12)
+
+
+def published_value(cell: TableCell) -> float | None:
+    """The published number."""
+    return cell.reference.value if cell.reference else None
+
+
+def draw_cell(canvas: Canvas, cell: TableCell, x: Scale, middle: float) -> None:
+    """One row of the chart."""
+    canvas.text((LEFT - 10, middle + 4), cell.row.label, "small", anchor="end")
+    summary, value = cell.summary("top1"), published_value(cell)
+    if value is not None:
+        canvas.rule((x(value), middle - 8), (x(value), middle + 8), "tick-mark")
+    if summary.mean is None:
+        return
+    if summary.std is not None:
+        canvas.rule((x(summary.mean - summary.std), middle), (x(summary.mean + summary.std), middle), "whisker")
+    canvas.dots([(x(summary.mean), middle)], "wrong" if cell.below else "series-2")
+
+
+def alt_text(cells: Sequence[TableCell]) -> str:
+    """The values of the chart, for screen readers."""
+    return "; ".join(
+        f"{cell.row.label} {cell.summary('top1').text()}"
+        + (f", published {number(cell.reference.value, 2)}" if cell.reference else "")
+        for cell in cells
+    )

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Protocol
 
 from tailcloud import plugins
-from tailcloud.bench.plan import BenchRun
+from tailcloud.bench.plan import BenchRun, BenchStep, dependency_waves, steps_of
 from tailcloud.bench.ray_cluster import Cluster, connected, machine_resources, run_resources
 from tailcloud.bench.ray_tasks import RayTask, train_on_ray
-from tailcloud.bench.shared_stages import BenchStep, dependency_waves, steps_of
 from tailcloud.errors import TailcloudError, explained
 from tailcloud.formatting import counted
 from tailcloud.launch.execute import Stopped, execute, run_jobs

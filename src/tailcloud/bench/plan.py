@@ -1,5 +1,6 @@
 """Which runs fill a table: a recipe, a folder and a command for each row, data set and seed."""
 
+import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from tailcloud.bench.table import PaperTable, TableRow
 from tailcloud.errors import UsageError
 from tailcloud.recipe import Recipe, load_recipe, parse_setting
 from tailcloud.runs.folder import RunFolder
+from tailcloud.runs.fork import MAY_DIFFER, first_stage_file
 
 TABLE_FIELDS = {"data", "method", "seed", "root"}  # recipe fields that the table decides, so that --set may not
 NEUTRAL_FIELDS = {"engine", "logging"}  # recipe fields that change results by rounding at most
@@ -131,3 +133,47 @@ def train_command(reference: str, data: dict[str, str], settings: Sequence[str],
     for setting in settings:
         words += ["--set", setting]
     return shlex.join([*words, *plugins.plugin_arguments(), "--seed", str(seed)])
+
+
+@dataclass(frozen=True)
+class BenchStep:
+    """A run of a bench, and the run whose first stage it starts from; None if it trains its own."""
+
+    run: BenchRun
+    parent: BenchRun | None = None
+
+
+def first_stage(recipe: Recipe) -> str:
+    """Everything that determines a first stage: recipes with the same text share it."""
+    substance = recipe.substance()
+    return json.dumps({key: substance[key] for key in substance if key not in MAY_DIFFER}, sort_keys=True)
+
+
+def steps_of(runs: Sequence[BenchRun]) -> list[BenchStep]:
+    """A step for every run that is not finished, in the given order. Runs that were started are resumed."""
+    groups: dict[str, list[BenchRun]] = {}
+    for run in runs:
+        groups.setdefault(first_stage(run.recipe), []).append(run)
+    owners = {key: max(members, key=lending_rank) for key, members in groups.items()}
+    steps = []
+    for run in (run for run in runs if not run.folder.finished):
+        owner = owners[first_stage(run.recipe)]
+        steps.append(BenchStep(run, None if run is owner or run.folder.exists else owner))
+    return steps
+
+
+def lending_rank(run: BenchRun) -> tuple[bool, bool, bool, bool]:
+    """Sort key for the owner of a first stage: a run that has it, one that was started, one with no later epochs.
+
+    A finished run whose checkpoints were deleted cannot lend its first stage, and will not train it again.
+    """
+    finished, (_, *later) = run.folder.finished, run.recipe.stages.values()
+    lends = finished and first_stage_file(run.folder, run.recipe).is_file()
+    return lends, not finished and run.folder.exists, not finished, not any(stage.epochs for stage in later)
+
+
+def dependency_waves(steps: Sequence[BenchStep]) -> list[list[BenchStep]]:
+    """First the runs that can start now, then those that wait for another run's first stage."""
+    ready = [step for step in steps if step.parent is None or step.parent.folder.finished]
+    later = [step for step in steps if step not in ready]
+    return [wave for wave in (ready, later) if wave]

@@ -14,9 +14,9 @@ from uuid import uuid4
 
 from tailcloud import plugins
 from tailcloud.bench.folder_transfer import folder_copy
+from tailcloud.bench.plan import BenchStep, dependency_waves
 from tailcloud.bench.ray_cluster import RunResources
 from tailcloud.bench.ray_worker import Mailbox, WorkerSetup, work
-from tailcloud.bench.shared_stages import BenchStep, dependency_waves
 from tailcloud.errors import TailcloudError, explained
 from tailcloud.files import TEMPORARY, named_in_errors, write_atomically
 from tailcloud.launch.fleet import Job, Killed, Outcome

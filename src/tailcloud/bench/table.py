@@ -1,7 +1,7 @@
 """A table of the paper: rows are methods or settings, columns are data sets, cells are published accuracies."""
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tailcloud.errors import unknown
+from tailcloud.errors import UsageError, unknown
 
 TABLES = {
     "table1": "CIFAR-10-LT and CIFAR-100-LT, every method",
@@ -112,3 +112,37 @@ def with_methods(table: PaperTable, methods: Sequence[str]) -> PaperTable:
     known = {row.key for row in table.rows}
     more = [TableRow(label=method, method=method) for method in dict.fromkeys(methods) if method not in known]
     return table.model_copy(update={"rows": (*table.rows, *more)})
+
+
+def filter_table(table: PaperTable, texts: Sequence[str]) -> PaperTable:
+    """The selected part of a table: a text in the name of a data set selects columns, any other text selects rows.
+
+    A row is found by its label, its method or its name in folders. An exact match selects that one alone; otherwise
+    everything that contains the text is selected. Case does not matter.
+    """
+    columns, rows = list[str](), list[TableRow]()
+    for text in texts:
+        specs = [spec for spec in table.columns if matches(text, [spec], table.columns)]
+        names = [name for row in table.rows for name in row_names(row)]
+        matching = [] if specs else [row for row in table.rows if matches(text, row_names(row), names)]
+        if not specs and not matching:
+            raise UsageError(
+                f'--only "{text}" is in no row and no data set of {table.name}; it has the rows '
+                f"{', '.join(row.key for row in table.rows)} and the data sets {', '.join(table.columns)}"
+            )
+        columns += specs
+        rows += matching
+    return table.subset(rows or table.rows, columns or table.columns)
+
+
+def row_names(row: TableRow) -> tuple[str, str, str]:
+    """The names of a row: label, method and key."""
+    return row.label, row.method, row.key
+
+
+def matches(text: str, names: Iterable[str], known: Iterable[str]) -> bool:
+    """Whether a text selects one of these names; if it equals any known name, only an equal name matches."""
+    low = text.lower()
+    if low in [name.lower() for name in known]:
+        return low in [name.lower() for name in names]
+    return any(low in name.lower() for name in names)

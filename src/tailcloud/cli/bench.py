@@ -88,8 +88,7 @@ def bench(
     from tailcloud.bench.bench_runner import on_a_cluster, on_this_machine, take_finished, train_missing
     from tailcloud.bench.ray_cluster import parse_cluster
     from tailcloud.bench.table import with_methods
-    from tailcloud.cli.bench_progress import BenchProgress
-    from tailcloud.cli.bench_summary import conclude, print_steps
+    from tailcloud.cli.bench_display import BenchProgress, conclude, print_steps
     from tailcloud.cli.train import seeds_of
     from tailcloud.files import check_output
     from tailcloud.training.distributed.world import check_single_process

@@ -47,7 +47,7 @@ def rebalance(
     The new folder is a run like any other; its method is called FIRST+SECOND, for example ce+crt.
     """
     from tailcloud.cli.progress import execute_with_progress
-    from tailcloud.cli.train_summary import finish_with_errors, print_result
+    from tailcloud.cli.train_output import finish_with_errors, print_result
     from tailcloud.launch.run_data import open_data
     from tailcloud.launch.run_plan import PlannedRun, check_machine
     from tailcloud.runs.folder import RunFolder

@@ -102,7 +102,7 @@ def train(
     if dry_run:
         return
     from tailcloud.cli.progress import execute_with_progress
-    from tailcloud.cli.train_summary import finish_with_errors, print_outcomes
+    from tailcloud.cli.train_output import finish_with_errors, print_outcomes
 
     outcomes = execute_with_progress(runs, device)
     print_outcomes(runs, outcomes)
@@ -113,7 +113,7 @@ def train_shared(request: "TrainRequest", world: "World") -> None:
     """Train the one run of a request in all processes of a world; rank 0 prints."""
     from tailcloud.cli.console import prefix_errors
     from tailcloud.cli.progress import shown_progress
-    from tailcloud.cli.train_summary import print_result
+    from tailcloud.cli.train_output import print_result
     from tailcloud.launch.torchrun import execute_shared, plan_shared_run, silence_notes
     from tailcloud.runs.observer import SilentObserver
     from tailcloud.training.devices import pick_device
@@ -137,7 +137,7 @@ def train_shared(request: "TrainRequest", world: "World") -> None:
 
 def show_plan(request: "TrainRequest", runs: Sequence["PlannedRun"]) -> None:
     """Print why a recipe was chosen, if it was; of a dry run, everything."""
-    from tailcloud.cli.train_plan import print_choice, print_plan
+    from tailcloud.cli.train_output import print_choice, print_plan
     from tailcloud.training.devices import pick_device
 
     print_choice(runs)

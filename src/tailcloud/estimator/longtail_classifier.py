@@ -13,10 +13,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from tailcloud.errors import TailcloudError
-from tailcloud.estimator.fit import fit_run
+from tailcloud.estimator.fit import call_text, data_of, fit_run, settings_of
 from tailcloud.estimator.inference import probabilities
 from tailcloud.estimator.inputs import as_images
-from tailcloud.estimator.parameters import call_text, data_of, settings_of
 from tailcloud.estimator.persistence import NOT_SAVED, read_saved, result_of, texts_of, write_folder
 from tailcloud.launch.run_plan import TrainRequest
 from tailcloud.runs.folder import RunFolder

@@ -5,7 +5,7 @@ import os
 import shlex
 from dataclasses import replace
 
-from tailcloud.data.loaders import cache_fill
+from tailcloud.data.loaders import cache
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.launch.execute import Stopped, execute, resume_command
 from tailcloud.launch.run_plan import PlannedRun, TrainRequest, plan_runs
@@ -18,7 +18,7 @@ from tailcloud.training.signals import Terminated
 def silence_notes() -> None:
     """Leave notes to rank 0, except for the progress of a cache: only the process that fills it knows."""
     logging.getLogger("tailcloud").setLevel(logging.CRITICAL)
-    logging.getLogger(cache_fill.__name__).setLevel(logging.INFO)
+    logging.getLogger(cache.__name__).setLevel(logging.INFO)
 
 
 def plan_shared_run(request: TrainRequest) -> PlannedRun:

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from tailcloud.optimizers.ema import WeightAverage
-from tailcloud.optimizers.grad_clip import clip
 
 FUSED_DEVICES = {"cpu", "cuda"}
 
@@ -165,3 +164,10 @@ def factor_of(name: str, factors: Mapping[str, float]) -> float:
     """The learning-rate factor of a parameter: that of the longest matching part, else 1."""
     parts = [part for part in factors if f"{name}.".startswith(f"{part}.")]
     return factors[max(parts, key=len)] if parts else 1.0
+
+
+def clip(gradients: list[Tensor], largest: float) -> None:
+    """Scale gradients in place, on their device, so that their joint norm is at most ``largest``."""
+    if gradients:
+        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+        torch._foreach_mul_(gradients, torch.clamp(largest / norm, max=1.0))

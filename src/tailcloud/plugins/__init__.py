@@ -13,8 +13,8 @@ from tailcloud.plugins.registry import (
     register_loss,
     register_method,
     register_sampler,
+    uses_plugins,
 )
-from tailcloud.plugins.usage import uses_plugins
 
 __all__ = [
     "load_entry_points",

@@ -16,7 +16,8 @@ from tailcloud.errors import UsageError
 from tailcloud.heads import HEADS
 from tailcloud.losses import LOSSES, Loss
 from tailcloud.plugins.contracts import check_signature, try_backbone, try_head, try_loss, try_sampler
-from tailcloud.recipe.plugin_methods import PLUGIN_METHODS, plugin_method
+from tailcloud.recipe import Recipe
+from tailcloud.recipe.library import PLUGIN_METHODS, plugin_method
 from tailcloud.sampling import WEIGHTS
 
 Weigh = Callable[..., NDArray[np.float64]]
@@ -100,3 +101,13 @@ def _same(old: object, new: object) -> bool:
     """Whether two parts are the same: equal, or defined again in the same place, as in a notebook."""
     place = getattr(old, "__module__", None), getattr(old, "__qualname__", None)
     return old == new or (None not in place and place == (new.__module__, getattr(new, "__qualname__", None)))
+
+
+def uses_plugins(recipe: Recipe) -> bool:
+    """Whether a method or a part of the recipe was registered by a plugin of this process."""
+    named = {("method", method) for method in recipe.method.split("+")}
+    named |= {("backbone", recipe.model.backbone), ("head", recipe.model.head)}
+    for stage in recipe.stages.values():
+        samplers = [part for part in (stage.sampler, stage.second_sampler) if part]
+        named |= {("loss", stage.loss.name), *(("sampler", part.name) for part in samplers)}
+    return not named.isdisjoint(REGISTERED)

@@ -11,7 +11,6 @@ from typing import Literal, Protocol
 from tailcloud.data import OWN, parse_spec
 from tailcloud.errors import TailcloudError, UsageError, unknown
 from tailcloud.recipe.merge import Table
-from tailcloud.recipe.plugin_methods import PLUGIN_METHODS
 
 BASELINE = "/ce"
 LATER = ("stage2", "stage3")
@@ -130,3 +129,34 @@ def read_toml(file: Readable) -> Table:
         raise UsageError(f"{file} is not a recipe: a number is too large, or tables are nested too deeply") from None
     except OSError as error:
         raise TailcloudError(f"{file} cannot be read: {error.strerror}") from None
+
+
+@dataclass(frozen=True)
+class PluginMethod:
+    """The TOML text of a method."""
+
+    name: str
+    text: str
+
+    def __str__(self) -> str:
+        """Its name in errors."""
+        return f"the method {self.name}"
+
+    def read_text(self, encoding: str = "utf-8") -> str:  # noqa: ARG002
+        """The text."""
+        return self.text
+
+
+PLUGIN_METHODS: dict[str, PluginMethod] = {}
+
+
+def plugin_method(name: str, toml: str | Path) -> PluginMethod:
+    """A method from text, or from a file: a ``Path``, or a string of one line that ends in .toml."""
+    if isinstance(toml, str) and not ("\n" not in toml and toml.endswith(".toml")):
+        return PluginMethod(name, toml)
+    try:
+        return PluginMethod(name, Path(toml).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"the method {name}: {toml} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"the method {name}: {toml} is not UTF-8 text") from None

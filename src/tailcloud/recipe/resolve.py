@@ -11,13 +11,14 @@ from pydantic import ValidationError
 
 from tailcloud.errors import UsageError, unknown
 from tailcloud.files import check_format
+from tailcloud.heads import HEADS
+from tailcloud.losses import LOSSES
 from tailcloud.recipe.library import LATER, default_recipe, find_recipe, read_toml, shipped
 from tailcloud.recipe.merge import Table, merge
 from tailcloud.recipe.old_words import check_old_settings, check_old_words
 from tailcloud.recipe.parameter_names import check_names
-from tailcloud.recipe.scale_transfer import with_scale_of_first_stage
-from tailcloud.recipe.schema import Recipe
-from tailcloud.recipe.validate import check_parts, complete, explain
+from tailcloud.recipe.schema import PartSpec, Recipe
+from tailcloud.recipe.validate import check_parts, complete, explain, head_kinds, try_part
 
 
 def load_recipe(reference: str | None, settings: Sequence[Mapping[str, Any]] = ()) -> Recipe:
@@ -96,3 +97,26 @@ def with_third_stage(table: Table, name: str) -> Table:
     last = list(before.stages.values())[-1]
     defaults = {"epochs": 0, "batch": last.batch, "train": "head", "loss": last.loss.model_dump()}
     return {**table, "stage3": merge(defaults, third)}
+
+
+def with_scale_of_first_stage(recipe: Recipe, written: PartSpec, name: str) -> Recipe:
+    """A complete recipe whose second stage scales cosines as its first one does, unless ``written`` sets a scale.
+
+    ``written`` is the loss of the second stage in the recipe, before default options were filled in.
+    """
+    stage = recipe.stage2
+    if (
+        stage is None
+        or "scale" in written.options
+        or "scale" not in stage.loss.options
+        or not has_cosines(recipe, name)
+    ):
+        return recipe
+    scale = try_part(f"{name}: stage1.loss", recipe.stage1.loss, LOSSES).scale
+    loss = PartSpec(name=stage.loss.name, **{**stage.loss.options, "scale": scale})
+    return recipe.model_copy(update={"stage2": stage.model_copy(update={"loss": loss})})
+
+
+def has_cosines(recipe: Recipe, name: str) -> bool:
+    """Whether the outputs of the second stage's head are cosines; False for an unknown head, refused later."""
+    return recipe.model.head in HEADS and HEADS[head_kinds(recipe, name)["stage2"]].cosine

@@ -30,7 +30,7 @@ from tailcloud.reporting.figures.embedding_maps import PARTS, SEED, MapSelection
 from tailcloud.reporting.render import render
 from tailcloud.reporting.run_record import RunRecord, read_run
 from tailcloud.runs.folder import RunFolder
-from tailcloud.serving.embed import embed_run
+from tailcloud.serving.evaluate import embed_run
 
 MEASURES = {"within": 2, "between": 2, "overlap": 2, "near": 1}  # name → decimal places
 

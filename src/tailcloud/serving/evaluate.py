@@ -11,9 +11,11 @@ from tailcloud.calibration.prior_file import read_prior
 from tailcloud.calibration.temperature import LogitCalibration
 from tailcloud.data import Dataset
 from tailcloud.data.augment.normalize import Normalise
-from tailcloud.data.loaders.placement import place_images
+from tailcloud.data.loaders.decoder_pool import Decoders
+from tailcloud.data.loaders.placement import automatic_workers, place_images, resized_like
 from tailcloud.errors import UsageError
 from tailcloud.evaluation import predict_variants, summarise, to_predictions
+from tailcloud.evaluation.embeddings import Embedding, embed
 from tailcloud.serving.load import TrainedClassifier, load
 
 
@@ -54,3 +56,16 @@ def check_fits(run: Path, model: TrainedClassifier, dataset: Dataset) -> None:
 
 def _class_range(names: Sequence[str]) -> str:
     return f"{len(names)} classes ({names[0]} … {names[-1]})"
+
+
+def embed_run(run: Path, dataset: Dataset, device: torch.device) -> dict[str, Embedding]:
+    """The embeddings of all "train" and "test" images, without augmentation."""
+    model = load(run)
+    check_fits(run, model, dataset)
+    classifier, transform = model.classifier.to(device), Normalise(model.transform.mean, model.transform.std, device)
+    parts = {"train": resized_like(dataset.train, dataset.test), "test": dataset.test}
+    decoders = Decoders(automatic_workers())
+    return {
+        name: embed(classifier, place_images(part, device, decoders).in_order(transform))
+        for name, part in parts.items()
+    }

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from tailcloud.runs.checkpoint import Checkpoint, save_checkpoint
+from tailcloud.runs.checkpoint import Checkpoint, TrainingProgress, save_checkpoint
 from tailcloud.runs.folder import RunFolder
-from tailcloud.runs.progress import TrainingProgress
 from tailcloud.training import signals
 from tailcloud.training.executors.base import EpochState
 from tailcloud.training.session import Session

@@ -6,7 +6,7 @@ from tailcloud.classifier import Classifier
 from tailcloud.data import Dataset
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.base import Loader, LoaderOptions
-from tailcloud.data.loaders.batch_share import WHOLE_BATCH
+from tailcloud.data.loaders.batch import WHOLE_BATCH
 from tailcloud.data.loaders.images import Images
 from tailcloud.errors import UsageError
 from tailcloud.kernels import CannotFuse, FusedNetwork, obstacle

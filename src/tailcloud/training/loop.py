@@ -19,17 +19,15 @@ from tailcloud.data import Dataset
 from tailcloud.errors import TailcloudError
 from tailcloud.kernels import CannotFuse
 from tailcloud.recipe import Recipe
-from tailcloud.runs.checkpoint import Checkpoint
+from tailcloud.runs.checkpoint import Checkpoint, TrainingProgress
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.observer import Observer
-from tailcloud.runs.progress import TrainingProgress
 from tailcloud.runs.result import Result
 from tailcloud.training import signals
 from tailcloud.training.checkpoint_policy import Checkpointer, terminated, unfinished_epoch
 from tailcloud.training.devices import set_deterministic, set_threads
 from tailcloud.training.distributed.world import SINGLE_PROCESS, World
 from tailcloud.training.engine import unfused
-from tailcloud.training.epoch_logging import log_gradients
 from tailcloud.training.error_examples import write_examples
 from tailcloud.training.executors.base import EpochState
 from tailcloud.training.executors.compiled import CannotCompile
@@ -37,7 +35,7 @@ from tailcloud.training.resume import resume
 from tailcloud.training.run_result import finish_run
 from tailcloud.training.schedule import learning_rate
 from tailcloud.training.session import Session
-from tailcloud.training.stage_metrics import evaluate_epoch, finish_stage
+from tailcloud.training.stage_metrics import evaluate_epoch, finish_stage, log_gradients
 from tailcloud.training.stages.parts import StageParts, make_parts
 from tailcloud.training.stages.start import start_stage
 from tailcloud.training.stages.trainable import set_modes

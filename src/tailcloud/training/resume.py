@@ -7,10 +7,9 @@ import torch
 
 from tailcloud.errors import TailcloudError
 from tailcloud.recipe import Recipe, completed, differences
-from tailcloud.runs.checkpoint import Checkpoint, load_latest_checkpoint
+from tailcloud.runs.checkpoint import Checkpoint, TrainingProgress, load_latest_checkpoint
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.observer import Observer
-from tailcloud.runs.progress import TrainingProgress
 from tailcloud.training.session import Session
 from tailcloud.training.stages.start import use_new_head
 

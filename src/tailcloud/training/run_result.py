@@ -12,9 +12,9 @@ from tailcloud.calibration.run_calibration import calibrate_run
 from tailcloud.calibration.temperature import LogitCalibration
 from tailcloud.data import Dataset
 from tailcloud.files import FORMAT, write_atomically
+from tailcloud.runs.checkpoint import TrainingProgress
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.model_file import ModelFile, write_model_file
-from tailcloud.runs.progress import TrainingProgress
 from tailcloud.runs.result import Result, write_result
 from tailcloud.training.devices import commit, machine
 from tailcloud.training.session import Session

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tailcloud.data.loaders.batch_share import BatchShare
+from tailcloud.data.loaders.batch import BatchShare
 
 
 @given(st.integers(0, 100), st.integers(0, 100), st.integers(1, 5), st.integers(1, 5))

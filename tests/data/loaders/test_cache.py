@@ -15,8 +15,7 @@ import torch
 from helpers.streamed_parts import CLASSES, CPU, DECODERS, files, same
 from tailcloud.data.augment import Augment
 from tailcloud.data.augment.normalize import Normalise
-from tailcloud.data.loaders.cache import key_of, locked
-from tailcloud.data.loaders.cache_fill import cached
+from tailcloud.data.loaders.cache import cached, key_of, locked
 from tailcloud.data.loaders.placement import place_images
 from tailcloud.data.loaders.resident import ResidentImages, ResidentLoader
 from tailcloud.data.loaders.stream import StreamLoader
@@ -58,7 +57,7 @@ def test_aspects_are_kept(tmp_path):
 def test_a_cache_is_read_again_without_the_files_being_opened(tmp_path, monkeypatch):
     streamed, resident = files(tmp_path / "images", 20)
     place_images(streamed, CPU, DECODERS, str(tmp_path / "cache"))
-    monkeypatch.setattr("tailcloud.data.loaders.cache_fill._build", None)
+    monkeypatch.setattr("tailcloud.data.loaders.cache._build", None)
     again = place_images(streamed, CPU, DECODERS, str(tmp_path / "cache"))
     assert torch.equal(shown(again), torch.from_numpy(resident.images))
     (place,) = caches(tmp_path / "cache")
@@ -115,9 +114,9 @@ def test_a_full_disk_is_a_sentence_and_leaves_nothing(tmp_path):
 @pytest.mark.parametrize("where", ["ram", "folder"])
 def test_too_little_room_is_found_before_anything_is_read(tmp_path, monkeypatch, where):
     streamed, _ = files(tmp_path / "images", 20)
-    monkeypatch.setattr("tailcloud.data.loaders.cache_fill.free_bytes", lambda _: 1000)
-    monkeypatch.setattr("tailcloud.data.loaders.cache_fill._build", None)
-    monkeypatch.setattr("tailcloud.data.loaders.cache_fill.SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr("tailcloud.data.loaders.cache.free_bytes", lambda _: 1000)
+    monkeypatch.setattr("tailcloud.data.loaders.cache._build", None)
+    monkeypatch.setattr("tailcloud.data.loaders.cache.SHARED_MEMORY", tmp_path)
     with pytest.raises(TailcloudError, match=r"a cache of 20 images needs 2.16.kB, but only 1.kB are free in"):
         place_images(streamed, CPU, DECODERS, "ram" if where == "ram" else str(tmp_path / "cache"))
 
@@ -140,7 +139,7 @@ def test_a_damaged_cache_is_refused_and_left_alone(tmp_path):
 
 
 def test_memory_is_given_back(tmp_path, monkeypatch):
-    monkeypatch.setattr("tailcloud.data.loaders.cache_fill.SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr("tailcloud.data.loaders.cache.SHARED_MEMORY", tmp_path)
     streamed, resident = files(tmp_path / "images", 20)
     part = place_images(streamed, CPU, DECODERS, "ram")
     (place,) = caches(tmp_path / f"tailcloud-{os.getuid()}")
@@ -209,7 +208,7 @@ def test_a_killed_builder_leaves_nothing_that_is_taken_for_whole(tmp_path):
 
 
 def test_filling_is_reported(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr("tailcloud.data.loaders.cache_fill.SECONDS_BETWEEN_NOTES", 0.0)
+    monkeypatch.setattr("tailcloud.data.loaders.cache.SECONDS_BETWEEN_NOTES", 0.0)
     streamed, _ = files(tmp_path / "images", 100)
     with caplog.at_level(logging.INFO):
         place_images(streamed, CPU, DECODERS, str(tmp_path / "cache"))

@@ -7,9 +7,8 @@ import torch
 from tailcloud.data.augment import Augment
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Split
-from tailcloud.data.loaders.batch import Batch
-from tailcloud.data.loaders.batch_share import WHOLE_BATCH, BatchShare
-from tailcloud.data.loaders.joined import JoinedLoader
+from tailcloud.data.loaders.batch import WHOLE_BATCH, Batch, BatchShare
+from tailcloud.data.loaders.multi_stream import JoinedLoader
 from tailcloud.data.loaders.resident import ResidentImages, ResidentLoader
 from tailcloud.sampling import WEIGHTS, make_sampler
 

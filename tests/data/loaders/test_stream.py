@@ -9,8 +9,8 @@ import torch
 from helpers.streamed_parts import CPU, DECODERS, files, loaders, same
 from tailcloud.data.augment import Augment
 from tailcloud.data.augment.normalize import Normalise
-from tailcloud.data.loaders.batch_share import BatchShare
-from tailcloud.data.loaders.joined import JoinedLoader
+from tailcloud.data.loaders.batch import BatchShare
+from tailcloud.data.loaders.multi_stream import JoinedLoader
 from tailcloud.data.loaders.placement import place_images
 from tailcloud.data.loaders.resident import ResidentImages
 from tailcloud.data.loaders.stream import StreamImages, StreamLoader

@@ -8,8 +8,7 @@ from torch import nn
 
 from helpers.ranks import in_ranks
 from helpers.runs import run, small_recipe
-from tailcloud.data.loaders.batch import Batch
-from tailcloud.data.loaders.batch_share import WHOLE_BATCH
+from tailcloud.data.loaders.batch import WHOLE_BATCH, Batch
 from tailcloud.errors import UsageError
 from tailcloud.losses import CrossEntropyLoss, FocalLoss, GCLLoss, LDAMLoss
 from tailcloud.objectives import Classify

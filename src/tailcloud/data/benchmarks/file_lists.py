@@ -5,14 +5,13 @@ ImageNet and Places365 with labels. Classes, counts and fingerprint come from th
 alone; no image is opened for them.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from tailcloud.data.benchmarks.editions import EDITIONS, Edition
-from tailcloud.data.benchmarks.image_root import PlacedImages, find_images
 from tailcloud.data.dataset import Dataset, Split
 from tailcloud.data.file_images import FileImages
 from tailcloud.data.memory import check_images_fit
@@ -24,10 +23,60 @@ from tailcloud.data.readers.split_assignment import SPLIT_NAMES
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.formatting import readable
 
+SAMPLE = 8  # files that are looked for in each layout
+AS_LISTED = "{path}"
 SIZE = 224  # pixels a side
 KEEP = 0.875  # of the shorter side of a test image: resized to 256, then a center crop of 224
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet; papers use them for all three
 ENDINGS = (".txt", ".txt.xz")
+
+
+@dataclass(frozen=True)
+class PlacedImages(FileImages):
+    """Files whose path on disk differs from that in the list; ``pattern`` maps one to the other, as in ``placed``.
+
+    The fingerprint is that of the list, wherever the files are.
+    """
+
+    pattern: str = AS_LISTED
+
+    def path(self, row: int) -> Path:
+        """The file of an image."""
+        return self.root / placed(self.names[row], self.pattern)
+
+
+def placed(path: str, pattern: str) -> str:
+    """A path of a list in another layout.
+
+    >>> placed("val/n01440764/1.JPEG", "{first}/{file}")
+    'val/1.JPEG'
+    >>> placed("train/cabin-outdoor/1.jpg", "data_256/{letter}/{nested}/{file}")
+    'data_256/c/cabin/outdoor/1.jpg'
+    >>> placed("data_256/c/cabin/outdoor/1.jpg", "train/{class}/{file}")
+    'train/cabin-outdoor/1.jpg'
+    """
+    if pattern == AS_LISTED:
+        return path
+    first, *inner, file = path.split("/") if "/" in path else ("", path)
+    folders = inner[1:] if len(inner) > 1 and len(inner[0]) == 1 else inner
+    name = "-".join(folders)
+    words = {"first": first, "rest": "/".join([*inner, file]), "file": file, "class": name}
+    return pattern.format_map({**words, "letter": name[:1], "nested": name.replace("-", "/")})
+
+
+def find_images(images: PlacedImages, folders: Iterable[Path], patterns: Sequence[str]) -> PlacedImages | None:
+    """The images in the folder and layout that has most of a sample of them; None if no layout has any."""
+    step = max(1, len(images) // SAMPLE)
+    layouts = [replace(images, root=folder, pattern=pattern) for folder in folders for pattern in patterns]
+    counts = [sum(_exists(layout.path(row)) for row in range(0, len(images), step)[:SAMPLE]) for layout in layouts]
+    return layouts[counts.index(max(counts))] if max(counts) else None
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # too long a name, or a folder that may not be read
+        return False
 
 
 def open_published(name: str, root: Path, options: ReadOptions) -> Dataset:

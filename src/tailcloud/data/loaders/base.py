@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from tailcloud.data.augment import Augment
-from tailcloud.data.loaders.batch import Batch
-from tailcloud.data.loaders.batch_share import BatchShare
+from tailcloud.data.loaders.batch import Batch, BatchShare
 from tailcloud.data.loaders.epoch_plan import EpochPlan
 
 

@@ -26,3 +26,24 @@ class Batch:
     def rows(self) -> int:
         """The number of images of the whole batch."""
         return len(self.target if self.whole is None else self.whole)
+
+
+@dataclass(frozen=True)
+class BatchShare:
+    """Micro-batches ``first`` … ``first + count − 1`` of the ``of`` that a batch is cut into; by default all of it."""
+
+    first: int = 0
+    count: int = 1
+    of: int = 1
+
+    def bounds(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Start and end of each micro-batch of this share, for a batch at rows ``start`` … ``end``.
+
+        >>> BatchShare(first=1, count=1, of=2).bounds(100, 107)
+        [(103, 107)]
+        """
+        cuts = [start + (end - start) * number // self.of for number in range(self.of + 1)]
+        return [(cuts[number], cuts[number + 1]) for number in range(self.first, self.first + self.count)]
+
+
+WHOLE_BATCH = BatchShare()

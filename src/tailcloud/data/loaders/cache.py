@@ -4,28 +4,36 @@ A cache is a folder named by its content, FOLDER/KEY: ``images.u8`` (uint8, one 
 and ``about.json``, which also lists the files that could not be read. The folder gets its name when it is complete.
 """
 
+import errno
 import fcntl
+import json
 import logging
 import os
+import weakref
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from time import monotonic
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import PIL
 from numpy.typing import NDArray
 
 from tailcloud.data.file_images import FileImages
-from tailcloud.data.loaders.decoder_pool import Aspects, Failures, Pixels
-from tailcloud.data.loaders.file_reader import Fetched
+from tailcloud.data.loaders.decoder_pool import CHUNK, Aspects, Decoders, Failures, Pixels
+from tailcloud.data.loaders.file_reader import Fetched, FileReader
 from tailcloud.data.loaders.substitutes import Substitutes
+from tailcloud.data.memory import available_memory
 from tailcloud.data.packed_names import Positions
 from tailcloud.errors import TailcloudError
-from tailcloud.files import read_json
+from tailcloud.files import FORMAT, TEMPORARY, read_json
+from tailcloud.formatting import magnitude
 
 PIXELS, ASPECTS, ABOUT = "images.u8", "aspects.f32", "about.json"
 BLOCK = 4096  # files whose size and time a thread reads per task
@@ -140,3 +148,162 @@ def free_bytes(folder: Path) -> int:
     """The free space of a folder's disk."""
     disk = os.statvfs(folder)
     return disk.f_bavail * disk.f_frsize
+
+
+SHARED_MEMORY = Path("/dev/shm")
+SECONDS_BETWEEN_NOTES = 5.0
+IMAGES_PER_WRITE = 4 * CHUNK
+
+log = logging.getLogger(__name__)
+Labels = NDArray[np.int64]
+
+
+def cached(images: FileImages, labels: Labels, decoders: Decoders, where: str) -> CachedReader:
+    """A reader of the cache in the folder ``where``, or in memory ("ram"); a missing cache is filled first."""
+    in_memory, key = where == "ram", key_of(images)
+    place = (_memory_folder() if in_memory else _folder(Path(where).expanduser())) / key
+    with locked(place):
+        if new := not place.is_dir():
+            _check_room(images, place.parent, in_memory=in_memory)
+            _build(images, labels, decoders, place)
+        reader = CachedReader(images, labels, open_cache(place, images), reported=new)
+    if in_memory and _is_ours(reader.cache.about.get("process")):
+        weakref.finalize(reader, _free, place)
+    return reader
+
+
+def _folder(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TailcloudError(
+            f"data.cache = {folder} cannot be created ({error.strerror}); choose another folder"
+        ) from None
+    return folder
+
+
+def _memory_folder() -> Path:
+    """A folder in shared memory, for all processes of this user."""
+    if not SHARED_MEMORY.is_dir():
+        raise TailcloudError(f'data.cache = "ram" needs {SHARED_MEMORY}, which is not on this system; name a folder')
+    return _folder(SHARED_MEMORY / f"tailcloud-{os.getuid()}")
+
+
+def _check_room(images: FileImages, folder: Path, *, in_memory: bool) -> None:
+    """Refuse a cache that would not fit, before anything is read."""
+    free, where = free_bytes(folder), str(folder)
+    if in_memory:
+        free, where = min(free, available_memory() or free), f"{SHARED_MEMORY} and memory"
+    if images.nbytes >= free:
+        raise TailcloudError(
+            f"a cache of {len(images):,} images needs {magnitude(images.nbytes)}B, but only {magnitude(free)}B are "
+            f"free in {where}; choose another folder for data.cache, or a smaller data.size"
+        )
+
+
+def _build(images: FileImages, labels: Labels, decoders: Decoders, place: Path) -> None:
+    """Fill a cache in a temporary folder, then rename it; after a failure nothing is left behind."""
+    for old in place.parent.glob(f"{TEMPORARY}{place.name}-*"):  # of a process that was killed; we have its lock
+        _remove(old)
+    temporary = place.with_name(f"{TEMPORARY}{place.name}-{uuid4().hex}")
+    temporary.mkdir()
+    try:
+        _fill(images, labels, decoders, temporary)
+        temporary.rename(place)
+    except OSError as error:
+        _remove(temporary)
+        if error.errno in {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}:
+            raise TailcloudError(
+                f"the cache of {magnitude(images.nbytes)}B in {place.parent} could not be written ({error.strerror}); "
+                "nothing was left behind. Free some space, or choose another folder for data.cache"
+            ) from None
+        raise
+    except BaseException:
+        _remove(temporary)
+        raise
+
+
+def _fill(images: FileImages, labels: Labels, decoders: Decoders, folder: Path) -> None:
+    """Write the three files of a cache."""
+    reader = FileReader(images, labels, decoders)
+    aspects = np.ones(len(images), np.float32)
+    with (folder / PIXELS).open("xb") as file:
+        if hasattr(os, "posix_fallocate"):  # a full disk fails now instead of after hours
+            os.posix_fallocate(file.fileno(), 0, images.nbytes)
+        for start, fetched in _with_notes(_fetched(reader), len(images)):
+            for number, part in enumerate(fetched.parts):
+                for position, reason in part.result().items():
+                    reader.substitutes.report(start + number * CHUNK + position, reason)
+            file.write(fetched.pixels.numpy().data)
+            aspects[start : start + len(fetched.rows)] = fetched.aspects.numpy()
+        file.flush()
+        os.fsync(file.fileno())
+    aspects.tofile(folder / ASPECTS)
+    about = {"format": FORMAT, "process": os.getpid(), "shape": images.shape, "fit": images.fit, "keep": images.keep}
+    broken = {str(row): reason for row, reason in reader.substitutes.reasons.items()}
+    (folder / ABOUT).write_text(json.dumps(about | {"broken": broken}))
+
+
+def _fetched(reader: FileReader) -> Iterator[tuple[int, Fetched]]:
+    """All images in order, some at a time; enough are requested to keep every process busy."""
+    waiting: deque[tuple[int, Fetched]] = deque()
+    try:
+        for start in range(0, len(reader.images), IMAGES_PER_WRITE):
+            rows = np.arange(start, min(start + IMAGES_PER_WRITE, len(reader.images)))
+            waiting.append((start, reader.fetch(rows)))
+            if len(waiting) > 1 + reader.decoders.workers:
+                yield waiting.popleft()
+        while waiting:
+            yield waiting.popleft()
+    finally:
+        for _, fetched in waiting:
+            fetched.cancel()
+
+
+def _with_notes(fetched_parts: Iterator[tuple[int, Fetched]], images: int) -> Iterator[tuple[int, Fetched]]:
+    """The same images, with a note on the progress every few seconds."""
+    began = last = monotonic()
+    for start, fetched in fetched_parts:
+        yield start, fetched
+        done, now = start + len(fetched.rows), monotonic()
+        if now - last > SECONDS_BETWEEN_NOTES:
+            last, rate = now, done / (now - began)
+            left = (images - done) / rate
+            log.info(
+                "%s of %s images are in the cache, %s per second, %s s left",
+                f"{done:,}",
+                f"{images:,}",
+                *_whole(rate, left),
+            )
+
+
+def _whole(*numbers: float) -> list[str]:
+    return [f"{number:,.0f}" for number in numbers]
+
+
+def _remove(folder: Path) -> None:
+    """Delete a cache: its own files, and the folder if nothing else is in it."""
+    for name in (ABOUT, ASPECTS, PIXELS):
+        (folder / name).unlink(missing_ok=True)
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def _free(place: Path) -> None:
+    """Free the memory of a cache; a process that still reads it keeps it until it is done."""
+    with suppress(OSError), locked(place):
+        _remove(place)
+        place.with_suffix(".lock").unlink(missing_ok=True)
+
+
+def _is_ours(process: object) -> bool:
+    """Whether this process filled a cache in memory, or the process that did has ended."""
+    if not isinstance(process, int) or process == os.getpid():
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return False

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.base import Loader, LoaderOptions
-from tailcloud.data.loaders.batch import Batch
-from tailcloud.data.loaders.batch_share import WHOLE_BATCH, BatchShare
+from tailcloud.data.loaders.batch import WHOLE_BATCH, Batch, BatchShare
 from tailcloud.sampling import Sampler
 
 

@@ -7,7 +7,7 @@ import torch
 
 from tailcloud.data.dataset import Split
 from tailcloud.data.file_images import FileImages
-from tailcloud.data.loaders.cache_fill import cached
+from tailcloud.data.loaders.cache import cached
 from tailcloud.data.loaders.decoder_pool import Decoders
 from tailcloud.data.loaders.images import Images
 from tailcloud.data.loaders.resident import ResidentImages

@@ -12,8 +12,7 @@ from tailcloud.data.augment import Augment
 from tailcloud.data.augment.mixup import draw_lambdas, draw_partners
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.augment.pipeline import AugmentPipeline
-from tailcloud.data.loaders.batch import Batch
-from tailcloud.data.loaders.batch_share import WHOLE_BATCH, BatchShare
+from tailcloud.data.loaders.batch import WHOLE_BATCH, Batch, BatchShare
 from tailcloud.data.loaders.epoch_plan import EpochPlan, batch_ends
 from tailcloud.data.loaders.images import Images
 from tailcloud.randomness import host_generator

@@ -10,8 +10,7 @@ from tailcloud.data.augment.mixup import mix
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Split
 from tailcloud.data.loaders.base import Loader, LoaderOptions
-from tailcloud.data.loaders.batch import Batch
-from tailcloud.data.loaders.batch_share import WHOLE_BATCH, BatchShare
+from tailcloud.data.loaders.batch import WHOLE_BATCH, Batch, BatchShare
 from tailcloud.data.loaders.epoch_plan import EpochPlan
 from tailcloud.data.loaders.planned_loader import PlannedLoader
 from tailcloud.sampling import Sampler

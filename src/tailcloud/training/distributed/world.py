@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, distributed
 
-from tailcloud.data.loaders.batch_share import BatchShare
+from tailcloud.data.loaders.batch import BatchShare
 from tailcloud.errors import Elsewhere, TailcloudError, UsageError, explained
 from tailcloud.training.signals import Terminated
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from tailcloud.data.loaders.base import Loader
-from tailcloud.data.loaders.joined import JoinedLoader
+from tailcloud.data.loaders.multi_stream import JoinedLoader
 from tailcloud.objectives import Objective
 from tailcloud.optimizers import OPTIMIZERS, Optimizer
 from tailcloud.recipe import PartSpec, Stage

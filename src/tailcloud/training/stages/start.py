@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tailcloud.calibration.held_out import HeldOutOutputs, predict_held_out
-from tailcloud.calibration.implied_prior import implied_prior
+from tailcloud.calibration.run_calibration import implied_prior
 from tailcloud.classifier import fresh_head
 from tailcloud.head_transforms import TrainedModelView
 from tailcloud.heads import Head

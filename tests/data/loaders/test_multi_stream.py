@@ -7,7 +7,7 @@ import torch
 from tailcloud.data.augment import Augment
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Split
-from tailcloud.data.loaders.joined import JoinedLoader
+from tailcloud.data.loaders.multi_stream import JoinedLoader
 from tailcloud.data.loaders.resident import ResidentImages, ResidentLoader
 from tailcloud.sampling import make_sampler
 
