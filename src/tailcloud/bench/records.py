@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from tailcloud.bench.filled_table import CellKey, FilledTable, fill_table
+from tailcloud.bench.filled_table import FilledTable, fill_table
 from tailcloud.bench.plan import BenchProtocol, cell_runs
-from tailcloud.bench.table import TABLES, PaperTable, TableRow, read_table
+from tailcloud.bench.table import TABLES, CellKey, PaperTable, TableRow, read_table
 from tailcloud.errors import UsageError
 from tailcloud.recipe import resolve
 from tailcloud.runs.result import Result

@@ -1,4 +1,7 @@
-"""A table of the paper: rows are methods or settings, columns are data sets, cells are published accuracies."""
+"""A table of the paper: rows are methods or settings, columns are data sets, cells are published accuracies.
+
+``with_methods`` adds rows (``--method``), ``filter_table`` selects some of it (``--only``).
+"""
 
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -18,7 +21,8 @@ TABLES = {
     "sampling": "table 4: samplers of the second stage",
     "retraining": "table 5: ways to re-balance the classifier",
 }
-PublishedValues = tuple[float | Literal["-"], ...]  # one for each column; "-" where nothing was published
+CellKey = tuple[str, str]  # a row's key and a data set
+PublishedValues = tuple[float | Literal["-"], ...]  # one for each column; "-": not published
 
 
 class TableSection(BaseModel):

@@ -1,4 +1,4 @@
-"""Registration: one function for each kind of part. Each tries the part once, so that errors show at once."""
+"""Register parts of plugins, one function for each kind. A part is tried once, so that its errors show immediately."""
 
 import re
 from collections.abc import Callable
