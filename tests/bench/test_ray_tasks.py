@@ -106,7 +106,7 @@ def test_ctrl_c_ends_the_tasks_and_leaves_what_is_finished(bench, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(BenchProgress, "finish", then_interrupt)
-    with pytest.raises(Stopped, match="Go on with"):
+    with pytest.raises(Stopped, match="continue with"):
         bench("--epochs 1 --only ce --set stage1.epochs=1 --only gcl --set stage2.epochs=100000")
     place = next(Path("runs/bench/table1").iterdir())
     finished = [folder for folder in map(RunFolder, place.iterdir()) if folder.finished]

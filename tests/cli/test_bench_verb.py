@@ -199,7 +199,7 @@ def test_a_full_disk_is_told_with_what_it_spoiled(bench, home, monkeypatch):
     monkeypatch.setattr(tailcloud.bench, "read_table", lambda name: table(name=name, rows=rows))
     monkeypatch.setattr(tailcloud.cli.bench_display, "write_atomically", full)
     said = []
-    monkeypatch.setattr(tailcloud.cli.bench_display, "say_note", said.append)
+    monkeypatch.setattr(tailcloud.cli.bench_display, "print_note", said.append)
     with pytest.raises(OSError, match="No space"):
         bench(f"table1 {SHORT} --seed 0 --out full")
     assert any("Wild failed: the loss became NaN" in sentence for sentence in said)

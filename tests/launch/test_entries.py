@@ -270,7 +270,7 @@ class CtrlC(Watcher):
 
 
 def test_ctrl_c_says_how_to_resume():
-    with pytest.raises(TailcloudError, match=r'Go on with "tailcloud train --resume --out run"') as error:
+    with pytest.raises(TailcloudError, match=r'continue with "tailcloud train --resume --out run"') as error:
         tailcloud.train("digits-lt/ce", settings=SMALL, device="cpu", out="run", observer=CtrlC())
     assert error.value.exit_code == 130
 

@@ -17,7 +17,7 @@ import typer
 from tailcloud import __version__
 from tailcloud.cli import data, recipes
 from tailcloud.cli.bench import bench
-from tailcloud.cli.console import print_log_as_notes, say_error
+from tailcloud.cli.console import print_error, print_log_as_notes
 from tailcloud.cli.evaluate import evaluate
 from tailcloud.cli.export import export
 from tailcloud.cli.inspect import inspect
@@ -97,7 +97,7 @@ def main() -> None:
 
 
 def _fail(sentence: str, code: int) -> None:
-    say_error(sentence)
+    print_error(sentence)
     sys.exit(code)
 
 

@@ -22,7 +22,7 @@ from tailcloud.bench.filled_table import fill_table
 from tailcloud.bench.plan import BenchRun, steps_of
 from tailcloud.bench.table import CellKey
 from tailcloud.bench.table_text import MARK, SHORT_COLUMNS, legend, remarks, text_rows
-from tailcloud.cli.console import live_display, on_terminal, out, print_columns, say_note
+from tailcloud.cli.console import live_display, on_terminal, out, print_columns, print_note
 from tailcloud.errors import TailcloudError
 from tailcloud.files import write_atomically, write_json
 from tailcloud.formatting import counted, number
@@ -83,7 +83,7 @@ class BenchProgress:
         with self.lock:
             if text not in self.notes:
                 self.notes.add(text)
-                say_note(text)
+                print_note(text)
 
     def collect_results(self) -> None:
         """Add the results that were written since the last call."""
@@ -208,4 +208,4 @@ def note_failures(progress: BenchProgress) -> None:
     """A note for each failure, with the rows that it is about."""
     filled = progress.filled()
     for sentence in dict.fromkeys(text for spec in filled.table.columns for text in remarks(filled.column(spec))):
-        say_note(sentence)
+        print_note(sentence)

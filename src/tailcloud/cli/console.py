@@ -28,12 +28,12 @@ def prefix_errors(name: str) -> None:
     _error_prefix = f"{name}: "
 
 
-def say_error(sentence: str) -> None:
+def print_error(sentence: str) -> None:
     """Print the sentence that a failed command ends with, on standard error."""
     errors.print(f"[bold red]error:[/] {_error_prefix}{escape(_without_control_characters(sentence))}")
 
 
-def say_note(sentence: str) -> None:
+def print_note(sentence: str) -> None:
     """Print a note on standard error; above the progress bars, if the terminal shows some."""
     console = out if _live_displays and sys.stderr.isatty() else errors
     console.print(f"[yellow]note:[/] {escape(_without_control_characters(sentence))}")
@@ -78,7 +78,7 @@ class NoteHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a record; below level WARNING it is work in progress and ends in "…"."""
-        say_note(record.getMessage() if record.levelno >= logging.WARNING else f"{record.getMessage()} …")
+        print_note(record.getMessage() if record.levelno >= logging.WARNING else f"{record.getMessage()} …")
 
 
 def print_log_as_notes() -> None:

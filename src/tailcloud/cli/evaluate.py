@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tailcloud.cli.console import out, say_note
+from tailcloud.cli.console import out, print_note
 from tailcloud.cli.plugin_option import Plugin
 from tailcloud.formatting import number
 
@@ -45,10 +45,10 @@ def evaluate(
         typer.echo(json_text(measured))
         return
     for remark in dataset.remarks:
-        say_note(remark)
+        print_note(remark)
     result = folder.result() if folder.finished else None
     if result and (selection := result.protocol.selection) != "last":
-        say_note(f"These are the weights of the epoch that was {selection}, not of the last epoch.")
+        print_note(f"These are the weights of the epoch that was {selection}, not of the last epoch.")
     adjusted = f", adjusted to {prior}" if prior else ""
     out.print(f"{run} on {len(dataset.test):,} test images of {dataset.spec}{adjusted} (percent)", markup=False)
     keys = ("top1", "balanced_accuracy", "macro_f1", "many", "medium", "few", "ece")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tailcloud.cli.console import out as console
-from tailcloud.cli.console import say_note
+from tailcloud.cli.console import print_note
 from tailcloud.cli.plugin_option import Plugin
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def export(
     if with_card:
         console.print(f"card: {write_card(run)}", markup=False)
     elif (run / CARD).exists():
-        say_note(f"{run / CARD} exists already and was not changed; --to card --force replaces it.")
+        print_note(f"{run / CARD} exists already and was not changed; --to card --force replaces it.")
 
 
 def _test_images(run: Path, root: str | None) -> "tuple[NDArray[np.uint8] | None, str]":
@@ -78,6 +78,6 @@ def _test_images(run: Path, root: str | None) -> "tuple[NDArray[np.uint8] | None
         check_fits(run, model, dataset)
         images = sample_split(dataset.test)
     except (TailcloudError, OSError) as error:
-        say_note(f"The test images of the run cannot be used for the check: {error}")
+        print_note(f"The test images of the run cannot be used for the check: {error}")
         return None, "random images"
     return images, f"test images of {dataset.spec}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tailcloud.cli.console import out, say_note
+from tailcloud.cli.console import out, print_note
 from tailcloud.formatting import counted
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def inspect(
     command = shlex.join([*words, *(word for setting in settings or [] for word in ("--set", setting))])
     planned = print_plan(surveyed, device, layers, command) if plan else None
     for sentence in surveyed.refusals:
-        say_note(f"Training would not start: {sentence}.")
+        print_note(f"Training would not start: {sentence}.")
     if html:
         out.print(f"\npage: {write_inspection(html, surveyed, found, planned)}", markup=False)
 
@@ -94,7 +94,7 @@ def print_survey(surveyed: "Survey") -> None:
         out.print(f"{what}: {value}", markup=False)
     print_broken(surveyed)
     for remark in [*profile.remarks(), *surveyed.remarks, *small_class_sentences(surveyed)]:
-        say_note(remark)
+        print_note(remark)
 
 
 def print_broken(surveyed: "Survey") -> None:
@@ -122,7 +122,7 @@ def print_duplicates(surveyed: "Survey", found: "Duplicates") -> None:
         lines.append(f" {'=' if pair.exact else '≈'} ".join(places))
     print_some(lines, len(pairs))
     for sentence in duplicate_sentences(surveyed, found):
-        say_note(sentence)
+        print_note(sentence)
 
 
 def print_some(lines: Sequence[str], total: int) -> None:
@@ -143,7 +143,7 @@ def print_plan(
 
     if surveyed.dataset is None or surveyed.refusals:
         return None
-    say_note("timing a few steps to estimate how long training would take …")
+    print_note("timing a few steps to estimate how long training would take …")
     expected = preview_training(surveyed.dataset, pick_device(device), layers)
     out.print("\n[bold]What training would do[/]")
     for reason in expected.reasons:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tailcloud.cli.console import say_note
+from tailcloud.cli.console import print_note
 
 
 def load(context: typer.Context, files: list[str] | None) -> list[str] | None:
@@ -18,7 +18,7 @@ def load(context: typer.Context, files: list[str] | None) -> list[str] | None:
     from tailcloud.plugins import load_entry_points, load_plugin
 
     for remark in load_entry_points() if of_a_verb else []:
-        say_note(remark)
+        print_note(remark)
     for file in files or []:
         load_plugin(file)
     return files

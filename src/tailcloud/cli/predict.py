@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from tailcloud.cli import prediction_output
-from tailcloud.cli.console import errors, on_terminal, say_note
+from tailcloud.cli.console import errors, on_terminal, print_note
 from tailcloud.cli.plugin_option import Plugin
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def predict(
     expected = read_prior(prior, model.class_names, model.counts)
     check_paths(paths)
     if model.fitted_on is None:
-        say_note(NOT_CALIBRATED)
+        print_note(NOT_CALIBRATED)
     top = min(top, len(model.class_names))
     failed = images = 0
     with _stream(out) as stream:

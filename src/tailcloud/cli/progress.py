@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from tailcloud.cli.console import live_display, on_terminal, out, say_note
+from tailcloud.cli.console import live_display, on_terminal, out, print_note
 from tailcloud.formatting import number
 from tailcloud.launch.execute import execute_all
 from tailcloud.launch.fleet import Outcome
@@ -71,4 +71,4 @@ class RunProgress:
 
     def note(self, text: str) -> None:
         """Print a sentence above the bars."""
-        say_note(text)
+        print_note(text)

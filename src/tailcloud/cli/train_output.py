@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import torch
 
-from tailcloud.cli.console import out, print_columns, say_error, say_note
+from tailcloud.cli.console import out, print_columns, print_error, print_note
 from tailcloud.data import Dataset
 from tailcloud.errors import TailcloudError
 from tailcloud.formatting import magnitude, number
@@ -42,7 +42,7 @@ def print_plan(runs: Sequence[PlannedRun], device: torch.device) -> None:
         for run in members:
             out.print(f"run      seed {run.recipe.seed} in {run.folder.path}", markup=False)
         for remark in run_remarks(recipe, dataset):
-            say_note(remark)
+            print_note(remark)
 
 
 def print_recipe(recipe: Recipe, dataset: Dataset, device: torch.device) -> None:
@@ -120,6 +120,6 @@ def finish_with_errors(runs: Sequence[PlannedRun], outcomes: Sequence[Outcome]) 
             failed.setdefault(str(outcome), []).append(run.title)
     sentences = [f"{', '.join(titles)}: {text}" if len(runs) > 1 else text for text, titles in failed.items()]
     for sentence in sentences[:-1]:
-        say_error(sentence)
+        print_error(sentence)
     if errors:
         raise type(errors[-1])(sentences[-1])

@@ -8,7 +8,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from tailcloud.cli.console import errors, out, say_note
+from tailcloud.cli.console import errors, out, print_note
 from tailcloud.cli.prediction_output import no_formula
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import write_atomically
@@ -114,7 +114,7 @@ class VerifyProgress:
             self.update_bar(done)
         elif monotonic() - self.last_line >= SECONDS_BETWEEN_LINES:
             self.last_line = monotonic()
-            say_note(self.text())
+            print_note(self.text())
 
     def text(self) -> str:
         """Number, rate and time left."""

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,13 @@ import torch
 
 from tailcloud import plugins
 from tailcloud.data import Dataset
-from tailcloud.launch.execute import Stopped, execute, resume_command
+from tailcloud.launch.execute import execute, resume_advice, resume_command
 from tailcloud.launch.run_data import CachedSource, OpenDataset, clear_data_cache
 from tailcloud.launch.run_plan import PlannedRun, TrainRequest, plan_runs, setting_words
 from tailcloud.recipe import Recipe
 from tailcloud.runs.observer import LoggingObserver, Observer
 from tailcloud.runs.result import Result
 from tailcloud.serving.load import TrainedClassifier, load
-from tailcloud.training.signals import Terminated
 
 
 @dataclass(frozen=True)
@@ -71,14 +70,14 @@ def train(
             that of the data; for your own images, or with a time budget, one is chosen.
         data: a name such as "cifar10-lt:100", the path of your images, or an open ``tailcloud.data.Dataset``; by
             default the data of the recipe, without a recipe "digits-lt".
-        root: the folder that data files are in.
+        root: the folder with the data files.
         seed: everything random follows from it; by default the seed of the recipe, which is 0.
         out: the run folder; by default ``runs/DATA-METHOD-seedN``.
         device: "auto", "cpu", "cuda" or "mps".
         settings: fields of the recipe to change: ``{"stage1.epochs": 3}`` or ``["stage1.epochs=3"]``.
-        time_budget: without a recipe, choose one that is done in this time: "90s", "10m", "2h", or seconds.
+        time_budget: without a recipe, choose one that trains within this time: "90s", "10m", "2h", or seconds.
         resume: continue the run in ``out``. A finished run is returned as it is.
-        observer: hears of stages, epochs and notes.
+        observer: receives stages, epochs and notes.
 
     Returns:
         The finished run.
@@ -113,12 +112,8 @@ def train(
     observer = observer or LoggingObserver()
     with process_state_restored():
         planned = plan_run(request, observer)
-        try:
+        with resume_advice(partial(_resume_call, planned)):
             result = execute(planned, device, observer)
-        except KeyboardInterrupt:
-            raise Stopped(f"stopped; nothing but the last second is lost. {_way_to_resume(planned)}") from None
-        except Terminated:
-            raise Terminated(f"stopped by SIGTERM. {_way_to_resume(planned)}") from None
     return Run(planned.folder.path, planned.recipe, result)
 
 
@@ -144,10 +139,11 @@ def process_state_restored() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _way_to_resume(run: PlannedRun) -> str:
+def _resume_call(run: PlannedRun) -> str:
+    """What resumes a run: a command, or a Python call if Python code has the data."""
     if run.source:
-        return f"Go on with tailcloud.train(data=..., out={str(run.folder.path)!r}, resume=True)"
-    return f'Go on with "{resume_command([run])}"'
+        return f"tailcloud.train(data=..., out={str(run.folder.path)!r}, resume=True)"
+    return f'"{resume_command([run])}"'
 
 
 def _text(value: str | os.PathLike[str] | None) -> str | None:

@@ -118,11 +118,11 @@ def _notes(table: DatasetTable, runs: Sequence[RunRecord]) -> list[str]:
             notes.append(
                 f"{row.label} has {row.runs}; runs of the same seed are averaged first: the deviation is over seeds."
             )
-        begun_on = row.results[0].begun_on
-        if begun_on:
+        start_chosen_on = row.results[0].start_chosen_on
+        if start_chosen_on:
             notes.append(
                 f"The last stage of {row.label} started from an epoch of the previous stage that was chosen on "
-                f"{split_name(begun_on)}{': its accuracies are optimistic' if begun_on == 'test' else ''}."
+                f"{split_name(start_chosen_on)}{': its accuracies are optimistic' if start_chosen_on == 'test' else ''}."
             )
     return [*_other_images(table, runs), *notes, *_unpaired(table.rows)]
 

@@ -1,7 +1,7 @@
 """The schema of ``result.json``: what a run was trained on, how, and every figure that was measured.
 
 The order of the classes, and of the fields in them, is that of the file. Figures are percentages unless they say
-otherwise; None where nothing could be measured, or where the file is older than the field.
+otherwise; None if nothing could be measured, or if the file is older than the field.
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ class ReliabilityBin(FileRecord):
 
 
 class Scores(FileRecord):
-    """What is measured on the test part. ``top5`` is top-k accuracy with k = ``top_k`` where classes are fewer."""
+    """What is measured on the test split. ``top5`` is top-k accuracy with k = ``top_k``, below 5 if there are fewer classes."""
 
     top5: Measured = None
     top_k: int = 5
@@ -71,7 +71,7 @@ class PickedEpoch(Scores, EpochChoice):  # the fields of the last base come firs
 
 
 class BestOfStage(FileRecord):
-    """The best epoch of a stage, its top-1 accuracy on the test part, and the split that decided."""
+    """The best epoch of a stage, its top-1 accuracy on the test split, and the split that decided."""
 
     epoch: int
     top1: Measured = None
@@ -109,7 +109,7 @@ class DatasetRecord(FileRecord):
 
 
 class ProtocolRecord(FileRecord):
-    """Seed, and how weights were selected: "last", or "best on" a split; every how many epochs was evaluated."""
+    """Seed, and how weights were selected: "last", or "best on" a split; ``every``: epochs per evaluation."""
 
     seed: int
     selection: str = "last"
@@ -156,20 +156,20 @@ class CalibrationResult(CalibrationScores, TemperatureFit):
     groups: dict[str, BeforeAfter] = Field(default_factory=dict)
 
 
-class MixAccuracy(FileRecord):
-    """Accuracy where classes come in some mix: with plain logits, and with logits adjusted to the mix."""
+class AccuracyAtPrior(FileRecord):
+    """Accuracy at some class prior: with plain logits, and with logits adjusted to this prior."""
 
     plain: Measured = None
     adjusted: Measured = None
 
 
 class PriorResult(FileRecord):
-    """Accuracy where classes are as frequent as in training, equally frequent, or the tail as frequent as the head."""
+    """Accuracy at three class priors: as in training, uniform, and reversed. ``assumed`` is the prior of the logits."""
 
     assumed: str = "other"
-    forward: MixAccuracy = MixAccuracy()
-    uniform: MixAccuracy = MixAccuracy()
-    backward: MixAccuracy = MixAccuracy()
+    forward: AccuracyAtPrior = AccuracyAtPrior()
+    uniform: AccuracyAtPrior = AccuracyAtPrior()
+    backward: AccuracyAtPrior = AccuracyAtPrior()
 
 
 class GroupTestSize(NamedTuple):
@@ -227,16 +227,16 @@ class Result(Scores, MethodTop1):
         return self
 
     @property
-    def begun_on(self) -> str | None:
+    def start_chosen_on(self) -> str | None:
         """The split that chose the weights from which the last stage started; None if they were not chosen."""
-        if self.begun_from is None or self.protocol.selection == "last":
+        if self.started_from is None or self.protocol.selection == "last":
             return None
-        if self.begun_from.picked:
-            return self.begun_from.picked.on
+        if self.started_from.picked:
+            return self.started_from.picked.on
         return None if self.recipe else self.protocol.selection.removeprefix("best on ")
 
     @property
-    def begun_from(self) -> StageResult | None:
+    def started_from(self) -> StageResult | None:
         """The stage from whose weights the last one started; stages without epochs only change the head."""
         return next((stage for stage in reversed(self.stages[:-1]) if stage.epochs), None)
 
@@ -269,7 +269,7 @@ class Result(Scores, MethodTop1):
 
     @cached_property
     def tested(self) -> dict[str, GroupTestSize]:
-        """The size of the test part of each shot group, and of "all" classes."""
+        """The size of the test split of each shot group, and of "all" classes."""
         tests = self.dataset.test_counts
         if not tests:
             sizes = {**self.group_sizes, "all": len(self.group_of)}
