@@ -117,12 +117,8 @@ def test_ctrl_c_is_one_error_of_rank_0(torchrun, tmp_path):
     wait_for_an_epoch(process, tmp_path / "run")
     process.send_signal(signal.SIGINT)
     said, _ = process.communicate(timeout=100)
-    assert (
-        said.count(
-            'error: rank 0: stopped; training is saved up to about the last second; continue with "torchrun --nproc-per-node 2'
-        )
-        == 1
-    )
+    assert said.count("error: rank 0: stopped; training is saved") == 1
+    assert 'continue with "torchrun --nproc-per-node 2' in said
     assert said.count("error:") == 1
 
 

@@ -106,12 +106,8 @@ def test_a_run_goes_on_with_the_threads_it_was_started_with(tmp_path):
     folder.create(recipe)
     data = open_dataset(recipe.data.spec, recipe.root)
     session = Session(recipe, data, CPU)
-    save_checkpoint(
-        folder.checkpoints,
-        "stage1",
-        1,
-        make_checkpoint(session, make_parts(session, "stage1"), TrainingProgress(epoch=1)),
-    )
+    checkpoint = make_checkpoint(session, make_parts(session, "stage1"), TrainingProgress(epoch=1))
+    save_checkpoint(folder.checkpoints, "stage1", 1, checkpoint)
     torch.set_num_threads(1)
     watcher = Watcher()
     progress, _ = resume(Session(recipe, data, CPU), folder, watcher)

@@ -31,7 +31,7 @@ class BenchProtocol:
     root: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse values that would fill another table."""
+        """Refuse wrong values, and settings that the table decides."""
         if self.epochs is not None and self.epochs < 1:
             raise UsageError(f"--epochs {self.epochs} must be at least 1")
         if len(set(self.seeds)) < len(self.seeds):
@@ -81,7 +81,7 @@ class BenchRun:
 
 @dataclass(frozen=True)
 class BenchStep:
-    """A run of a bench, and the run whose first stage it starts from; None if it trains its own."""
+    """A run of a bench, and the run that it takes its first stage from; None if it trains its own."""
 
     run: BenchRun
     parent: BenchRun | None = None

@@ -14,7 +14,7 @@ from tailcloud.runs.result import Result
 
 
 def fill_from_records(table: PaperTable, results: Iterable[Result]) -> FilledTable:
-    """The table with the results whose recipe is exactly that of a cell; of several runs of a seed, the first."""
+    """The table with the results that have exactly the recipe of a cell; of several runs of a seed, the first."""
     cells = {
         (spec, text): (row.key, spec)
         for spec in table.columns

@@ -30,10 +30,10 @@ from tailcloud.cli.watch import watch
 from tailcloud.errors import Elsewhere, TailcloudWarning, explained
 
 warnings.filterwarnings("ignore", category=TailcloudWarning)  # verbs print their own notes
-warnings.filterwarnings("ignore", message="Image size", module="PIL")  # verbs name such images themselves
+warnings.filterwarnings("ignore", message="Image size", module="PIL")  # verbs report such images themselves
 print_log_as_notes()
 
-ERROR_GRACE_SECONDS = 2.0  # torchrun ends all processes with the first: leaves rank 0 time to print the error
+ERROR_GRACE_SECONDS = 2.0  # gives rank 0 time to print the error: torchrun ends all processes with the first one
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -80,7 +80,7 @@ def tailcloud(
 
 
 def main() -> None:
-    """Run the command line. An error is one sentence; the exit code is 2 for wrong use and 1 for failure."""
+    """Run the command line. An error is one sentence; the exit status is 2 for wrong use and 1 for failure."""
     if "WORLD_SIZE" in os.environ:  # otherwise every process prints PyTorch's warnings
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:

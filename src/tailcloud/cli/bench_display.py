@@ -79,7 +79,7 @@ class BenchProgress:
             self.failures.setdefault(key, []).append(sentence)
 
     def note(self, text: str) -> None:
-        """A sentence, once for all runs that have it."""
+        """Print a note, once for all runs."""
         with self.lock:
             if text not in self.notes:
                 self.notes.add(text)
@@ -176,7 +176,7 @@ def print_steps(runs: Sequence[BenchRun], progress: BenchProgress) -> None:
     note_failures(progress)
 
 
-def conclude(progress: BenchProgress, place: Path, json_file: Path | None) -> None:
+def conclude(progress: BenchProgress, folder: Path, json_file: Path | None) -> None:
     """Print the table, write its page and its record.
 
     Raises:
@@ -193,7 +193,7 @@ def conclude(progress: BenchProgress, place: Path, json_file: Path | None) -> No
     note_failures(progress)  # before anything is written: writing may fail for the same reason
     if json_file:
         write_json(json_file, filled.record())
-    page = place / f"{filled.table.name}.html"  # tables may share a folder
+    page = folder / f"{filled.table.name}.html"  # tables may share a folder
     write_atomically(page, bench_page([filled]))
     out.print(f"page: {page}", markup=False)
     failed = sum(map(len, progress.failures.values()))
@@ -205,7 +205,7 @@ def conclude(progress: BenchProgress, place: Path, json_file: Path | None) -> No
 
 
 def note_failures(progress: BenchProgress) -> None:
-    """A note for each failure, with the rows that it is about."""
+    """Print a note for each failure, with its rows."""
     filled = progress.filled()
     for sentence in dict.fromkeys(text for spec in filled.table.columns for text in remarks(filled.column(spec))):
         print_note(sentence)

@@ -22,12 +22,13 @@ MAX_LISTED = 10  # pairs, and broken files
 
 def inspect(
     spec: Annotated[
-        str, typer.Argument(help="A folder, list or .npz file of images; or digits-lt, cifar10-lt:100, cifar10 …")
+        str,
+        typer.Argument(metavar="DATA", help="A folder, list or .npz file of images; or a name such as cifar10-lt:100."),
     ] = "digits-lt",
-    root: Annotated[str, typer.Option(help="The folder that data files, or the images of a list, are in.")] = "data",
+    root: Annotated[str, typer.Option(help="The folder with the data files, or with the images of a list.")] = "data",
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the recipe, as data.size=96."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the recipe, for example data.size=96."),
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write everything to an HTML page.")] = None,
     plan: Annotated[
@@ -38,19 +39,21 @@ def inspect(
 ) -> None:
     """Show what is in a data set and what is wrong with it: counts, imbalance, sizes, broken files, duplicates.
 
+    Examples:
+
         tailcloud inspect photos --html photos.html
 
         tailcloud inspect cifar10-lt:100 --root data
 
-    Problems that would stop training are listed; everything else is shown nevertheless.
+    Problems that would stop training are listed as notes.
     """
     from tailcloud.data.inspection import survey
     from tailcloud.data.inspection.duplicates import find_duplicates
     from tailcloud.recipe import load_recipe, parse_setting
-    from tailcloud.reporting.inspection_page import inspection_place, write_inspection
+    from tailcloud.reporting.inspection_page import inspection_path, write_inspection
 
     if html:
-        inspection_place(html)
+        inspection_path(html)
     layers: list[Mapping[str, Any]] = [*map(parse_setting, settings or []), {"data": spec, "root": root}]
     surveyed = survey(spec, root, load_recipe(None, layers).data.read_options)
     found = find_duplicates(surveyed.images)
@@ -143,7 +146,7 @@ def print_plan(
 
     if surveyed.dataset is None or surveyed.refusals:
         return None
-    print_note("timing a few steps to estimate how long training would take …")
+    print_note("Timing a few steps to estimate how long training would take …")
     expected = preview_training(surveyed.dataset, pick_device(device), layers)
     out.print("\n[bold]What training would do[/]")
     for reason in expected.reasons:

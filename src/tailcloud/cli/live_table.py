@@ -1,4 +1,4 @@
-"""Several runs at a glance: a live table on a terminal, otherwise one line for each new epoch."""
+"""The output of ``tailcloud watch``: a live table on a terminal, otherwise one line for each new epoch."""
 
 import time
 from collections.abc import Sequence

@@ -24,7 +24,7 @@ def execute_with_progress(runs: Sequence[PlannedRun], device: str) -> list[Outco
 
 @contextmanager
 def shown_progress(titles: Sequence[str]) -> Iterator[list["RunProgress"]]:
-    """An observer for each run; the bars are shown meanwhile."""
+    """An observer for each run; progress bars are shown inside the context."""
     bars = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),

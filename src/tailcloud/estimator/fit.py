@@ -35,9 +35,9 @@ def data_of(images: Any, labels: Any) -> tuple[str | DataSource, NDArray[Any] | 
     if not isinstance(images, str | os.PathLike):
         if labels is None:
             raise UsageError(NO_LABELS)
-        pictures = as_images(images)
-        classes, positions = encoded(labels, len(pictures))
-        return CachedSource(InMemory(pictures, positions, classes)), classes
+        inputs = as_images(images)
+        classes, positions = encoded(labels, len(inputs))
+        return CachedSource(InMemory(inputs, positions, classes)), classes
     spec = str(os.fspath(images))
     if labels is not None:
         raise UsageError(f"{spec} has its own labels; leave out y, or give a list of paths")

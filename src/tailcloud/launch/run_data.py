@@ -52,7 +52,7 @@ class OpenDataset:
 
 
 class CachedSource:
-    """A data source that keeps the data set it opened last: a recipe is chosen and trained on the same images."""
+    """A data source that caches the data set it opened last, for choosing a recipe and for training."""
 
     def __init__(self, source: DataSource) -> None:
         self.source = source
@@ -130,9 +130,10 @@ def with_test_split(dataset: Dataset, recipe: Recipe) -> Dataset:
     if dataset.val:
         fitted_stages = stages_needing_held_out(recipe, dataset)
         fitted = f"temperature and {', '.join(fitted_stages)} were" if fitted_stages else "temperature was"
-        held_out = f"the {len(dataset.val):,} held-out images, on which its {fitted} fitted too"
         return _remarked(
-            replace(dataset, test=dataset.val), f"There is no test split: every figure is measured on {held_out}."
+            replace(dataset, test=dataset.val),
+            f"There is no test split: every figure is measured on the {len(dataset.val):,} held-out images, on which "
+            f"the {fitted} fitted too.",
         )
     if recipe.selection.pick == "best":
         raise UsageError(

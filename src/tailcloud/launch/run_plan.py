@@ -1,4 +1,7 @@
-"""From a training request to the runs it asks for: recipe, run folder and command of each."""
+"""From a training request to its runs: recipe, run folder and command of each.
+
+If the request names no recipe, one is chosen for the data (``choose_recipe``).
+"""
 
 import json
 import logging
@@ -26,17 +29,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TrainRequest:
-    """What ``tailcloud train``, ``tailcloud.train`` or ``LongTailClassifier.fit`` is asked to do.
+    """What ``tailcloud train``, ``tailcloud.train`` or ``LongTailClassifier.fit`` should do.
 
     Args:
-        recipes: names, files or recipes; none: the recipe of the data, or one that is chosen for them.
-        data: the name or path of the data, or a source that Python code hands over; None: the data of the recipe.
-        root: the folder that data files are in.
+        recipes: names, files or recipes; if empty, the recipe of the data, or one that is chosen for them.
+        data: the name or path of the data, or a source from Python code; None: the data of the recipe.
+        root: the folder with the data files.
         settings: ``KEY=VALUE``, each changes a field of the recipe.
-        seeds: one run for each; none: one run with the seed of the recipe.
-        out: the run folder; with several runs, the folder of their folders.
+        seeds: one run for each; if empty, one run with the seed of the recipe.
+        out: the run folder; with several runs, the parent of their folders.
         resume: continue the runs that exist.
-        dry_run: existing run folders are no obstacle, because nothing is written.
+        dry_run: existing run folders are allowed, because nothing is written.
         device: "auto", "cpu", "cuda" or "mps".
         time_budget: time for all runs together, as text such as "10m" or in seconds.
         started: when the time budget began, by ``time.perf_counter``.
@@ -76,7 +79,7 @@ class TrainRequest:
         return [recipe if isinstance(recipe, str) else f"Recipe {recipe.method}" for recipe in self.recipes]
 
     def command(self, recipe: str | Recipe | None, seed: int, folder: RunFolder) -> str:
-        """The command that repeats one of the runs. A recipe without a name is in the run folder, with all settings."""
+        """The command that repeats one of the runs. A ``Recipe`` object is read from the run folder."""
         if self.origin is not None:
             return self.origin
         if isinstance(recipe, Recipe):
@@ -92,9 +95,9 @@ class TrainRequest:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run that can be executed: where, what, and the command that repeats it.
+    """A run that can be executed: its folder, its recipe, and the command that repeats it.
 
-    ``source`` has the data if Python code hands them over. ``reasons`` say why this recipe was chosen, if it was.
+    ``source`` has the data if they come from Python code. ``reasons`` say why this recipe was chosen, if it was.
     """
 
     folder: RunFolder
@@ -113,7 +116,7 @@ def plan_runs(request: TrainRequest) -> list[PlannedRun]:
     """The runs of a request, each with its folder. Nothing is written.
 
     Raises:
-        TailcloudError: anything about the request that can be refused before the data are opened.
+        TailcloudError: the request is not valid, as far as that shows before the data are opened.
     """
     if request.resume and request.time_budget is not None and len(request.seeds) < 2:
         raise UsageError("--time-budget is for a new run; a run that is resumed keeps the recipe it was started with")
@@ -167,7 +170,7 @@ def runs_of_recipe(reference: str | Recipe | None, request: TrainRequest) -> lis
 
 
 def recipe_of(reference: str | Recipe | None, overrides: Sequence[Mapping[str, Any]]) -> Recipe:
-    """The recipe that a reference names, or the recipe itself, with settings laid over it."""
+    """The recipe of a reference (a name, a file or a recipe), with settings."""
     if not isinstance(reference, Recipe):
         return load_recipe(reference, overrides)
     table = reference.model_dump(exclude_none=True)
@@ -180,8 +183,8 @@ def needs_choice(request: TrainRequest, recipe: Recipe) -> bool:
     """Whether a recipe has to be chosen: none is named, and the data have none, or there is a time budget."""
     if request.recipes and request.time_budget is not None:
         raise UsageError(
-            f"--time-budget chooses a recipe, and {request.names()[0]} is one; leave out one of them, or shorten the "
-            "recipe with --set stage1.epochs=N"
+            f"--time-budget chooses a recipe, and {request.names()[0]} is a recipe already; leave out one of them, or "
+            "shorten the recipe with --set stage1.epochs=N"
         )
     return not request.recipes and (parse_spec(recipe.data.spec)[0] == OWN or request.time_budget is not None)
 
@@ -196,7 +199,7 @@ def choose_recipe(request: TrainRequest, requested: Recipe) -> tuple[Recipe, tup
     budget = budget_seconds(request.time_budget)
     device, overrides = pick_device(request.device), request.overrides()
     dataset = open_whole(requested, request.source)
-    logger.info("a few steps are timed, to choose a recipe")
+    logger.info("timing a few steps to choose a recipe")
     runs = max(1, len(request.seeds))
     choice = choose(for_timing(dataset, overrides), device, budget and budget / runs, overrides, request.started)
     recipe = load_recipe(None, [choice.settings, *overrides])
@@ -260,14 +263,14 @@ def run_folder(reference: str | Recipe | None, recipe: Recipe, request: TrainReq
 
 
 def short_name(spec: str) -> str:
-    """The data in the name of a run folder; of a path, the name of its file or folder."""
+    """The name of the data in the name of a run folder; for a path, the name of its file or folder."""
     return (Path(spec).resolve().stem or "images") if is_path(spec) else spec.replace(":", "-")
 
 
 def refuse_run_as_parent(output: Path | None) -> None:
-    """Several runs need a folder for their folders, not one that is itself a run."""
+    """Refuse a run folder as the parent of several run folders."""
     if output and RunFolder(output).exists:
-        raise UsageError(f"{output} is a run itself; several runs need another folder for their folders")
+        raise UsageError(f"{output} is a run folder; choose another folder as the parent of several runs")
 
 
 def with_seed(recipe: Recipe, seed: int) -> Recipe:
@@ -283,7 +286,7 @@ def existing_run(folder: RunFolder, request: TrainRequest, requested: Recipe | N
     requested = requested or load_recipe(str(folder.recipe_file), request.overrides())
     for field, then, now in differences(own.substance(), requested.substance()):
         raise UsageError(
-            f"{folder.path} was started with {field} = {then}, and this command asks for {now}; resume it with "
+            f"{folder.path} was started with {field} = {then}, and this command has {now}; resume it with "
             f'"tailcloud train --resume --out {folder.path}", or start a new run in another folder'
         )
     recipe = own.model_copy(update={"root": request.root or own.root})
@@ -296,13 +299,13 @@ def setting_words(settings: Mapping[str, Any] | Sequence[str] | None) -> list[st
         return []
     if not isinstance(settings, Mapping):
         if isinstance(settings, str) or not all(isinstance(setting, str) for setting in settings):
-            raise _no_settings(settings)
+            raise _not_settings(settings)
         return list(settings)
     return [f"{key}={toml_value(value, str(key))}" for key, value in settings.items()]
 
 
 def toml_value(value: Any, key: str) -> str:
-    """A value as TOML has it."""
+    """A value in TOML."""
     if isinstance(value, Mapping):
         entries = (f"{json.dumps(str(name))} = {toml_value(each, f'{key}.{name}')}" for name, each in value.items())
         return f"{{{', '.join(entries)}}}"
@@ -313,7 +316,7 @@ def toml_value(value: Any, key: str) -> str:
     raise UsageError(f"settings: {key} is {value!r}; it should be a number, text, a list or a table")
 
 
-def _no_settings(settings: object) -> UsageError:
+def _not_settings(settings: object) -> UsageError:
     return UsageError(
         f'settings is {settings!r}; it should be a dictionary such as {{"stage1.lr": 0.05}}, or a list such as '
         '["stage1.lr=0.05"]'

@@ -16,7 +16,7 @@ from tailcloud.training.signals import Terminated
 
 
 def silence_notes() -> None:
-    """Leave notes to rank 0, except for the progress of a cache: only the process that fills it knows."""
+    """Print no notes on this rank, except the progress of a cache: only the process that fills it knows it."""
     logging.getLogger("tailcloud").setLevel(logging.CRITICAL)
     logging.getLogger(cache.__name__).setLevel(logging.INFO)
 
@@ -50,7 +50,7 @@ def execute_shared(run: PlannedRun, device: str, observer: Observer, world: Worl
 
 
 def torchrun_resume_command(run: PlannedRun) -> str:
-    """The command that resumes a shared run; with several machines, torchrun's own options are left to the user."""
+    """The command that resumes a shared run; with several machines, the options of torchrun are left out."""
     one_machine = os.environ.get("GROUP_WORLD_SIZE", "1") == "1"
     processes = ["--nproc-per-node", os.environ.get("LOCAL_WORLD_SIZE", "1")] if one_machine else ["…"]
     return " ".join(["torchrun", *processes, "-m", shlex.join(shlex.split(resume_command([run])))])

@@ -129,7 +129,7 @@ def plan_run(request: TrainRequest, observer: Observer) -> PlannedRun:
 
 @contextmanager
 def process_state_restored() -> Iterator[None]:
-    """Training sets the number of threads and caches data for the whole process; afterwards both are as before."""
+    """Restore the number of threads and the cache of data, which training changes for the whole process."""
     threads = torch.get_num_threads()
     clear_data_cache()  # files may have changed since the last call
     try:

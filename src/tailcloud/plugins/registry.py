@@ -55,7 +55,7 @@ def register_sampler(name: str, weigh: Weigh) -> None:
 def register_head(name: str, head: Callable[..., nn.Module]) -> None:
     """Register a head: ``head(features, classes)`` is a module from [batch, features] to [batch, classes].
 
-    Its class attribute ``cosine`` tells whether its outputs lie in [−1, 1].
+    Its class attribute ``cosine`` says whether its outputs lie in [−1, 1].
     """
     check_signature("head", head, ("features", "classes"))
     with torch.random.fork_rng(devices=[]):

@@ -50,7 +50,7 @@ def _table(recipe: str, file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(recipe)
     except tomllib.TOMLDecodeError:
-        raise TailcloudError(f"{file} is not a TOML file: it is damaged") from None
+        raise TailcloudError(f"{file} is damaged: it is not a TOML file") from None
 
 
 def _why_no_result(folder: Path) -> str:
@@ -61,7 +61,7 @@ def _why_no_result(folder: Path) -> str:
             f"{folder} is an unfinished run (no result.json); continue it with tailcloud train --resume --out {folder}"
         )
     inside = sorted(path.parent.name for path in folder.glob("*/result.json"))
-    hint = f"; it holds the runs {', '.join(inside[:5])}: name those" if inside else ""
+    hint = f"; pass one of the runs in it: {', '.join(inside[:5])}" if inside else ""
     return f"{folder} is not a run folder: it has neither recipe.toml nor result.json{hint}"
 
 
@@ -71,7 +71,7 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise TailcloudError(f"{path} is not a text file: it is damaged") from None
+        raise TailcloudError(f"{path} is damaged: it is not a text file") from None
 
 
 def _lines(path: Path) -> list[tuple[int, str]]:

@@ -56,7 +56,7 @@ class TrainingProgress:
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "best_weights"}
 
     def note_best(self, epoch: int, by: float, top1: float, on: str) -> bool:
-        """Record an epoch if it beats all before it on the deciding split (``by``); whether it did."""
+        """Record an epoch if it is the best so far on the deciding split (``by``); returns whether it is."""
         if self.best and by <= self.best["by"]:
             return False
         self.best = {"epoch": epoch, "top1": top1, "on": on, "by": by}
@@ -106,7 +106,7 @@ def load_latest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
 
 
 def read_latest_state(folder: Path) -> dict[str, Any] | None:
-    """The state in the latest readable checkpoint, without its tensors and unchecked; None if there is none."""
+    """The state in the latest readable checkpoint, unchecked and without tensors; None if no checkpoint is readable."""
     for path in sorted(folder.glob("*.safetensors"), reverse=True):
         try:
             with safe_open(path, framework="pt") as file:

@@ -38,7 +38,7 @@ class ErrorExamples:
 
 
 def write_error_examples(path: Path, examples: ErrorExamples, classes: int) -> None:
-    """Write the examples of a run; what the reader would refuse is refused."""
+    """Write the examples of a run; raises for examples that the reader would refuse."""
     if not examples.valid(classes):
         raise ValueError(f"these examples do not fit {path.name}: {examples.images.shape}, {classes} classes")
     write_atomically(path, save(vars(examples), {"format": str(FORMAT)}))
@@ -62,5 +62,5 @@ def read_error_examples(path: Path, classes: int) -> ErrorExamples | None:
 
 def _damaged(path: Path) -> TailcloudError:
     return TailcloudError(
-        f"{path} is damaged or was not written by tailcloud; delete it, and the report does without images"
+        f"{path} is damaged or was not written by tailcloud; delete it to get a report without images"
     )

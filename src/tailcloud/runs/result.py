@@ -44,7 +44,7 @@ class ReliabilityBin(FileRecord):
 
 
 class Scores(FileRecord):
-    """What is measured on the test split. ``top5`` is top-k accuracy with k = ``top_k``, below 5 if there are fewer classes."""
+    """What is measured on the test split. ``top5`` is top-k accuracy; k = ``top_k`` is below 5 with fewer classes."""
 
     top5: Measured = None
     top_k: int = 5
@@ -59,7 +59,7 @@ class Scores(FileRecord):
 
 
 class EpochChoice(FileRecord):
-    """The epoch whose weights were kept, the split on which it was chosen, and its top-1 accuracy."""
+    """The epoch of the kept weights, the split on which it was chosen, and its top-1 accuracy."""
 
     epoch: int
     on: str
@@ -67,7 +67,7 @@ class EpochChoice(FileRecord):
 
 
 class PickedEpoch(Scores, EpochChoice):  # the fields of the last base come first
-    """The epoch whose weights were kept instead of the last one's, with its scores."""
+    """The epoch of the kept weights, if it is not the last one, with its scores."""
 
 
 class BestOfStage(FileRecord):
@@ -87,7 +87,7 @@ class StageTop1(FileRecord):
 
 
 class StageResult(Scores, StageTop1):
-    """One stage of a run. The scores are of its last epoch; ``picked`` has those of the weights that were kept."""
+    """One stage of a run. The scores are of its last epoch; ``picked`` has those of the kept weights."""
 
     best: BestOfStage | None = None
     executor: str | None = None
@@ -142,7 +142,7 @@ class BeforeAfter(FileRecord):
 
 
 class TemperatureFit(FileRecord):
-    """The temperature, the split it was fitted on, and the number of images; ``fitted_on`` None: nothing was fitted."""
+    """The temperature, the split it was fitted on, and the number of images; None: nothing was fitted."""
 
     temperature: Measured = None
     fitted_on: str | None = None
@@ -173,7 +173,7 @@ class PriorResult(FileRecord):
 
 
 class GroupTestSize(NamedTuple):
-    """How many classes have test images, and how many images; all classes and None where that was not recorded."""
+    """How many classes have test images, and how many images; all classes and None if that was not recorded."""
 
     classes: int
     images: int | None
@@ -189,7 +189,7 @@ class MethodTop1(FileRecord):
 class Result(Scores, MethodTop1):
     """A whole ``result.json``.
 
-    The scores are of the very last epoch. ``picked`` has those of another epoch whose weights were kept;
+    The scores are of the very last epoch. ``picked`` has those of the kept weights if these are of another epoch;
     ``calibrated`` and ``priors`` are always of the kept weights.
     """
 
@@ -237,12 +237,12 @@ class Result(Scores, MethodTop1):
 
     @property
     def started_from(self) -> StageResult | None:
-        """The stage from whose weights the last one started; stages without epochs only change the head."""
+        """The stage that the last one started from; stages without epochs only change the head."""
         return next((stage for stage in reversed(self.stages[:-1]) if stage.epochs), None)
 
     @cached_property
     def names(self) -> list[str]:
-        """The class names; numbers where the file has none."""
+        """The class names; numbers if the file has no names."""
         return self.dataset.class_names or [str(index) for index in range(len(self.dataset.counts))]
 
     @cached_property

@@ -77,7 +77,7 @@ def export_run(
 
 
 def format_of(to: str) -> Format:
-    """The format of that name; an error if there is none, or if a package that it needs is missing."""
+    """The format of that name; an error if the format is unknown or a package that it needs is missing."""
     if to not in FORMATS:
         raise unknown("export format", to, [*FORMATS, "card"])
     missing = [name for name in FORMATS[to].needs if not _installed(name)]
@@ -92,7 +92,7 @@ def format_of(to: str) -> Format:
 def check_target(run: Path, target: Path, *, force: bool) -> Path:
     """The target, if it may be written: an existing file needs ``force``, files of the run are never replaced."""
     if target.is_dir():
-        raise UsageError(f"{target} is a folder; name a file with --out")
+        raise UsageError(f"{target} is a folder; pass a file with --out")
     run_files = (path.resolve() for path in vars(RunFolder(run)).values() if path != run)
     if any(target.resolve().is_relative_to(path) for path in run_files):
         raise UsageError(f"{target} belongs to the run itself and is never replaced; choose another file with --out")
@@ -102,7 +102,7 @@ def check_target(run: Path, target: Path, *, force: bool) -> Path:
 
 
 def sample_images(shape: tuple[int, int, int], images: Images | None = None) -> Images:
-    """Up to 256 evenly spaced images, or random ones if there are none."""
+    """Up to 256 evenly spaced images, or random images by default."""
     most = max(3, min(MAX_IMAGES, MAX_PIXELS // (shape[0] * shape[1])))
     if images is None:
         return np.random.default_rng(0).integers(0, 256, (most, *shape), dtype=np.uint8)
@@ -136,7 +136,7 @@ def batches(images: Images) -> Iterator[Images]:
 def _encoded(run: Path, to: str, model: PortableClassifier, model_file: ModelFile) -> bytes:
     try:
         return FORMATS[to].encode(model, model_file)
-    except Exception as error:  # three packages, none of which documents what it raises
+    except Exception as error:  # the packages do not document what they raise
         reason = plugin_sentence(error) or _first_cause(error)
         parts = f'backbone "{model_file.architecture.backbone}" and head "{model_file.architecture.head}"'
         raise TailcloudError(

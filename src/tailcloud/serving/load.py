@@ -23,7 +23,7 @@ class TrainedClassifier(nn.Module):
     Calling it gives logits [batch, classes] for normalised images; ``transform`` makes those from uint8 images
     [batch, H, W, C]. ``class_names`` and ``counts`` (training images per class) are in the order of the logits.
     ``softmax(logits / temperature)`` are calibrated probabilities; the temperature was fitted on the split
-    ``fitted_on``, and is 1 if that is None. ``prior`` is the class distribution that the logits assume (None in models
+    ``fitted_on``, and is 1 if that is None. ``prior`` is the class prior that the logits assume (None in models
     of older versions). ``size`` (height, width), ``fit`` and ``keep`` (the central share that is kept) say how an image
     file is resized.
     """
@@ -47,7 +47,7 @@ class TrainedClassifier(nn.Module):
     def predict_proba(self, images: Tensor, prior: ArrayLike | None = None) -> Tensor:
         """Calibrated probabilities [batch, classes] of uint8 images [batch, H, W, C], on the module's device.
 
-        ``prior`` is the class distribution to expect, one share per class; ``self.prior`` by default.
+        ``prior`` is the expected class prior, one share per class; ``self.prior`` by default.
         """
         channels = len(self.transform.mean)
         if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[3] != channels:
@@ -62,12 +62,12 @@ class TrainedClassifier(nn.Module):
         return logits.softmax(dim=1)
 
     def shift(self, prior: ArrayLike) -> Tensor:
-        """What to add to calibrated logits for another class distribution (``prior``), float64 [classes]."""
+        """What to add to calibrated logits for another class prior, float64 [classes]."""
         wanted = normalised(prior)
         if self.prior is None:
             raise TailcloudError(
-                "this model was trained by an older tailcloud and does not record which class distribution it assumes, "
-                "so that no other one can be set; train it again, or leave out the prior"
+                "this model was trained by an older tailcloud and does not record which class frequencies it assumes, "
+                "so they cannot be adjusted; train it again, or leave out the prior"
             )
         if len(wanted) != len(self.class_names):
             raise UsageError(f"the prior has {len(wanted)} shares, and the model has {len(self.class_names)} classes")
@@ -103,7 +103,7 @@ def load(run: str | Path) -> TrainedClassifier:
 def _why_no_model(folder: Path) -> str:
     """Why a folder has no model, and what to do."""
     if not folder.exists():
-        return "there is no such folder; name that of a finished run"
+        return "the folder does not exist; pass the folder of a finished run"
     if not (folder / "recipe.toml").is_file():
-        return f"there is no {MODEL_JSON} in it; name the folder of a finished run"
+        return f"it has no {MODEL_JSON}; pass the folder of a finished run"
     return f'its run is not finished; continue it with "tailcloud train --resume --out {folder}"'

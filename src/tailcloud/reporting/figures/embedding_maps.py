@@ -13,7 +13,7 @@ from tailcloud.formatting import counted, shortened, whole
 from tailcloud.reporting.figures.svg import WIDTH, Canvas, Point, Scale
 from tailcloud.runs.result import Result
 
-MAP_IMAGES = 1000  # drawn of each split, about
+MAP_IMAGES = 1000  # of each split, about
 MAP_CLASSES = 100  # drawn at most
 MAP_COLOURS = 10
 SEED = 0
