@@ -145,8 +145,8 @@ def run_resources(machines: Sequence[Mapping[str, float]], cluster: Cluster) -> 
     with_gpus = [machine for machine in machines if machine.get("GPU")]
     wanted = cluster.device == "cuda" or cluster.gpus is not None or (cluster.device == "auto" and bool(with_gpus))
     gpus = (cluster.gpus or 1.0) if wanted else 0.0
-    beside = min((machine.get("CPU", 0) / machine["GPU"] for machine in with_gpus), default=1.0)
-    chosen = RunResources(gpus, cluster.cores or max(1, int(beside * gpus)))
+    cores_per_gpu = min((machine.get("CPU", 0) / machine["GPU"] for machine in with_gpus), default=1.0)
+    chosen = RunResources(gpus, cluster.cores or max(1, int(cores_per_gpu * gpus)))
     if not any(m.get("GPU", 0) >= chosen.gpus and m.get("CPU", 0) >= chosen.cores for m in machines):
         have = "; ".join(dict.fromkeys(f"{m.get('GPU', 0):g} GPUs and {m.get('CPU', 0):g} cores" for m in machines))
         raise TailcloudError(

@@ -1,6 +1,6 @@
 """Runs as tasks of a Ray cluster.
 
-A run that needs the first stage of another one starts when that one is finished. A run whose worker or machine is lost
+A run that needs the first stage of another one starts when that one is finished. A run that loses its worker or machine
 is tried again, from its checkpoint if the new machine sees it, otherwise from the beginning.
 """
 
@@ -23,7 +23,7 @@ from tailcloud.launch.fleet import Job, Killed, Outcome
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.observer import Observer
 
-RETRIES = 3  # of a run whose worker was lost
+RETRIES = 3  # of a run that loses its worker
 POLL_SECONDS = 0.2  # between checks of the cluster
 
 

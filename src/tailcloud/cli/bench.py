@@ -1,4 +1,4 @@
-"""``tailcloud bench``: train the runs of a table of the paper, and print measured beside published accuracy."""
+"""``tailcloud bench``: train the runs of a table of the paper, and print measured and published accuracy."""
 
 from pathlib import Path
 from typing import Annotated
@@ -71,7 +71,7 @@ def bench(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs without training.")] = False,
     _plugin: Plugin = None,
 ) -> None:
-    """Train the runs of a table of the paper, and print measured beside published accuracy.
+    """Train the runs of a table of the paper, and print measured and published accuracy.
 
     Examples:
 

@@ -138,7 +138,7 @@ class BenchRunObserver:
     epochs: int = 0
 
     def stage_started(self, name: str, stage: Stage, done: int) -> None:
-        """A stage begins; one without epochs is over at once."""
+        """A stage begins; one without epochs ends immediately."""
         self.epochs = stage.epochs
         self.reach(name, done)
 

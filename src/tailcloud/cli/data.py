@@ -75,7 +75,7 @@ def verify(
     root: Root = Path("data"),
     report: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The report of broken files.  [default: NAME-broken.csv beside the data]"),
+        typer.Option(metavar="FILE", help="The report of broken files.  [default: NAME-broken.csv next to the data]"),
     ] = None,
 ) -> None:
     """Check that a benchmark is as published, or that every image file can be read.

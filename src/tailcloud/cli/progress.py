@@ -13,7 +13,7 @@ from tailcloud.launch.fleet import Outcome
 from tailcloud.launch.run_plan import PlannedRun
 from tailcloud.recipe import Stage
 
-PLAIN_LINES = 5  # per stage
+PLAIN_LINES = 5  # per stage, about
 
 
 def execute_with_progress(runs: Sequence[PlannedRun], device: str) -> list[Outcome]:
@@ -58,7 +58,7 @@ class RunProgress:
         )
 
     def epoch_done(self, line: dict[str, Any]) -> None:
-        """Move the bar; without a terminal, print a line for every fifth part of the stage."""
+        """Move the bar; without a terminal, print about five lines per stage."""
         split, accuracy = ("val", line["val_top1"]) if "val_top1" in line else ("test", line.get("top1"))
         figures = f"loss {line['loss']:.3f}"
         if accuracy is not None:

@@ -71,7 +71,7 @@ def rebalance(
 
 
 def default_folder(run: Path, second: str) -> Path:
-    """A folder beside the run: RUN-NAME."""
+    """A folder next to the run: RUN-NAME."""
     path = run if run.name else run.resolve()
     return path.with_name(f"{path.name}-{second}")
 

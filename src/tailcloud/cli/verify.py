@@ -70,7 +70,7 @@ def _reported(broken: "list[Unreadable]", file: Path) -> str:
 
 
 def report_file(spec: str, report: Path | None) -> Path:
-    """The path of the report: beside the data by default; only an earlier report is overwritten."""
+    """The path of the report: next to the data by default; only an earlier report is overwritten."""
     path = Path(spec).expanduser()
     file = report or (path.parent if path.exists() else Path()) / f"{path.resolve().stem or 'images'}-broken.csv"
     if file.exists() and not _is_report(file):

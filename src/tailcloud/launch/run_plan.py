@@ -222,7 +222,7 @@ def budget_seconds(budget: str | float | None) -> float | None:
 
 
 def for_timing(dataset: Dataset, overrides: Sequence[Mapping[str, Any]]) -> Dataset:
-    """The data with about as many test images as the run will have: evaluating them is a part of its time."""
+    """The data with about as many test images as the run will have: the time of a run includes their evaluation."""
     selections = [layer["selection"] for layer in overrides if "selection" in layer]
     split = next((layer["split"] for layer in reversed(selections) if "split" in layer), None)
     if has_test(dataset) or split == 0:

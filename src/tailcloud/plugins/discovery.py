@@ -40,7 +40,7 @@ def _run(resolved: Path, source: bytes, name: str) -> None:
     module = ModuleType(_module_name(resolved))
     module.__file__ = str(resolved)
     if str(resolved.parent) not in sys.path:
-        sys.path.append(str(resolved.parent))  # last: modules beside a plugin must not shadow installed ones
+        sys.path.append(str(resolved.parent))  # last: modules next to a plugin must not shadow installed ones
     sys.modules[module.__name__] = module
     PLUGIN_MODULES.add(module.__name__)
     try:

@@ -118,8 +118,8 @@ def _draw(selection: MapSelection, one: EmbeddedRun, points: dict[str, Vectors],
 def _headline(embedded: Sequence[EmbeddedRun]) -> str:
     group = "few" if embedded[0].run.result.group_sizes["few"] else "all"
     values = ", ".join(f"{one.label} {percent(one.groups('test', 'near')[group])}" for one in embedded)
-    whose = "Few-shot test images" if group == "few" else "Test images"
-    return f"{whose} of {embedded[0].run.result.dataset.spec} nearest to the centre of their own class: {values}"
+    images = "Few-shot test images" if group == "few" else "Test images"
+    return f"{images} of {embedded[0].run.result.dataset.spec} nearest to the centre of their own class: {values}"
 
 
 def _labels(runs: Sequence[RunRecord]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The schema of ``log.jsonl``: one line for each epoch of a run. The file may come from a stranger."""
+"""The schema of ``log.jsonl``: one line for each epoch of a run. The file is untrusted."""
 
 import json
 from pathlib import Path

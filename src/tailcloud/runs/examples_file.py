@@ -45,7 +45,7 @@ def write_error_examples(path: Path, examples: ErrorExamples, classes: int) -> N
 
 
 def read_error_examples(path: Path, classes: int) -> ErrorExamples | None:
-    """The examples of a run; None if the file does not exist. It may come from a stranger and is checked."""
+    """The examples of a run; None if the file does not exist. The file is untrusted and is checked."""
     if not path.is_file():
         return None
     if path.stat().st_size > LARGEST_FILE:

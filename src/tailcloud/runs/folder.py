@@ -160,7 +160,7 @@ class RunFolder:
         return False
 
     def check_links(self) -> None:
-        """Refuse links that lead out of the folder: it is written to, and may come from a stranger."""
+        """Refuse links that lead out of the folder: its content may be untrusted."""
         inside = self.path.resolve()
         files = (path for path in vars(self).values() if path != self.path)
         for path in (*files, self.path / LOCK, self.path / TENSORBOARD_FOLDER):

@@ -1,4 +1,4 @@
-"""The schema of ``model.json``: what is needed to use the weights beside it. The file may come from a stranger."""
+"""The schema of ``model.json``: what is needed to use the weights of a run. The file is untrusted."""
 
 from pathlib import Path
 from typing import Annotated, Self

@@ -11,20 +11,19 @@ import torch
 from numpy.typing import NDArray
 
 from tailcloud.data import Split
+from tailcloud.data.dataset import Images
 from tailcloud.errors import TailcloudError, UsageError, plugin_sentence, unknown
 from tailcloud.files import write_atomically
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.model_file import ModelFile, read_model_file
 from tailcloud.serving.formats import FORMATS, Format, Predictor
-from tailcloud.serving.load import MODEL_JSON, load
+from tailcloud.serving.load import load
 from tailcloud.serving.portable import PortableClassifier
 
 TOLERANCE = 1e-3  # of a probability; rounding causes about 1e-6, a mistake far more
 MAX_IMAGES = 256
 MAX_PIXELS = MAX_IMAGES * 64 * 64  # fewer images if they are large
 BATCH_SIZES = (1, 2, 7, 32)
-
-Images = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def export_run(
     default), and only written if all probabilities agree to 0.001. ``force`` replaces an existing file.
     """
     form = format_of(to)
-    model, model_file = load(run), read_model_file(run / MODEL_JSON)
+    model, model_file = load(run), read_model_file(RunFolder(run).model_file)
     target = check_target(run, out or run / form.file, force=force)
     sample = sample_images(model_file.image_shape, images)
     content = _encoded(run, to, PortableClassifier(model.classifier, model_file), model_file)

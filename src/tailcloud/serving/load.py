@@ -12,9 +12,8 @@ from tailcloud.calibration.priors import adjustment, normalised
 from tailcloud.classifier import Classifier, meta_classifier
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.errors import TailcloudError, UsageError
+from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.model_file import ModelFile, read_model_file
-
-WEIGHTS, MODEL_JSON = "model.safetensors", "model.json"
 
 
 class TrainedClassifier(nn.Module):
@@ -80,30 +79,31 @@ def load(run: str | Path) -> TrainedClassifier:
     >>> model = tailcloud.load("runs/digits-lt-gcl-seed0")                  # doctest: +SKIP
     >>> names = [model.class_names[i] for i in model.predict_proba(images).argmax(dim=1)]  # doctest: +SKIP
     """
-    folder = Path(run)
-    if folder.is_file():
+    folder = RunFolder(Path(run))
+    if folder.path.is_file():
         from tailcloud.serving.formats.safetensors import decode
 
-        return TrainedClassifier(*decode(folder.read_bytes(), str(folder))).eval()
-    if not (folder / MODEL_JSON).is_file():
-        raise TailcloudError(f"{folder} holds no trained model: {_why_no_model(folder)}")
-    model_file = read_model_file(folder / MODEL_JSON)
+        return TrainedClassifier(*decode(folder.path.read_bytes(), str(folder.path))).eval()
+    if not folder.model_file.is_file():
+        raise TailcloudError(f"{folder.path} holds no trained model: {_why_no_model(folder)}")
+    model_file = read_model_file(folder.model_file)
     try:
         classifier = meta_classifier(model_file.architecture)
-        classifier.load_state_dict(load_file(folder / WEIGHTS), assign=True)
+        classifier.load_state_dict(load_file(folder.weights_file), assign=True)
         return TrainedClassifier(classifier, model_file).eval()
     except FileNotFoundError:
-        raise TailcloudError(f"{folder / WEIGHTS} is missing") from None
+        raise TailcloudError(f"{folder.weights_file} is missing; copy the run folder again") from None
     except (SafetensorError, RuntimeError, KeyError, TypeError):
         raise TailcloudError(
-            f"{folder} holds a damaged model: {WEIGHTS} and {MODEL_JSON} do not fit together; copy the run folder again"
+            f"{folder.path} holds a damaged model: {folder.weights_file.name} and {folder.model_file.name} do not fit "
+            "together; copy the run folder again"
         ) from None
 
 
-def _why_no_model(folder: Path) -> str:
+def _why_no_model(folder: RunFolder) -> str:
     """Why a folder has no model, and what to do."""
-    if not folder.exists():
+    if not folder.path.exists():
         return "the folder does not exist; pass the folder of a finished run"
-    if not (folder / "recipe.toml").is_file():
-        return f"it has no {MODEL_JSON}; pass the folder of a finished run"
-    return f'its run is not finished; continue it with "tailcloud train --resume --out {folder}"'
+    if not folder.exists:
+        return f"it has no {folder.model_file.name}; pass the folder of a finished run"
+    return f'its run is not finished; continue it with "tailcloud train --resume --out {folder.path}"'
