@@ -22,7 +22,8 @@ from tailcloud.cli import app
 from tailcloud.cli.train import train_shared
 from tailcloud.data import open_dataset
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.launch.run_plan import TrainRequest, setting_words
+from tailcloud.launch.run_plan import TrainRequest
+from tailcloud.launch.train import setting_words
 from tailcloud.losses import LOSSES
 from tailcloud.plugins import discovery
 from tailcloud.recipe import load_recipe

@@ -119,7 +119,7 @@ def with_methods(table: PaperTable, methods: Sequence[str]) -> PaperTable:
 
 
 def filter_table(table: PaperTable, texts: Sequence[str]) -> PaperTable:
-    """The selected rows and columns of a table: a text in the name of a data set selects columns, any other text selects rows.
+    """Some rows and columns of a table: a text in the name of a data set selects columns, any other text selects rows.
 
     A row is found by its label, its method or its name in folders. An exact match selects that one alone; otherwise
     everything that contains the text is selected. Case does not matter.

@@ -89,7 +89,7 @@ def bench(
     from tailcloud.bench.bench_runner import on_a_cluster, on_this_machine, take_finished, train_missing
     from tailcloud.bench.ray_cluster import parse_cluster
     from tailcloud.bench.table import with_methods
-    from tailcloud.cli.bench_display import BenchProgress, conclude, print_steps
+    from tailcloud.cli.bench_display import BenchProgress, finish_bench, print_bench_plan
     from tailcloud.cli.train import seeds_of
     from tailcloud.files import check_output
     from tailcloud.training.distributed.world import check_single_process
@@ -107,10 +107,10 @@ def bench(
         progress.fail(cell, error)
     runs = take_finished(plan.runs, progress)
     if dry_run:
-        print_steps(runs, progress)
+        print_bench_plan(runs, progress)
         return
     check_output("--out", folder, folder=True)
     if json_file:
         check_output("--json", json_file, folder=False)
     train_missing(runs, progress, on_a_cluster(cluster, folder) if cluster else on_this_machine(device))
-    conclude(progress, folder, json_file)
+    finish_bench(progress, folder, json_file)

@@ -159,7 +159,7 @@ class BenchRunObserver:
         self.progress.note(text)
 
 
-def print_steps(runs: Sequence[BenchRun], progress: BenchProgress) -> None:
+def print_bench_plan(runs: Sequence[BenchRun], progress: BenchProgress) -> None:
     """The runs of a bench: which are finished, and which start from the first stage of another."""
     steps = {step.run.title: step for step in steps_of(runs)}
     for run in runs:
@@ -176,7 +176,7 @@ def print_steps(runs: Sequence[BenchRun], progress: BenchProgress) -> None:
     note_failures(progress)
 
 
-def conclude(progress: BenchProgress, folder: Path, json_file: Path | None) -> None:
+def finish_bench(progress: BenchProgress, folder: Path, json_file: Path | None) -> None:
     """Print the table, write its page and its record.
 
     Raises:

@@ -13,8 +13,8 @@ from tailcloud.estimator.persistence import plain
 from tailcloud.formatting import counted
 from tailcloud.launch.execute import execute
 from tailcloud.launch.run_data import CachedSource, DataSource
-from tailcloud.launch.run_plan import TrainRequest, setting_words
-from tailcloud.launch.train import plan_run, process_state_restored
+from tailcloud.launch.run_plan import TrainRequest
+from tailcloud.launch.train import plan_run, process_state_restored, setting_words
 from tailcloud.recipe import Stage
 from tailcloud.runs.observer import epoch_text
 from tailcloud.training.signals import Terminated

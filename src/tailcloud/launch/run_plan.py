@@ -3,7 +3,6 @@
 If the request names no recipe, one is chosen for the data (``choose_recipe``).
 """
 
-import json
 import logging
 import shlex
 from collections.abc import Mapping, Sequence
@@ -291,33 +290,3 @@ def existing_run(folder: RunFolder, request: TrainRequest, requested: Recipe | N
         )
     recipe = own.model_copy(update={"root": request.root or own.root})
     return PlannedRun(folder, recipe, folder.command(), source=request.source)
-
-
-def setting_words(settings: Mapping[str, Any] | Sequence[str] | None) -> list[str]:
-    """Settings as ``KEY=VALUE``: ``{"stage1.lr": 0.05}`` and ``{"stage1": {"lr": 0.05}}`` are ``stage1.lr=0.05``."""
-    if settings is None:
-        return []
-    if not isinstance(settings, Mapping):
-        if isinstance(settings, str) or not all(isinstance(setting, str) for setting in settings):
-            raise _not_settings(settings)
-        return list(settings)
-    return [f"{key}={toml_value(value, str(key))}" for key, value in settings.items()]
-
-
-def toml_value(value: Any, key: str) -> str:
-    """A value in TOML."""
-    if isinstance(value, Mapping):
-        entries = (f"{json.dumps(str(name))} = {toml_value(each, f'{key}.{name}')}" for name, each in value.items())
-        return f"{{{', '.join(entries)}}}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(toml_value(each, key) for each in value)}]"
-    if isinstance(value, str | int | float):
-        return json.dumps(value, ensure_ascii=False)
-    raise UsageError(f"settings: {key} is {value!r}; it should be a number, text, a list or a table")
-
-
-def _not_settings(settings: object) -> UsageError:
-    return UsageError(
-        f'settings is {settings!r}; it should be a dictionary such as {{"stage1.lr": 0.05}}, or a list such as '
-        '["stage1.lr=0.05"]'
-    )

@@ -1,5 +1,6 @@
 """``tailcloud.train``: train a run from Python, as ``tailcloud train`` does from the command line."""
 
+import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,9 +14,10 @@ import torch
 
 from tailcloud import plugins
 from tailcloud.data import Dataset
+from tailcloud.errors import UsageError
 from tailcloud.launch.execute import execute, resume_advice, resume_command
 from tailcloud.launch.run_data import CachedSource, OpenDataset, clear_data_cache
-from tailcloud.launch.run_plan import PlannedRun, TrainRequest, plan_runs, setting_words
+from tailcloud.launch.run_plan import PlannedRun, TrainRequest, plan_runs
 from tailcloud.recipe import Recipe
 from tailcloud.runs.observer import LoggingObserver, Observer
 from tailcloud.runs.result import Result
@@ -115,6 +117,36 @@ def train(
         with resume_advice(partial(_resume_call, planned)):
             result = execute(planned, device, observer)
     return Run(planned.folder.path, planned.recipe, result)
+
+
+def setting_words(settings: Mapping[str, Any] | Sequence[str] | None) -> list[str]:
+    """Settings as ``KEY=VALUE``: ``{"stage1.lr": 0.05}`` and ``{"stage1": {"lr": 0.05}}`` are ``stage1.lr=0.05``."""
+    if settings is None:
+        return []
+    if not isinstance(settings, Mapping):
+        if isinstance(settings, str) or not all(isinstance(setting, str) for setting in settings):
+            raise _not_settings(settings)
+        return list(settings)
+    return [f"{key}={toml_value(value, str(key))}" for key, value in settings.items()]
+
+
+def toml_value(value: Any, key: str) -> str:
+    """A value in TOML."""
+    if isinstance(value, Mapping):
+        entries = (f"{json.dumps(str(name))} = {toml_value(each, f'{key}.{name}')}" for name, each in value.items())
+        return f"{{{', '.join(entries)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(toml_value(each, key) for each in value)}]"
+    if isinstance(value, str | int | float):
+        return json.dumps(value, ensure_ascii=False)
+    raise UsageError(f"settings: {key} is {value!r}; it should be a number, text, a list or a table")
+
+
+def _not_settings(settings: object) -> UsageError:
+    return UsageError(
+        f'settings is {settings!r}; it should be a dictionary such as {{"stage1.lr": 0.05}}, or a list such as '
+        '["stage1.lr=0.05"]'
+    )
 
 
 def plan_run(request: TrainRequest, observer: Observer) -> PlannedRun:
