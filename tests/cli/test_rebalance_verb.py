@@ -66,9 +66,7 @@ def test_a_third_stage_goes_with_the_second_one_unless_it_is_asked_for():
 
 
 def test_a_third_stage_without_held_out_images_is_refused_before_anything_is_written(call, tmp_path):
-    with pytest.raises(
-        UsageError, match=r"stage3\.head_transform = \"tuned-logit-adjust\" looks at images that were not trained on"
-    ):
+    with pytest.raises(UsageError, match=r"stage3\.head_transform = \"tuned-logit-adjust\" needs held-out images"):
         call("rebalance run --with crt --set stage3.head_transform=tuned-logit-adjust")
     assert not (tmp_path / "run-crt").exists()
 
