@@ -5,7 +5,7 @@ from typing import Any
 
 from tailcloud.formatting import number
 from tailcloud.reporting.tables import markdown
-from tailcloud.runs.result import MixAccuracy, Result, parse_result
+from tailcloud.runs.result import AccuracyAtPrior, Result, parse_result
 
 MIXES = ("forward", "uniform", "backward")
 HEADER = ("method", "T", "ECE before", "ECE after", *(f"{mix}, plain → adjusted" for mix in MIXES))
@@ -38,6 +38,6 @@ def row(result: Result) -> list[str]:
     assert calibrated is not None
     assert priors is not None
     errors = [number(calibrated.before.ece, 1), number(calibrated.ece, 1)]
-    mixes: list[MixAccuracy] = [getattr(priors, mix) for mix in MIXES]
+    mixes: list[AccuracyAtPrior] = [getattr(priors, mix) for mix in MIXES]
     accuracies = [f"{number(mix.plain, 1)} → {number(mix.adjusted, 1)}" for mix in mixes]
     return [f"`{result.method}`", number(calibrated.temperature, 2), *errors, *accuracies]

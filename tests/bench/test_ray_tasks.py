@@ -106,7 +106,7 @@ def test_ctrl_c_ends_the_tasks_and_leaves_what_is_finished(bench, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(BenchProgress, "finish", then_interrupt)
-    with pytest.raises(Stopped, match="Go on with"):
+    with pytest.raises(Stopped, match="continue with"):
         bench("--epochs 1 --only ce --set stage1.epochs=1 --only gcl --set stage2.epochs=100000")
     place = next(Path("runs/bench/table1").iterdir())
     finished = [folder for folder in map(RunFolder, place.iterdir()) if folder.finished]
@@ -125,7 +125,7 @@ def test_a_machine_without_the_data_fails_the_cell_with_its_name(tmp_path, monke
     first, second = json.loads(Path("t.json").read_text())["cells"]
     assert f"needs CIFAR-10 in {tmp_path}/nowhere/" in first["failures"][0]
     assert f"[on the machine {os.uname().nodename}]" in first["failures"][0]
-    assert "it needs the first stage of cifar10-lt:100 ce seed 0, which was not trained" in second["failures"][0]
+    assert "it needs the first stage of cifar10-lt:100 ce seed 0, which is not complete" in second["failures"][0]
 
 
 def test_a_run_that_no_worker_survives_is_a_sentence():

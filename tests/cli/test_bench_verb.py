@@ -99,7 +99,7 @@ def test_what_exists_is_not_repeated(bench, filled):
 
 
 def test_a_plugin_that_was_changed_since_is_told(bench, filled, monkeypatch):
-    monkeypatch.setattr(tailcloud.plugins, "fingerprint", lambda: "mine.py 0123")
+    monkeypatch.setattr(tailcloud.plugins, "plugins_fingerprint", lambda: "mine.py 0123")
     assert "mine.py" not in bench(f"table1 {SHORT} --seed 0").output  # no part of these is from it
     monkeypatch.setattr(tailcloud.plugins.registry, "REGISTERED", {("method", "ce")})
     said = " ".join(bench(f"table1 {SHORT} --seed 0").output.split())
@@ -140,7 +140,7 @@ def test_a_folder_with_another_run_is_left_alone(bench, home, filled, monkeypatc
     with pytest.raises(TailcloudError, match="could not be measured"):
         bench(f"table1 {SHORT} --seed 0 --json other.json")
     sentence = json.loads((home / "other.json").read_text())["cells"][0]["failures"][0]
-    assert "holds another run by now (stage1.lr = 0.1, not 0.05)" in sentence
+    assert "holds another run (stage1.lr = 0.1, not 0.05)" in sentence
 
 
 def test_a_run_that_another_bench_trains_is_waited_for(bench, home, filled, monkeypatch):
@@ -199,7 +199,7 @@ def test_a_full_disk_is_told_with_what_it_spoiled(bench, home, monkeypatch):
     monkeypatch.setattr(tailcloud.bench, "read_table", lambda name: table(name=name, rows=rows))
     monkeypatch.setattr(tailcloud.cli.bench_display, "write_atomically", full)
     said = []
-    monkeypatch.setattr(tailcloud.cli.bench_display, "say_note", said.append)
+    monkeypatch.setattr(tailcloud.cli.bench_display, "print_note", said.append)
     with pytest.raises(OSError, match="No space"):
         bench(f"table1 {SHORT} --seed 0 --out full")
     assert any("Wild failed: the loss became NaN" in sentence for sentence in said)

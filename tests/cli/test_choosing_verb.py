@@ -34,7 +34,7 @@ def said(words):
 
 def test_a_choice_is_shown_and_nothing_is_trained(images, tmp_path):
     text = said("train --data mine.npz --dry-run")
-    assert text.index("a few steps are timed") < text.index("Chosen for mine.npz")
+    assert text.index("timing a few steps") < text.index("Chosen for mine.npz")
     assert "No flips" in text
     assert "200 epochs" in text
     assert not (tmp_path / "runs").exists()
@@ -106,7 +106,7 @@ def test_what_is_said_to_go_on_with_several_chosen_runs_finds_them(images, monke
 
     monkeypatch.setattr(execute, "run_jobs", stopped)
     _, complaint = command(words)
-    again = re.search(r'Go on with "tailcloud ([^"]*)"', complaint).group(1)
+    again = re.search(r'continue with "tailcloud ([^"]*)"', complaint).group(1)
     text = said(f"{again} --dry-run")
     assert "Chosen" not in text
     assert f"seed 0 in {started[0]}" in text

@@ -11,7 +11,7 @@ import pytest
 from tailcloud.cli import console
 
 
-@pytest.mark.parametrize("say", [console.say_error, console.say_note])
+@pytest.mark.parametrize("say", [console.print_error, console.print_note])
 def test_control_characters_are_not_printed(say, capsys):
     say("there is no backbone \x1b]0;title\x07\x9b31m[red]\udcff, 4\u00a0known:\nresnet8")
     said = capsys.readouterr().err

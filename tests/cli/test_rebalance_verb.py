@@ -66,9 +66,7 @@ def test_a_third_stage_goes_with_the_second_one_unless_it_is_asked_for():
 
 
 def test_a_third_stage_without_held_out_images_is_refused_before_anything_is_written(call, tmp_path):
-    with pytest.raises(
-        UsageError, match=r"stage3\.head_transform = \"tuned-logit-adjust\" looks at images that were not trained on"
-    ):
+    with pytest.raises(UsageError, match=r"stage3\.head_transform = \"tuned-logit-adjust\" needs held-out images"):
         call("rebalance run --with crt --set stage3.head_transform=tuned-logit-adjust")
     assert not (tmp_path / "run-crt").exists()
 
@@ -76,7 +74,7 @@ def test_a_third_stage_without_held_out_images_is_refused_before_anything_is_wri
 def test_settings_change_the_second_stage_only(call, tmp_path):
     call("rebalance run --with tau-norm --set stage2.head_transform.tau=0.5")
     assert load_recipe(str(tmp_path / "run-tau-norm")).stage2.head_transform.options == {"tau": 0.5}
-    with pytest.raises(TailcloudError, match=r"run cannot lend its first stage: its stage1.lr is 0.1"):
+    with pytest.raises(TailcloudError, match=r"the first stage of run cannot be used: its stage1.lr is 0.1"):
         call("rebalance run --with ncm --set stage1.lr=0.5")
     assert not (tmp_path / "run-ncm").exists()
 
@@ -106,6 +104,6 @@ def test_an_unfinished_run_is_refused(call, tmp_path):
 def test_a_run_without_a_kept_first_stage_is_refused(call, tmp_path):
     for path in (tmp_path / "run" / "checkpoint").glob("stage1-*"):
         path.unlink()
-    with pytest.raises(TailcloudError, match="run cannot lend its first stage: there is no stage1-0000003"):
+    with pytest.raises(TailcloudError, match="the first stage of run cannot be used: its checkpoint stage1-0000003"):
         call("rebalance run --with crt")
     assert not (tmp_path / "run-crt").exists()

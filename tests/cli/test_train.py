@@ -215,7 +215,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on(tailcloud, background, tmp_path):
     process.send_signal(signal.SIGINT)
     said, complaint = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert 'Go on with "tailcloud train --resume --out run"' in complaint
+    assert 'continue with "tailcloud train --resume --out run"' in complaint
     assert "Traceback" not in said + complaint
     assert list((tmp_path / "run" / "checkpoint").glob("stage1-*.safetensors"))
 
@@ -230,7 +230,7 @@ def test_sigterm_saves_the_runs_and_says_how_to_go_on(tailcloud, background, tmp
     said, complaint = process.communicate(timeout=60)
     assert process.returncode == 143
     again = "--seed 1 --resume" if several else "tailcloud train --resume --out runs"
-    assert re.search(f'stopped by SIGTERM; go on with "[^"]*{again}"', complaint)
+    assert re.search(f'stopped by SIGTERM; continue with "[^"]*{again}"', complaint)
     assert "Traceback" not in said + complaint
     assert list(first.glob("checkpoint/stage1-*.safetensors"))
 

@@ -136,7 +136,7 @@ def test_a_tenth_is_held_out_and_calibrates_where_there_are_500_images():
     assert result["dataset"]["images"]["train"] + result["dataset"]["images"]["val"] == len(everything)
     assert result["dataset"]["images"]["test"] == result["dataset"]["images"]["val"] == 179
     assert result["calibrated"]["fitted_on"] == "val"
-    assert "There is no test part: every figure is of the 179 images that were held out" in result["remarks"][-1]
+    assert "There is no test split: every figure is measured on the 179 held-out images" in result["remarks"][-1]
 
 
 def test_what_its_second_stage_does_is_corrected_on_the_images_held_out(digits):

@@ -22,7 +22,8 @@ from tailcloud.cli import app
 from tailcloud.cli.train import train_shared
 from tailcloud.data import open_dataset
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.launch.run_plan import TrainRequest, setting_words
+from tailcloud.launch.run_plan import TrainRequest
+from tailcloud.launch.train import setting_words
 from tailcloud.losses import LOSSES
 from tailcloud.plugins import discovery
 from tailcloud.recipe import load_recipe
@@ -270,7 +271,7 @@ class CtrlC(Watcher):
 
 
 def test_ctrl_c_says_how_to_resume():
-    with pytest.raises(TailcloudError, match=r'Go on with "tailcloud train --resume --out run"') as error:
+    with pytest.raises(TailcloudError, match=r'continue with "tailcloud train --resume --out run"') as error:
         tailcloud.train("digits-lt/ce", settings=SMALL, device="cpu", out="run", observer=CtrlC())
     assert error.value.exit_code == 130
 

@@ -117,7 +117,8 @@ def test_ctrl_c_is_one_error_of_rank_0(torchrun, tmp_path):
     wait_for_an_epoch(process, tmp_path / "run")
     process.send_signal(signal.SIGINT)
     said, _ = process.communicate(timeout=100)
-    assert said.count('error: rank 0: stopped; go on with "torchrun --nproc-per-node 2') == 1
+    assert said.count("error: rank 0: stopped; training is saved") == 1
+    assert 'continue with "torchrun --nproc-per-node 2' in said
     assert said.count("error:") == 1
 
 
@@ -136,7 +137,7 @@ def test_sigterm_ends_all_processes_and_rank_0_says_how_to_resume(torchrun, tmp_
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=100)
     sentence = (
-        'rank 0: stopped by SIGTERM; go on with "torchrun --nproc-per-node 2 -m tailcloud train --resume --out run"'
+        'rank 0: stopped by SIGTERM; continue with "torchrun --nproc-per-node 2 -m tailcloud train --resume --out run"'
     )
     assert said.count(sentence) == 1
     assert said.count("error:") == 1

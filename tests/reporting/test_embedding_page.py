@@ -42,14 +42,14 @@ def embedded(classes, label="gcl", seed=0, **options):
     result, random = parse_result(raw), np.random.default_rng(seed)
     centres = random.normal(size=(classes, 6)) * 3
     counts = {"train": result.dataset.counts, "test": [10] * classes}
-    parts = {}
+    splits = {}
     for part, images in counts.items():
         labels = np.repeat(np.arange(classes), images)
-        parts[part] = Embedding(centres[labels] + random.normal(size=(len(labels), 6)), labels, label == "gcl")
-    unit = centre_distance(parts["train"], classes)
-    spreads = {part: spread(parts[part], classes).divided(unit) for part in parts}
-    near = {part: nearest_centre_accuracy(parts[part], parts["train"], classes) for part in parts}
-    return EmbeddedRun(RunRecord("folder", result, (), ""), label, parts, spreads, near, unit)
+        splits[part] = Embedding(centres[labels] + random.normal(size=(len(labels), 6)), labels, label == "gcl")
+    unit = centre_distance(splits["train"], classes)
+    spreads = {part: spread(splits[part], classes).divided(unit) for part in splits}
+    near = {part: nearest_centre_accuracy(splits[part], splits["train"], classes) for part in splits}
+    return EmbeddedRun(RunRecord("folder", result, (), ""), label, splits, spreads, near, unit)
 
 
 def test_two_runs_side_by_side(baseline, finished_run, tmp_path):
@@ -98,7 +98,7 @@ def test_few_and_many_classes_have_a_page(classes):
 
 def test_of_many_classes_both_ends_have_colours_and_the_tail_is_whole():
     one = embedded(130)
-    selection = select_images(one.run.result, {part: one.parts[part].labels for part in one.parts})
+    selection = select_images(one.run.result, {part: one.splits[part].labels for part in one.splits})
     counts = one.run.result.dataset.counts
     assert len(selection.classes) == 100
     assert selection.coloured[:1] + selection.coloured[-1:] == [0, 129]

@@ -312,7 +312,7 @@ def test_what_is_no_run_is_said_in_a_sentence(tmp_path):
     with pytest.raises(TailcloudError, match=r"neither recipe\.toml nor result\.json"):
         write_report([tmp_path])
     write_run(tmp_path / "seed0", make_result(10))
-    with pytest.raises(TailcloudError, match="it holds the runs seed0"):
+    with pytest.raises(TailcloudError, match="pass one of the runs in it: seed0"):
         write_report([tmp_path])
     (tmp_path / "seed0" / "result.json").unlink()
     with pytest.raises(TailcloudError, match=r"unfinished run .*--resume"):

@@ -79,7 +79,7 @@ def test_a_branch_ends_as_the_whole_run_does(parent, tmp_path, change):
     ],
 )
 def test_another_first_stage_is_refused(parent, tmp_path, setting, field):
-    with pytest.raises(TailcloudError, match=f"cannot lend its first stage: its {field} is"):
+    with pytest.raises(TailcloudError, match=f"cannot be used: its {field} is"):
         fork_run(parent, RunFolder(tmp_path / "child"), recipe_of(setting), "")
     assert not (tmp_path / "child").exists()
 

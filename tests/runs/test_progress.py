@@ -1,4 +1,4 @@
-"""Where a run stands: which epoch was best and on what, and how a run goes on where it stood."""
+"""The progress of a run: which epoch was best and on which split, and how a run is resumed."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from tailcloud.data import hold_out, open_dataset
 from tailcloud.evaluation import Predictions
 from tailcloud.runs.checkpoint import TrainingProgress, save_checkpoint
 from tailcloud.runs.folder import RunFolder
-from tailcloud.training.checkpoint_policy import snapshot
+from tailcloud.training.checkpoint_policy import make_checkpoint
 from tailcloud.training.resume import resume
 from tailcloud.training.session import Session
 from tailcloud.training.stage_metrics import evaluate_epoch
@@ -106,9 +106,8 @@ def test_a_run_goes_on_with_the_threads_it_was_started_with(tmp_path):
     folder.create(recipe)
     data = open_dataset(recipe.data.spec, recipe.root)
     session = Session(recipe, data, CPU)
-    save_checkpoint(
-        folder.checkpoints, "stage1", 1, snapshot(session, make_parts(session, "stage1"), TrainingProgress(epoch=1))
-    )
+    checkpoint = make_checkpoint(session, make_parts(session, "stage1"), TrainingProgress(epoch=1))
+    save_checkpoint(folder.checkpoints, "stage1", 1, checkpoint)
     torch.set_num_threads(1)
     watcher = Watcher()
     progress, _ = resume(Session(recipe, data, CPU), folder, watcher)

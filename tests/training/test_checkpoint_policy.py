@@ -101,7 +101,7 @@ def test_sigterm_saves_within_an_epoch_and_the_run_goes_on(tmp_path, monkeypatch
     run(tmp_path / "undisturbed", recipe)
     with monkeypatch.context() as patch, signals.handle_sigterm():
         stop_before(patch, steps, ask_to_end)
-        with pytest.raises(signals.Terminated, match=r"stopped by SIGTERM; go on with .*--resume --out .*broken"):
+        with pytest.raises(signals.Terminated, match=r"stopped by SIGTERM; continue with .*--resume --out .*broken"):
             run(tmp_path / "broken", recipe)
     assert not signals.stop_requested()
     assert (

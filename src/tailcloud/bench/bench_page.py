@@ -1,4 +1,4 @@
-"""One self-contained HTML page: measured and published accuracy, table by table."""
+"""One self-contained HTML page: measured and published accuracy, table by table, with a chart for each data set."""
 
 from collections.abc import Sequence
 from math import ceil, floor
@@ -9,6 +9,13 @@ from tailcloud.bench.filled_table import FilledTable, TableCell
 from tailcloud.formatting import counted, number
 from tailcloud.reporting.figures.svg import WIDTH, Canvas, Figure, Scale
 from tailcloud.reporting.render import render
+
+LEFT, LINE, TOP = 190.0, 24.0, 10.0  # of the chart, in pixels
+LEGEND = (
+    ("series-2", "measured, last epoch"),
+    ("wrong", "measured, more than 1 point below"),
+    ("tick-mark", "published"),
+)
 
 
 def bench_page(tables: Sequence[FilledTable]) -> str:
@@ -63,14 +70,6 @@ def page_columns(filled: FilledTable) -> list[dict[str, Any]]:
 def fingerprints(cells: Sequence[TableCell]) -> list[str]:
     """The fingerprints of the data sets that the results were measured on."""
     return sorted({result.dataset.fingerprint for cell in cells for result in cell.results})
-
-
-LEFT, LINE, TOP = 190.0, 24.0, 10.0
-LEGEND = (
-    ("series-2", "measured, last epoch"),
-    ("wrong", "measured, more than 1 point below"),
-    ("tick-mark", "published"),
-)
 
 
 def plot_cells(spec: str, cells: Sequence[TableCell]) -> Figure | None:

@@ -1,4 +1,4 @@
-"""How a bench runs: finished runs are taken over, missing ones train on this machine or on a cluster."""
+"""Train a bench: finished runs are not repeated, missing ones train on this machine or on a Ray cluster."""
 
 import os
 import shlex
@@ -14,9 +14,10 @@ from tailcloud import plugins
 from tailcloud.bench.plan import BenchRun, BenchStep, dependency_waves, steps_of
 from tailcloud.bench.ray_cluster import Cluster, connected, machine_resources, run_resources
 from tailcloud.bench.ray_tasks import RayTask, train_on_ray
+from tailcloud.bench.table import CellKey
 from tailcloud.errors import TailcloudError, explained
 from tailcloud.formatting import counted
-from tailcloud.launch.execute import Stopped, execute, run_jobs
+from tailcloud.launch.execute import execute, resume_advice, run_jobs
 from tailcloud.launch.fleet import Outcome
 from tailcloud.launch.run_data import open_data
 from tailcloud.launch.run_plan import PlannedRun
@@ -24,9 +25,8 @@ from tailcloud.runs.folder import FolderInUse
 from tailcloud.runs.fork import first_stage_file, fork_run
 from tailcloud.runs.observer import Observer
 from tailcloud.runs.result import Result
-from tailcloud.training.signals import Terminated
 
-POLL_SECONDS = 0.5  # between looks at runs that another process trains
+POLL_SECONDS = 0.5  # between checks of runs that another process trains
 
 
 class BenchDisplay(AbstractContextManager["BenchDisplay"], Protocol):
@@ -38,8 +38,8 @@ class BenchDisplay(AbstractContextManager["BenchDisplay"], Protocol):
     def finish(self, run: BenchRun, result: Result, *, new: bool = True) -> None:
         """A run is finished; ``new`` is False if it was finished before this bench."""
 
-    def fail(self, place: tuple[str, str], sentence: str) -> None:
-        """A run of a cell (row key, data), or all of them, failed."""
+    def fail(self, key: CellKey, sentence: str) -> None:
+        """A run of a cell, or all of them, failed."""
 
     def note(self, text: str) -> None:
         """A sentence that the user should read."""
@@ -49,24 +49,24 @@ Outcomes = Generator[tuple[BenchStep, Outcome], None, None]  # as runs end
 Trainer = Callable[[Sequence[BenchStep], BenchDisplay], Outcomes]
 
 
-def take_finished(runs: Sequence[BenchRun], board: BenchDisplay) -> list[BenchRun]:
-    """Report finished runs; the runs whose folders can be used: a folder that holds another run is a failure."""
+def take_finished(runs: Sequence[BenchRun], display: BenchDisplay) -> list[BenchRun]:
+    """Report finished runs, and return the runs with usable folders; a folder with another run is a failure."""
     usable = []
     for run in runs:
         try:
             if run.folder.exists:
                 run.folder.claim(run.recipe, run.command)
             if run.folder.finished:
-                board.finish(run, run.folder.result(), new=False)
+                display.finish(run, run.folder.result(), new=False)
             usable.append(run)
         except (TailcloudError, OSError) as error:  # for example a folder without read permission
-            board.fail((run.row.key, run.spec), str(explained(error)))
-    note_outdated(usable, board)
+            display.fail((run.row.key, run.spec), str(explained(error)))
+    note_outdated(usable, display)
     return usable
 
 
-def note_outdated(runs: Sequence[BenchRun], board: BenchDisplay) -> None:
-    """A finished run is not repeated, even if a plugin that it uses has changed since; a note says so."""
+def note_outdated(runs: Sequence[BenchRun], display: BenchDisplay) -> None:
+    """Note the finished runs that use a plugin which has changed since: they are not repeated."""
     now, outdated = plugins.plugins_fingerprint(), dict[str, list[BenchRun]]()
     for run in (run for run in runs if run.folder.finished and plugins.uses_plugins(run.recipe)):
         then = run.folder.result().machine.get("plugins", "no plugin")
@@ -75,50 +75,45 @@ def note_outdated(runs: Sequence[BenchRun], board: BenchDisplay) -> None:
     for then, members in outdated.items():
         what = f"{counted(len(members), 'finished run')} of {members[0].folder.path.parent}"
         names = ", ".join(run.folder.path.name for run in members)
-        board.note(f"{what} trained with {then}, not with {now}; delete the folders to train again: {names}")
+        display.note(f"{what} trained with {then}, not with {now}; delete the folders to train again: {names}")
 
 
-def train_missing(runs: Sequence[BenchRun], board: BenchDisplay, trainer: Trainer) -> None:
+def train_missing(runs: Sequence[BenchRun], display: BenchDisplay, trainer: Trainer) -> None:
     """Train missing runs and report them. A failed run does not stop the others.
 
     Runs that another process trains at the same time, such as another bench on the same folders, are waited for.
     """
-    try:
-        with board:
-            elsewhere = train_round(steps_of(runs), board, trainer)
-            while elsewhere:
-                wait_for(elsewhere, board)
-                named = {step.run.title for step in elsewhere}
-                for run in (run for run in runs if run.title in named and run.folder.finished):
-                    board.finish(run, run.folder.result())
-                elsewhere = train_round([step for step in steps_of(runs) if step.run.title in named], board, trainer)
-    except KeyboardInterrupt:
-        again = shlex.join(["tailcloud", *sys.argv[1:]])
-        raise Stopped(f'stopped; nothing but the last second is lost. Go on with "{again}"') from None
-    except Terminated:
-        raise Terminated(f'stopped by SIGTERM; go on with "{shlex.join(["tailcloud", *sys.argv[1:]])}"') from None
+    again = shlex.join(["tailcloud", *sys.argv[1:]])
+    with resume_advice(lambda: f'"{again}"'), display:
+        elsewhere = train_round(steps_of(runs), display, trainer)
+        while elsewhere:
+            wait_for(elsewhere, display)
+            named = {step.run.title for step in elsewhere}
+            for run in (run for run in runs if run.title in named and run.folder.finished):
+                display.finish(run, run.folder.result())
+            elsewhere = train_round([step for step in steps_of(runs) if step.run.title in named], display, trainer)
 
 
-def train_round(steps: Sequence[BenchStep], board: BenchDisplay, trainer: Trainer) -> list[BenchStep]:
+def train_round(steps: Sequence[BenchStep], display: BenchDisplay, trainer: Trainer) -> list[BenchStep]:
     """Train all runs that no other process trains; the steps that are left."""
     elsewhere = []
-    with closing(trainer(steps, board)) as outcomes:
+    with closing(trainer(steps, display)) as outcomes:
         for step, outcome in outcomes:
             if isinstance(outcome, FolderInUse):
                 elsewhere.append(step)
             elif isinstance(outcome, TailcloudError):
-                board.fail((step.run.row.key, step.run.spec), str(outcome))
+                display.fail((step.run.row.key, step.run.spec), str(outcome))
             else:
-                board.finish(step.run, outcome)
+                display.finish(step.run, outcome)
     return elsewhere
 
 
-def wait_for(steps: Sequence[BenchStep], board: BenchDisplay) -> None:
-    """Wait until no other process trains these runs, or the runs whose first stages they need."""
+def wait_for(steps: Sequence[BenchStep], display: BenchDisplay) -> None:
+    """Wait until no other process trains these runs, or runs that they take a first stage from."""
     folders = {run.folder.path: run.folder for step in steps for run in (step.run, step.parent) if run}
     names = ", ".join(sorted(path.name for path, folder in folders.items() if folder.is_locked))
     if names:
-        board.note(f"another tailcloud process trains {names}; waiting for it")
+        display.note(f"another tailcloud process trains {names}; waiting for it")
     time.sleep(POLL_SECONDS)
     while os.name != "nt" and any(folder.is_locked for folder in folders.values()):  # not on Windows
         time.sleep(POLL_SECONDS)
@@ -127,31 +122,31 @@ def wait_for(steps: Sequence[BenchStep], board: BenchDisplay) -> None:
 def on_this_machine(device: str) -> Trainer:
     """Train here: first every first stage once, then the runs that start from one."""
 
-    def train(steps: Sequence[BenchStep], board: BenchDisplay) -> Outcomes:
-        unavailable = fail_without_data(steps, board)
+    def train(steps: Sequence[BenchStep], display: BenchDisplay) -> Outcomes:
+        unavailable = fail_without_data(steps, display)
         for wave in dependency_waves([step for step in steps if step.run.spec not in unavailable]):
             jobs = [partial(train_step, step, device) for step in wave]
-            yield from zip(wave, run_jobs(jobs, [board.observer(step.run) for step in wave], device), strict=True)
+            yield from zip(wave, run_jobs(jobs, [display.observer(step.run) for step in wave], device), strict=True)
 
     return train
 
 
-def on_a_cluster(cluster: Cluster, place: Path) -> Trainer:
-    """Train as tasks of a Ray cluster, whose machines open the data themselves."""
+def on_a_cluster(cluster: Cluster, out: Path) -> Trainer:
+    """Train as tasks of a Ray cluster. Its machines open the data themselves."""
 
-    def train(steps: Sequence[BenchStep], board: BenchDisplay) -> Outcomes:
+    def train(steps: Sequence[BenchStep], display: BenchDisplay) -> Outcomes:
         if not steps:
             return
         with connected(cluster) as ray:
             resources = run_resources(machine_resources(ray), cluster)
             device = cluster.device if resources.gpus else "cpu"
-            tasks = [RayTask(step, partial(train_step, step, device), board.observer(step.run)) for step in steps]
-            yield from train_on_ray(ray, tasks, place, resources)
+            tasks = [RayTask(step, partial(train_step, step, device), display.observer(step.run)) for step in steps]
+            yield from train_on_ray(ray, tasks, out, resources)
 
     return train
 
 
-def fail_without_data(steps: Sequence[BenchStep], board: BenchDisplay) -> set[str]:
+def fail_without_data(steps: Sequence[BenchStep], display: BenchDisplay) -> set[str]:
     """The data sets that cannot be opened, reported once for each cell instead of once for each run."""
     unavailable = set()
     for spec in dict.fromkeys(step.run.spec for step in steps):
@@ -161,7 +156,7 @@ def fail_without_data(steps: Sequence[BenchStep], board: BenchDisplay) -> set[st
         except TailcloudError as error:
             unavailable.add(spec)
             for key in dict.fromkeys(run.row.key for run in runs):
-                board.fail((key, spec), str(error))
+                display.fail((key, spec), str(error))
     return unavailable
 
 
@@ -172,6 +167,6 @@ def train_step(step: BenchStep, device: str, observer: Observer) -> Result:
         if not first_stage_file(step.parent.folder, run.recipe).is_file():
             if step.parent.folder.is_locked:
                 raise FolderInUse(f"{step.parent.folder.path} is trained by another tailcloud process")
-            raise TailcloudError(f"it needs the first stage of {step.parent.title}, which was not trained to its end")
+            raise TailcloudError(f"it needs the first stage of {step.parent.title}, which is not complete")
         fork_run(step.parent.folder, run.folder, run.recipe, run.command)
     return execute(PlannedRun(run.folder, run.recipe, run.command), device, observer)

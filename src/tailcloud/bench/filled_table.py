@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tailcloud.bench.plan import BenchProtocol
-from tailcloud.bench.table import PaperTable, Reference, TableRow
+from tailcloud.bench.table import CellKey, PaperTable, Reference, TableRow
 from tailcloud.reporting.tables import MethodRow, Summary
 from tailcloud.runs.result import Result
 
 TOLERANCE = 1.0  # percentage points; a cell further below the published number is marked
 METRICS = ("top1", "best", "many", "medium", "few", "ece", "seconds")
-CellKey = tuple[str, str]  # a row's key and a data set
 
 
 @dataclass(frozen=True)

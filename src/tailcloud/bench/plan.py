@@ -1,4 +1,7 @@
-"""Which runs fill a table: a recipe, a folder and a command for each row, data set and seed."""
+"""Which runs fill a table: a recipe, a folder and a command for each row, data set and seed.
+
+Runs with the same first stage train it once: a ``BenchStep`` names the run that it starts from.
+"""
 
 import json
 import shlex
@@ -8,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from tailcloud import plugins
-from tailcloud.bench.table import PaperTable, TableRow
+from tailcloud.bench.table import CellKey, PaperTable, TableRow
 from tailcloud.errors import UsageError
 from tailcloud.recipe import Recipe, load_recipe, parse_setting
 from tailcloud.runs.folder import RunFolder
@@ -28,7 +31,7 @@ class BenchProtocol:
     root: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse values that would fill another table."""
+        """Refuse wrong values, and settings that the table decides."""
         if self.epochs is not None and self.epochs < 1:
             raise UsageError(f"--epochs {self.epochs} must be at least 1")
         if len(set(self.seeds)) < len(self.seeds):
@@ -76,12 +79,20 @@ class BenchRun:
         return f"{self.spec} {self.row.key} seed {self.recipe.seed}"
 
 
+@dataclass(frozen=True)
+class BenchStep:
+    """A run of a bench, and the run that it takes its first stage from; None if it trains its own."""
+
+    run: BenchRun
+    parent: BenchRun | None = None
+
+
 @dataclass
 class BenchPlan:
     """The runs of a table, and an error message for each cell that has no valid recipe."""
 
     runs: list[BenchRun] = field(default_factory=list)
-    impossible: dict[tuple[str, str], str] = field(default_factory=dict)  # (row, spec) → why
+    impossible: dict[CellKey, str] = field(default_factory=dict)  # → why
 
 
 def plan_bench(table: PaperTable, protocol: BenchProtocol, out: Path) -> BenchPlan:
@@ -135,12 +146,17 @@ def train_command(reference: str, data: dict[str, str], settings: Sequence[str],
     return shlex.join([*words, *plugins.plugin_arguments(), "--seed", str(seed)])
 
 
-@dataclass(frozen=True)
-class BenchStep:
-    """A run of a bench, and the run whose first stage it starts from; None if it trains its own."""
-
-    run: BenchRun
-    parent: BenchRun | None = None
+def steps_of(runs: Sequence[BenchRun]) -> list[BenchStep]:
+    """A step for every run that is not finished, in the given order. Runs that were started are resumed."""
+    groups: dict[str, list[BenchRun]] = {}
+    for run in runs:
+        groups.setdefault(first_stage(run.recipe), []).append(run)
+    owners = {key: max(members, key=owner_rank) for key, members in groups.items()}
+    steps = []
+    for run in (run for run in runs if not run.folder.finished):
+        owner = owners[first_stage(run.recipe)]
+        steps.append(BenchStep(run, None if run is owner or run.folder.exists else owner))
+    return steps
 
 
 def first_stage(recipe: Recipe) -> str:
@@ -149,27 +165,14 @@ def first_stage(recipe: Recipe) -> str:
     return json.dumps({key: substance[key] for key in substance if key not in MAY_DIFFER}, sort_keys=True)
 
 
-def steps_of(runs: Sequence[BenchRun]) -> list[BenchStep]:
-    """A step for every run that is not finished, in the given order. Runs that were started are resumed."""
-    groups: dict[str, list[BenchRun]] = {}
-    for run in runs:
-        groups.setdefault(first_stage(run.recipe), []).append(run)
-    owners = {key: max(members, key=lending_rank) for key, members in groups.items()}
-    steps = []
-    for run in (run for run in runs if not run.folder.finished):
-        owner = owners[first_stage(run.recipe)]
-        steps.append(BenchStep(run, None if run is owner or run.folder.exists else owner))
-    return steps
-
-
-def lending_rank(run: BenchRun) -> tuple[bool, bool, bool, bool]:
+def owner_rank(run: BenchRun) -> tuple[bool, bool, bool, bool]:
     """Sort key for the owner of a first stage: a run that has it, one that was started, one with no later epochs.
 
-    A finished run whose checkpoints were deleted cannot lend its first stage, and will not train it again.
+    A finished run without checkpoints does not have its first stage any more, and will not train it again.
     """
     finished, (_, *later) = run.folder.finished, run.recipe.stages.values()
-    lends = finished and first_stage_file(run.folder, run.recipe).is_file()
-    return lends, not finished and run.folder.exists, not finished, not any(stage.epochs for stage in later)
+    reusable = finished and first_stage_file(run.folder, run.recipe).is_file()
+    return reusable, not finished and run.folder.exists, not finished, not any(stage.epochs for stage in later)
 
 
 def dependency_waves(steps: Sequence[BenchStep]) -> list[list[BenchStep]]:

@@ -64,8 +64,8 @@ def parse_cluster(on: str | None, device: str, gpus: float | None, cores: int | 
 def connected(cluster: Cluster) -> Iterator[Any]:
     """The ``ray`` module, connected; a connection or a Ray that was started here is shut down afterwards.
 
-    Without an address this is the cluster of RAY_ADDRESS, or the one that this machine belongs to; if there is none, a
-    Ray on this machine is started. If this process is connected already, that connection is used.
+    Without an address this is the cluster of RAY_ADDRESS, or the one that this machine belongs to; without
+    either, Ray is started on this machine. If this process is connected already, that connection is used.
     """
     ray = _imported()
     if ray.is_initialized():
@@ -99,9 +99,9 @@ def _connect(ray: Any, address: str | None) -> None:
     except (OSError, RuntimeError, ValueError) as error:
         address = address or os.environ.get("RAY_ADDRESS")
         where = f"the Ray cluster at {address}" if address else "Ray on this machine"
-        said = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise TailcloudError(
-            f'{where} cannot be reached ({said}); "ray status" on one of its machines says whether it runs'
+            f'{where} cannot be reached ({reason}); run "ray status" on one of its machines to check whether it runs'
         ) from None
 
 
@@ -132,7 +132,7 @@ class RunResources:
     cores: int
 
     def __str__(self) -> str:
-        """1 GPU and 16 cores."""
+        """For example "1 GPU and 16 cores"."""
         share = f"{self.gpus:g} GPU and " if self.gpus else ""
         return f"{share}{counted(self.cores, 'core')}"
 
@@ -140,17 +140,17 @@ class RunResources:
 def run_resources(machines: Sequence[Mapping[str, float]], cluster: Cluster) -> RunResources:
     """The resources of each run on machines with these (``CPU``, ``GPU``).
 
-    By default a run gets a whole GPU, if there are any, with its part of the machine's cores; otherwise one core.
+    By default a run gets a whole GPU, if there are any, with its share of the machine's cores; otherwise one core.
     """
     with_gpus = [machine for machine in machines if machine.get("GPU")]
     wanted = cluster.device == "cuda" or cluster.gpus is not None or (cluster.device == "auto" and bool(with_gpus))
     gpus = (cluster.gpus or 1.0) if wanted else 0.0
-    beside = min((machine.get("CPU", 0) / machine["GPU"] for machine in with_gpus), default=1.0)
-    chosen = RunResources(gpus, cluster.cores or max(1, int(beside * gpus)))
+    cores_per_gpu = min((machine.get("CPU", 0) / machine["GPU"] for machine in with_gpus), default=1.0)
+    chosen = RunResources(gpus, cluster.cores or max(1, int(cores_per_gpu * gpus)))
     if not any(m.get("GPU", 0) >= chosen.gpus and m.get("CPU", 0) >= chosen.cores for m in machines):
         have = "; ".join(dict.fromkeys(f"{m.get('GPU', 0):g} GPUs and {m.get('CPU', 0):g} cores" for m in machines))
         raise TailcloudError(
-            f"a run needs {chosen}, and the machines of this Ray have {have}; "
+            f"a run needs {chosen}, and the machines of this Ray cluster have {have}; "
             "change --gpus-per-run, --cores-per-run or --device"
         )
     return chosen

@@ -1,6 +1,6 @@
 """Runs as tasks of a Ray cluster.
 
-A run that needs the first stage of another one starts when that one is finished. A run whose worker or machine is lost
+A run that needs the first stage of another one starts when that one is finished. A run that loses its worker or machine
 is tried again, from its checkpoint if the new machine sees it, otherwise from the beginning.
 """
 
@@ -23,8 +23,8 @@ from tailcloud.launch.fleet import Job, Killed, Outcome
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.observer import Observer
 
-RETRIES = 3  # of a run whose worker was lost
-POLL_SECONDS = 0.2  # between looks at the cluster
+RETRIES = 3  # of a run that loses its worker
+POLL_SECONDS = 0.2  # between checks of the cluster
 
 
 @dataclass(frozen=True)
@@ -37,17 +37,17 @@ class RayTask:
 
 
 def train_on_ray(
-    ray: Any, tasks: Sequence[RayTask], place: Path, resources: RunResources
+    ray: Any, tasks: Sequence[RayTask], out: Path, resources: RunResources
 ) -> Iterator[tuple[BenchStep, Outcome]]:
-    """Train all runs, as many at a time as the cluster holds; yields each outcome when it is there.
+    """Train all runs, as many at a time as the cluster holds; yields each outcome when the run ends.
 
-    ``place`` is the folder of the run folders, an absolute path. A machine that shares it trains in it; any other
+    ``out`` is the parent of the run folders, an absolute path. A machine that shares it trains in it; any other
     machine trains under the same path of its own disk, and the files are copied here when the run ends. Closing the
     iterator, for example after Ctrl-C, cancels all tasks; finished runs stay.
     """
     by_run = {task.step.run.title: task for task in tasks}
     ordered = [by_run[step.run.title] for wave in dependency_waves([task.step for task in tasks]) for step in wave]
-    with token_in(place) as token:
+    with token_in(out) as token:
         setup = WorkerSetup(token, Path.cwd(), resources.cores, tuple(plugins.loaded_files()))
         submitted = SubmittedTasks(ray, setup, resources, ray.remote(num_cpus=0, max_restarts=-1)(Mailbox).remote())
         pending = {submitted.submit(number, task): task.step for number, task in enumerate(ordered)}
@@ -65,10 +65,10 @@ def train_on_ray(
 
 
 @contextmanager
-def token_in(place: Path) -> Iterator[Path]:
+def token_in(folder: Path) -> Iterator[Path]:
     """A file that only machines with the same file system see."""
-    token = place / f"{TEMPORARY}{uuid4().hex}"
-    with named_in_errors(place):
+    token = folder / f"{TEMPORARY}{uuid4().hex}"
+    with named_in_errors(folder):
         write_atomically(token, "A machine that can read this file shares the folder.\n")
     try:
         yield token
@@ -87,13 +87,13 @@ class SubmittedTasks:
     files: dict[Path, Any] = field(default_factory=dict)  # by run folder: the reference to its files
 
     def submit(self, number: int, task: RayTask) -> Any:
-        """Submit a run; it starts after the run whose first stage it needs."""
+        """Submit a run; it starts after the run that it takes its first stage from."""
         step = task.step
         own = self.files_of(step.run.folder)
-        lent = self.files_of(step.parent.folder) if step.parent else None
+        parent = self.files_of(step.parent.folder) if step.parent else None
         needs = {"num_cpus": self.resources.cores, "num_gpus": self.resources.gpus}
         remote = self.ray.remote(**needs, max_retries=RETRIES, num_returns=2)(work)
-        outcome, files = remote.remote(number, task.job, step.run.folder, self.setup, self.mailbox, own, lent)
+        outcome, files = remote.remote(number, task.job, step.run.folder, self.setup, self.mailbox, own, parent)
         self.files[step.run.folder.path] = files
         return outcome
 
@@ -142,5 +142,5 @@ def lost_run(error: Exception) -> TailcloudError:
     kind = type(getattr(error, "cause", None) or error).__name__
     return Killed(
         f"the run's worker was lost {RETRIES + 1} times ({kind}), perhaps for lack of memory; "
-        "the same command continues it"
+        "run the same command to continue"
     )

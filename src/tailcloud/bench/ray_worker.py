@@ -15,10 +15,10 @@ import tailcloud
 from tailcloud import plugins
 from tailcloud.bench.folder_transfer import FolderCopy, folder_copy
 from tailcloud.errors import TailcloudError, explained
-from tailcloud.launch.fleet import Job, Message, Outcome, Reporter
+from tailcloud.launch.fleet import Job, Message, Outcome, QueueObserver
 from tailcloud.runs.folder import RunFolder
 
-LOCK_RELEASE_SECONDS = 20.0  # within which the last process of a killed worker has released its folder
+LOCK_RELEASE_SECONDS = 20.0  # within this time, the last process of a killed worker releases the lock of its folder
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ def work(
 ) -> tuple[Outcome, FolderCopy | None]:
     """Train one run; its outcome, and a copy of its folder if this machine does not share the file system.
 
-    ``copies`` are folders from other machines: the run itself as far as it was trained, and the run whose first stage
-    it needs. A run that was started on this machine continues from its own checkpoint.
+    ``copies`` are folders from other machines: the run itself as far as it was trained, and the run that it takes
+    its first stage from. A run that was started on this machine continues from its own checkpoint.
     """
     shared = setup.token.is_file()
     try:
@@ -74,7 +74,7 @@ def work(
             if copy and not (copy.folder == folder.path and folder.exists):
                 copy.unpack()
         wait_until_free(folder)
-        outcome: Outcome = job(Reporter(number, MailboxSender(mailbox)))
+        outcome: Outcome = job(QueueObserver(number, MailboxSender(mailbox)))
     except Exception as error:
         outcome = with_machine_name(error)
     return outcome, None if shared else folder_copy(folder)

@@ -5,16 +5,16 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from tailcloud.bench.filled_table import CellKey, FilledTable, fill_table
+from tailcloud.bench.filled_table import FilledTable, fill_table
 from tailcloud.bench.plan import BenchProtocol, cell_runs
-from tailcloud.bench.table import TABLES, PaperTable, TableRow, read_table
+from tailcloud.bench.table import TABLES, CellKey, PaperTable, TableRow, read_table
 from tailcloud.errors import UsageError
 from tailcloud.recipe import resolve
 from tailcloud.runs.result import Result
 
 
 def fill_from_records(table: PaperTable, results: Iterable[Result]) -> FilledTable:
-    """The table with the results whose recipe is exactly that of a cell; of several runs of a seed, the first."""
+    """The table with the results that have exactly the recipe of a cell; of several runs of a seed, the first."""
     cells = {
         (spec, text): (row.key, spec)
         for spec in table.columns

@@ -1,4 +1,7 @@
-"""A table of the paper: rows are methods or settings, columns are data sets, cells are published accuracies."""
+"""A table of the paper: rows are methods or settings, columns are data sets, cells are published accuracies.
+
+``with_methods`` adds rows (``--method``), ``filter_table`` selects some of it (``--only``).
+"""
 
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -18,7 +21,8 @@ TABLES = {
     "sampling": "table 4: samplers of the second stage",
     "retraining": "table 5: ways to re-balance the classifier",
 }
-PublishedValues = tuple[float | Literal["-"], ...]  # one for each column; "-" where nothing was published
+CellKey = tuple[str, str]  # a row's key and a data set
+PublishedValues = tuple[float | Literal["-"], ...]  # one for each column; "-": not published
 
 
 class TableSection(BaseModel):
@@ -43,9 +47,9 @@ class TableRow(TableSection):
         """The row's name in folders and files."""
         return f"{self.method}-{self.variant}" if self.variant else self.method
 
-    def at_columns(self, places: Sequence[int]) -> "TableRow":
+    def at_columns(self, indices: Sequence[int]) -> "TableRow":
         """The row with the values of some columns only."""
-        paper, other = (tuple(values[place] for place in places if values) for values in (self.paper, self.other))
+        paper, other = (tuple(values[index] for index in indices if values) for values in (self.paper, self.other))
         return self.model_copy(update={"paper": paper, "other": other})
 
 
@@ -80,18 +84,18 @@ class PaperTable(TableSection):
 
     def reference(self, row: TableRow, spec: str) -> Reference | None:
         """The published accuracy of a cell: the paper's, else a third party's."""
-        place = self.columns.index(spec)
+        index = self.columns.index(spec)
         for values, source in ((row.paper, "paper"), (row.other, row.source)):
-            value = values[place] if values else "-"
+            value = values[index] if values else "-"
             if value != "-":
                 return Reference(value, source)
         return None
 
     def subset(self, rows: Sequence[TableRow], columns: Sequence[str]) -> "PaperTable":
         """Some of the rows and columns, in the order of the table."""
-        places = [place for place, spec in enumerate(self.columns) if spec in columns]
-        kept = [row.at_columns(places) for row in self.rows if row in rows]
-        return self.model_copy(update={"rows": tuple(kept), "columns": tuple(self.columns[place] for place in places)})
+        indices = [index for index, spec in enumerate(self.columns) if spec in columns]
+        kept = [row.at_columns(indices) for row in self.rows if row in rows]
+        return self.model_copy(update={"rows": tuple(kept), "columns": tuple(self.columns[index] for index in indices)})
 
     def note(self, row: TableRow, spec: str) -> str:
         """The table's note about a cell, or an empty text."""
@@ -115,7 +119,7 @@ def with_methods(table: PaperTable, methods: Sequence[str]) -> PaperTable:
 
 
 def filter_table(table: PaperTable, texts: Sequence[str]) -> PaperTable:
-    """The selected part of a table: a text in the name of a data set selects columns, any other text selects rows.
+    """Some rows and columns of a table: a text in the name of a data set selects columns, any other text selects rows.
 
     A row is found by its label, its method or its name in folders. An exact match selects that one alone; otherwise
     everything that contains the text is selected. Case does not matter.

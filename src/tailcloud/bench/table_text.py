@@ -76,12 +76,12 @@ def text_rows(cells: Sequence[TableCell], columns: Sequence[str]) -> list[list[s
 
 
 def shown_cells(cells: Sequence[TableCell]) -> list[TableCell]:
-    """The cells with results or failures; all cells if there are none."""
+    """The cells with results or failures; all cells if no cell has any."""
     return [cell for cell in cells if cell.results or cell.failures] or list(cells)
 
 
 def unmeasured_sentence(cells: Sequence[TableCell]) -> list[str]:
-    """One sentence that names the other cells and their published numbers; empty if there are none."""
+    """One sentence that names the other cells and their published numbers; empty if there are no others."""
     listed = {cell.row.key for cell in shown_cells(cells)}
     names = [
         cell.row.label + (f" (published: {published(cell)})" if cell.reference else "")

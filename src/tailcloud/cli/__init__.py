@@ -2,8 +2,8 @@
 
 Verbs: ``train``, ``watch``, ``evaluate``, ``predict``, ``inspect``, ``report``, ``rebalance``, ``bench``, ``export``,
 ``recipes``, ``data``. Shared: ``console`` (notes and errors), ``plugin_option``, and for verbs that train, ``progress``
-and ``train_summary``. Of one verb: ``train_plan`` (train), ``run_status`` and ``live_table`` (watch),
-``bench_progress`` and ``bench_summary`` (bench), ``prediction_output`` (predict), ``verify`` (data).
+and ``train_output``. For one verb: ``run_status`` and ``live_table`` (watch), ``bench_display`` (bench),
+``prediction_output`` (predict), ``verify`` (data).
 """
 
 import os
@@ -17,7 +17,7 @@ import typer
 from tailcloud import __version__
 from tailcloud.cli import data, recipes
 from tailcloud.cli.bench import bench
-from tailcloud.cli.console import print_log_as_notes, say_error
+from tailcloud.cli.console import print_error, print_log_as_notes
 from tailcloud.cli.evaluate import evaluate
 from tailcloud.cli.export import export
 from tailcloud.cli.inspect import inspect
@@ -30,10 +30,10 @@ from tailcloud.cli.watch import watch
 from tailcloud.errors import Elsewhere, TailcloudWarning, explained
 
 warnings.filterwarnings("ignore", category=TailcloudWarning)  # verbs print their own notes
-warnings.filterwarnings("ignore", message="Image size", module="PIL")  # verbs name such images themselves
+warnings.filterwarnings("ignore", message="Image size", module="PIL")  # verbs report such images themselves
 print_log_as_notes()
 
-ERROR_GRACE_SECONDS = 2.0  # torchrun ends all processes with the first: leaves rank 0 time to print the error
+ERROR_GRACE_SECONDS = 2.0  # gives rank 0 time to print the error: torchrun ends all processes with the first one
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -80,7 +80,7 @@ def tailcloud(
 
 
 def main() -> None:
-    """Run the command line. An error is one sentence; the exit code is 2 for wrong use and 1 for failure."""
+    """Run the command line. An error is one sentence; the exit status is 2 for wrong use and 1 for failure."""
     if "WORLD_SIZE" in os.environ:  # otherwise every process prints PyTorch's warnings
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
@@ -97,7 +97,7 @@ def main() -> None:
 
 
 def _fail(sentence: str, code: int) -> None:
-    say_error(sentence)
+    print_error(sentence)
     sys.exit(code)
 
 

@@ -1,4 +1,4 @@
-"""``tailcloud bench``: train the runs of a table of the paper, and print measured beside published accuracy."""
+"""``tailcloud bench``: train the runs of a table of the paper, and print measured and published accuracy."""
 
 from pathlib import Path
 from typing import Annotated
@@ -16,19 +16,19 @@ def bench(
         list[str] | None,
         typer.Option(
             metavar="TEXT",
-            help="Train a part of the table; repeatable. A text in the name of a data set (cifar10-lt:100) selects "
+            help="Train some cells of the table; repeatable. A text in the name of a data set (cifar10-lt:100) selects "
             "columns; any other text selects rows by label or method (gcl). An exact match selects nothing else.",
         ),
     ] = None,
     methods: Annotated[
         list[str] | None,
         typer.Option(
-            "--method", metavar="NAME", help="Add a row for a method of your own or FIRST+SECOND; repeatable."
+            "--method", metavar="NAME", help="Add a row for another method: your own, or FIRST+SECOND; repeatable."
         ),
     ] = None,
     seed: Annotated[
         list[str] | None,
-        typer.Option(metavar="N", help="A seed; repeat for several.  [default: 0, 1 and 2]"),
+        typer.Option(metavar="N", help="A seed; repeat for several runs.  [default: 0, 1 and 2]"),
     ] = None,
     epochs: Annotated[
         int | None,
@@ -39,13 +39,14 @@ def bench(
     ] = None,
     root: Annotated[str | None, typer.Option(help="The folder with the data files.")] = None,
     output: Annotated[
-        Path | None, typer.Option("--out", help="The folder for the run folders.  [default: runs/bench/TABLE]")
+        Path | None, typer.Option("--out", help="The parent of the run folders.  [default: runs/bench/TABLE]")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     on: Annotated[
         str | None,
         typer.Option(
-            metavar="ray[=ADDRESS]", help="Train on a Ray cluster: the local one, or the one at HOST:PORT; see docs."
+            metavar="ray[=ADDRESS]",
+            help="Train on a Ray cluster: the local one, or that at HOST:PORT (docs/bench.md).",
         ),
     ] = None,
     gpus: Annotated[
@@ -70,7 +71,7 @@ def bench(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the runs without training.")] = False,
     _plugin: Plugin = None,
 ) -> None:
-    """Train the runs of a table of the paper, and print measured beside published accuracy.
+    """Train the runs of a table of the paper, and print measured and published accuracy.
 
     Examples:
 
@@ -88,7 +89,7 @@ def bench(
     from tailcloud.bench.bench_runner import on_a_cluster, on_this_machine, take_finished, train_missing
     from tailcloud.bench.ray_cluster import parse_cluster
     from tailcloud.bench.table import with_methods
-    from tailcloud.cli.bench_display import BenchProgress, conclude, print_steps
+    from tailcloud.cli.bench_display import BenchProgress, finish_bench, print_bench_plan
     from tailcloud.cli.train import seeds_of
     from tailcloud.files import check_output
     from tailcloud.training.distributed.world import check_single_process
@@ -99,17 +100,17 @@ def bench(
     if cluster:  # the machines of a cluster may have other working folders
         root, output = str(Path(root or "data").absolute()), (output or Path("runs") / "bench" / table).absolute()
     protocol = BenchProtocol(seeds_of(seed or ["0", "1", "2"]), epochs, settings or [], root)
-    place = (output or Path("runs") / "bench" / table) / protocol.folder
-    plan = plan_bench(selected, protocol, place)
+    folder = (output or Path("runs") / "bench" / table) / protocol.folder
+    plan = plan_bench(selected, protocol, folder)
     progress = BenchProgress(selected, protocol, plan.runs)
     for cell, error in plan.impossible.items():
         progress.fail(cell, error)
     runs = take_finished(plan.runs, progress)
     if dry_run:
-        print_steps(runs, progress)
+        print_bench_plan(runs, progress)
         return
-    check_output("--out", place, folder=True)
+    check_output("--out", folder, folder=True)
     if json_file:
         check_output("--json", json_file, folder=False)
-    train_missing(runs, progress, on_a_cluster(cluster, place) if cluster else on_this_machine(device))
-    conclude(progress, place, json_file)
+    train_missing(runs, progress, on_a_cluster(cluster, folder) if cluster else on_this_machine(device))
+    finish_bench(progress, folder, json_file)

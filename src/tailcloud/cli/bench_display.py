@@ -1,4 +1,7 @@
-"""Progress of a bench: a live table on a terminal, otherwise one line for each finished run."""
+"""What ``tailcloud bench`` prints: the plan of a dry run, progress, and the filled table.
+
+Progress is a live table on a terminal, otherwise one line for each finished run.
+"""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -15,10 +18,11 @@ from rich.text import Text
 
 from tailcloud.bench import BenchProtocol, FilledTable, PaperTable, TableCell
 from tailcloud.bench.bench_page import bench_page
-from tailcloud.bench.filled_table import CellKey, fill_table
+from tailcloud.bench.filled_table import fill_table
 from tailcloud.bench.plan import BenchRun, steps_of
+from tailcloud.bench.table import CellKey
 from tailcloud.bench.table_text import MARK, SHORT_COLUMNS, legend, remarks, text_rows
-from tailcloud.cli.console import live_display, on_terminal, out, say_note
+from tailcloud.cli.console import live_display, on_terminal, out, print_columns, print_note
 from tailcloud.errors import TailcloudError
 from tailcloud.files import write_atomically, write_json
 from tailcloud.formatting import counted, number
@@ -75,11 +79,11 @@ class BenchProgress:
             self.failures.setdefault(key, []).append(sentence)
 
     def note(self, text: str) -> None:
-        """A sentence, once for all runs that have it."""
+        """Print a note, once for all runs."""
         with self.lock:
             if text not in self.notes:
                 self.notes.add(text)
-                say_note(text)
+                print_note(text)
 
     def collect_results(self) -> None:
         """Add the results that were written since the last call."""
@@ -134,7 +138,7 @@ class BenchRunObserver:
     epochs: int = 0
 
     def stage_started(self, name: str, stage: Stage, done: int) -> None:
-        """A stage begins; one without epochs is over at once."""
+        """A stage begins; one without epochs ends immediately."""
         self.epochs = stage.epochs
         self.reach(name, done)
 
@@ -155,7 +159,7 @@ class BenchRunObserver:
         self.progress.note(text)
 
 
-def print_steps(runs: Sequence[BenchRun], board: BenchProgress) -> None:
+def print_bench_plan(runs: Sequence[BenchRun], progress: BenchProgress) -> None:
     """The runs of a bench: which are finished, and which start from the first stage of another."""
     steps = {step.run.title: step for step in steps_of(runs)}
     for run in runs:
@@ -169,47 +173,39 @@ def print_steps(runs: Sequence[BenchRun], board: BenchProgress) -> None:
         f"{counted(len(runs), 'run')}, {len(runs) - len(steps)} finished, {len(steps)} to train: "
         f"{own} from their own first stage, {len(steps) - own} from that of another"
     )
-    note_failures(board)
+    note_failures(progress)
 
 
-def conclude(board: BenchProgress, place: Path, json_file: Path | None) -> None:
+def finish_bench(progress: BenchProgress, folder: Path, json_file: Path | None) -> None:
     """Print the table, write its page and its record.
 
     Raises:
         TailcloudError: a run failed.
     """
-    filled = board.filled()
+    filled = progress.filled()
     for spec in filled.table.columns:
         cells = filled.column(spec)
         rows = [list(SHORT_COLUMNS.values()), *text_rows(cells, list(SHORT_COLUMNS))]
-        print_columns(f"{filled.table.title}: {spec}", rows)
+        out.print(f"[bold]{filled.table.title}: {spec}[/]")
+        print_columns(rows)
+        out.print()
     out.print(legend(filled), markup=False)
-    note_failures(board)  # before anything is written: writing may fail for the same reason
+    note_failures(progress)  # before anything is written: writing may fail for the same reason
     if json_file:
         write_json(json_file, filled.record())
-    page = place / f"{filled.table.name}.html"  # tables may share a folder
+    page = folder / f"{filled.table.name}.html"  # tables may share a folder
     write_atomically(page, bench_page([filled]))
     out.print(f"page: {page}", markup=False)
-    failed = sum(map(len, board.failures.values()))
+    failed = sum(map(len, progress.failures.values()))
     if failed:
         raise TailcloudError(
-            f"{counted(failed, 'cell or run', 'cells or runs')} could not be measured; the sentences above say why. "
-            "The same command tries them again"
+            f"{counted(failed, 'cell or run', 'cells or runs')} could not be measured; see the notes above. "
+            "Run the same command to try them again"
         )
 
 
-def print_columns(title: str, rows: Sequence[Sequence[str]]) -> None:
-    """A table with a title, its columns aligned."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    out.print(f"[bold]{title}[/]")
-    for row in rows:
-        first, *rest = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-        out.print("  ".join([first, *rest]).rstrip(), markup=False)
-    out.print()
-
-
-def note_failures(board: BenchProgress) -> None:
-    """A note for each failure, with the rows that it is about."""
-    filled = board.filled()
+def note_failures(progress: BenchProgress) -> None:
+    """Print a note for each failure, with its rows."""
+    filled = progress.filled()
     for sentence in dict.fromkeys(text for spec in filled.table.columns for text in remarks(filled.column(spec))):
-        say_note(sentence)
+        print_note(sentence)

@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -23,18 +23,18 @@ _live_displays = 0
 
 
 def prefix_errors(name: str) -> None:
-    """Let errors say which process they are from, if several share a terminal."""
+    """Put the name of this process before its errors, if several share a terminal."""
     global _error_prefix  # noqa: PLW0603
     _error_prefix = f"{name}: "
 
 
-def say_error(sentence: str) -> None:
+def print_error(sentence: str) -> None:
     """Print the sentence that a failed command ends with, on standard error."""
     errors.print(f"[bold red]error:[/] {_error_prefix}{escape(_without_control_characters(sentence))}")
 
 
-def say_note(sentence: str) -> None:
-    """Print something worth knowing on standard error; above the progress bars, if the terminal shows some."""
+def print_note(sentence: str) -> None:
+    """Print a note on standard error; above the progress bars, if the terminal shows some."""
     console = out if _live_displays and sys.stderr.isatty() else errors
     console.print(f"[yellow]note:[/] {escape(_without_control_characters(sentence))}")
 
@@ -43,8 +43,8 @@ def say_note(sentence: str) -> None:
 def live_display(display: "Live | Progress") -> Iterator[None]:
     """Show bars or a table on ``out`` that redraw themselves.
 
-    They know of what is printed on their own console only: a line on any other would be written into them. Notes
-    therefore go there meanwhile.
+    Only text on the same console is printed above them; text on another console would break the drawing. Notes
+    therefore go to ``out`` meanwhile.
     """
     global _live_displays  # noqa: PLW0603
     with display:
@@ -65,12 +65,20 @@ def on_terminal() -> bool:
     return sys.stdout.isatty()
 
 
+def print_columns(rows: Sequence[Sequence[str]]) -> None:
+    """Print rows of text with aligned columns."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        line = "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        out.print(line.rstrip(), markup=False)
+
+
 class NoteHandler(logging.Handler):
     """Prints what the library logs as notes."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print it; what is less than a warning is work in progress, and ends in "…"."""
-        say_note(record.getMessage() if record.levelno >= logging.WARNING else f"{record.getMessage()} …")
+        """Print a record; below level WARNING it is work in progress and ends in "…"."""
+        print_note(record.getMessage() if record.levelno >= logging.WARNING else f"{record.getMessage()} …")
 
 
 def print_log_as_notes() -> None:

@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from tailcloud.data.benchmarks.download import Progress
 
-Root = Annotated[Path, typer.Option(help="The folder that holds the data sets.", file_okay=False)]
+Root = Annotated[Path, typer.Option(help="The folder with the data sets.", file_okay=False)]
 
 app = typer.Typer(
     name="data",
@@ -46,9 +46,9 @@ def ls(root: Root = Path("data")) -> None:
 
 @app.command()
 def get(
-    name: Annotated[str, typer.Argument(help='"cifar10" or "cifar100".')],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="cifar10 or cifar100.")],
     root: Root = Path("data"),
-    url: Annotated[str | None, typer.Option(help="Another place that has the archive; it is verified too.")] = None,
+    url: Annotated[str | None, typer.Option(help="Another address of the archive; it is verified too.")] = None,
 ) -> None:
     """Download a data set from its publisher, check it, and unpack it under ROOT.
 
@@ -69,11 +69,13 @@ def get(
 
 @app.command()
 def verify(
-    spec: Annotated[str, typer.Argument(help='A data set, such as "cifar10", "imagenet-lt" or a path to images.')],
+    spec: Annotated[
+        str, typer.Argument(metavar="DATA", help="A data set, such as cifar10 or imagenet-lt, or a path to images.")
+    ],
     root: Root = Path("data"),
     report: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The report of broken files; by default NAME-broken.csv beside the data."),
+        typer.Option(metavar="FILE", help="The report of broken files.  [default: NAME-broken.csv next to the data]"),
     ] = None,
 ) -> None:
     """Check that a benchmark is as published, or that every image file can be read.

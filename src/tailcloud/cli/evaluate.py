@@ -5,20 +5,22 @@ from typing import Annotated, Any
 
 import typer
 
-from tailcloud.cli.console import out, say_note
+from tailcloud.cli.console import out, print_note
 from tailcloud.cli.plugin_option import Plugin
 from tailcloud.formatting import number
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run folder.")],
     data: Annotated[
         str | None, typer.Option(help="Other data with the same classes; by default the data of the run.")
     ] = None,
-    root: Annotated[str | None, typer.Option(help="Folder of the data files, or of the images of a list.")] = None,
+    root: Annotated[
+        str | None, typer.Option(help="The folder with the data files, or with the images of a list.")
+    ] = None,
     prior: Annotated[
         str | None,
-        typer.Option(metavar="uniform|train|FILE", help="Class distribution to expect; FILE has lines of class,share."),
+        typer.Option(metavar="uniform|train|FILE", help="Expected class frequencies; FILE has lines of class,share."),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
@@ -26,10 +28,12 @@ def evaluate(
 ) -> None:
     """Evaluate the model of a run on the test images of its data, or of other data with the same classes.
 
+    Example:
+
         tailcloud evaluate runs/digits-lt-gcl-seed0
 
-    With --prior, all figures are those of calibrated logits adjusted to that class distribution. A second table has the
-    accuracy under three distributions: as in training, uniform, and reversed.
+    With --prior, calibrated logits are adjusted to these class frequencies, and all figures are measured with them. A
+    second table has the accuracy at three class frequencies: as in training, uniform, and reversed.
     """
     from tailcloud.data import open_dataset
     from tailcloud.files import json_text
@@ -45,24 +49,23 @@ def evaluate(
         typer.echo(json_text(measured))
         return
     for remark in dataset.remarks:
-        say_note(remark)
+        print_note(remark)
     result = folder.result() if folder.finished else None
     if result and (selection := result.protocol.selection) != "last":
-        say_note(f"These are the weights of the epoch that was {selection}, not of the last epoch.")
+        print_note(f"These are the weights of the epoch that was {selection}, not of the last epoch.")
     adjusted = f", adjusted to {prior}" if prior else ""
     out.print(f"{run} on {len(dataset.test):,} test images of {dataset.spec}{adjusted} (percent)", markup=False)
     keys = ("top1", "balanced_accuracy", "macro_f1", "many", "medium", "few", "ece")
     _print_table({key.replace("_", " "): [measured[key]] for key in keys})
     if "priors" in measured:
-        _print_deployed(measured["calibrated"], measured["priors"])
+        _print_deployment(measured["calibrated"], measured["priors"])
 
 
-def _print_deployed(calibrated: dict[str, Any], priors: dict[str, Any]) -> None:
-    fitted = f"T = {calibrated['temperature']:.3g}" if calibrated["fitted_on"] else "no images were held out to fit it"
+def _print_deployment(calibrated: dict[str, Any], priors: dict[str, Any]) -> None:
+    fitted = f"T = {calibrated['temperature']:.3g}" if calibrated["fitted_on"] else "not fitted: no held-out images"
     out.print(f"\nECE after calibration: {number(calibrated['ece'])} ({fitted})", markup=False)
-    out.print(f"\naccuracy under other class distributions (the model assumes: {priors['assumed']})", markup=False)
-    mixes = {name: priors[name] for name in ("forward", "uniform", "backward")}
-    columns = {name: [mix["plain"], mix["adjusted"]] for name, mix in mixes.items()}
+    out.print(f"\naccuracy at other class frequencies (the model assumes: {priors['assumed']})", markup=False)
+    columns = {name: [priors[name]["plain"], priors[name]["adjusted"]] for name in ("forward", "uniform", "backward")}
     _print_table(columns, rows=["plain", "adjusted"])
 
 

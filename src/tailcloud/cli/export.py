@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tailcloud.cli.console import out as console
-from tailcloud.cli.console import say_note
+from tailcloud.cli.console import print_note
 from tailcloud.cli.plugin_option import Plugin
 
 if TYPE_CHECKING:
@@ -15,24 +15,26 @@ if TYPE_CHECKING:
 
 
 def export(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run folder.")],
     to: Annotated[str, typer.Option(help="onnx, pt2, safetensors, or card for the model card alone.")],
     out: Annotated[
         Path | None, typer.Option(help="The file to write; by default in the run folder.", show_default=False)
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     root: Annotated[
-        str | None, typer.Option(help="Folder of the data files, for the check.", show_default=False)
+        str | None, typer.Option(help="The folder with the data files, for the check.", show_default=False)
     ] = None,
     _plugin: Plugin = None,
 ) -> None:
     """Write the model of a run as a file for other programs, and a model card in the run folder.
 
+    Example:
+
         tailcloud export runs/digits-lt-gcl-seed0 --to onnx
 
     The file takes uint8 images [batch, height, width, channels] at the size of the model and gives calibrated
     probabilities; it includes normalisation and class names. It is compared with the original on test images of the
-    run (random images if its data cannot be opened), and written only if both agree.
+    run (random images if its data cannot be opened), and written only if the probabilities agree.
     """
     from tailcloud.reporting.card import CARD, model_card, write_card
     from tailcloud.serving.export import check_target, export_run, format_of
@@ -40,9 +42,8 @@ def export(
     if to == "card":
         console.print(f"card: {write_card(run, out, force=force)}", markup=False)
         return
-    check_target(
-        run, out or run / format_of(to).file, force=force
-    )  # before the data are opened, which may take a while
+    # before the data are opened, which may take a while
+    check_target(run, out or run / format_of(to).file, force=force)
     with_card = (run / "result.json").is_file() and not (run / CARD).exists()
     if with_card:
         model_card(run)  # refuses a damaged result before anything is written
@@ -59,7 +60,7 @@ def export(
     if with_card:
         console.print(f"card: {write_card(run)}", markup=False)
     elif (run / CARD).exists():
-        say_note(f"{run / CARD} exists already and was not changed; --to card --force replaces it.")
+        print_note(f"{run / CARD} exists already and was not changed; --to card --force replaces it.")
 
 
 def _test_images(run: Path, root: str | None) -> "tuple[NDArray[np.uint8] | None, str]":
@@ -78,6 +79,6 @@ def _test_images(run: Path, root: str | None) -> "tuple[NDArray[np.uint8] | None
         check_fits(run, model, dataset)
         images = sample_split(dataset.test)
     except (TailcloudError, OSError) as error:
-        say_note(f"The test images of the run cannot be used for the check: {error}")
+        print_note(f"The test images of the run cannot be used for the check: {error}")
         return None, "random images"
     return images, f"test images of {dataset.spec}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tailcloud.cli.console import out, say_note
+from tailcloud.cli.console import out, print_note
 from tailcloud.formatting import counted
 
 if TYPE_CHECKING:
@@ -22,12 +22,13 @@ MAX_LISTED = 10  # pairs, and broken files
 
 def inspect(
     spec: Annotated[
-        str, typer.Argument(help="A folder, list or .npz file of images; or digits-lt, cifar10-lt:100, cifar10 …")
+        str,
+        typer.Argument(metavar="DATA", help="A folder, list or .npz file of images; or a name such as cifar10-lt:100."),
     ] = "digits-lt",
-    root: Annotated[str, typer.Option(help="The folder that data files, or the images of a list, are in.")] = "data",
+    root: Annotated[str, typer.Option(help="The folder with the data files, or with the images of a list.")] = "data",
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the recipe, as data.size=96."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the recipe, for example data.size=96."),
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write everything to an HTML page.")] = None,
     plan: Annotated[
@@ -38,19 +39,21 @@ def inspect(
 ) -> None:
     """Show what is in a data set and what is wrong with it: counts, imbalance, sizes, broken files, duplicates.
 
+    Examples:
+
         tailcloud inspect photos --html photos.html
 
         tailcloud inspect cifar10-lt:100 --root data
 
-    Problems that would stop training are listed; everything else is shown nevertheless.
+    Problems that would stop training are listed as notes.
     """
     from tailcloud.data.inspection import survey
     from tailcloud.data.inspection.duplicates import find_duplicates
     from tailcloud.recipe import load_recipe, parse_setting
-    from tailcloud.reporting.inspection_page import inspection_place, write_inspection
+    from tailcloud.reporting.inspection_page import inspection_path, write_inspection
 
     if html:
-        inspection_place(html)
+        inspection_path(html)
     layers: list[Mapping[str, Any]] = [*map(parse_setting, settings or []), {"data": spec, "root": root}]
     surveyed = survey(spec, root, load_recipe(None, layers).data.read_options)
     found = find_duplicates(surveyed.images)
@@ -60,7 +63,7 @@ def inspect(
     command = shlex.join([*words, *(word for setting in settings or [] for word in ("--set", setting))])
     planned = print_plan(surveyed, device, layers, command) if plan else None
     for sentence in surveyed.refusals:
-        say_note(f"Training would not start: {sentence}.")
+        print_note(f"Training would not start: {sentence}.")
     if html:
         out.print(f"\npage: {write_inspection(html, surveyed, found, planned)}", markup=False)
 
@@ -94,7 +97,7 @@ def print_survey(surveyed: "Survey") -> None:
         out.print(f"{what}: {value}", markup=False)
     print_broken(surveyed)
     for remark in [*profile.remarks(), *surveyed.remarks, *small_class_sentences(surveyed)]:
-        say_note(remark)
+        print_note(remark)
 
 
 def print_broken(surveyed: "Survey") -> None:
@@ -122,7 +125,7 @@ def print_duplicates(surveyed: "Survey", found: "Duplicates") -> None:
         lines.append(f" {'=' if pair.exact else '≈'} ".join(places))
     print_some(lines, len(pairs))
     for sentence in duplicate_sentences(surveyed, found):
-        say_note(sentence)
+        print_note(sentence)
 
 
 def print_some(lines: Sequence[str], total: int) -> None:
@@ -143,7 +146,7 @@ def print_plan(
 
     if surveyed.dataset is None or surveyed.refusals:
         return None
-    say_note("timing a few steps to estimate how long training would take …")
+    print_note("Timing a few steps to estimate how long training would take …")
     expected = preview_training(surveyed.dataset, pick_device(device), layers)
     out.print("\n[bold]What training would do[/]")
     for reason in expected.reasons:

@@ -1,4 +1,4 @@
-"""Several runs at a glance: a live table on a terminal, otherwise one line for each new epoch."""
+"""The output of ``tailcloud watch``: a live table on a terminal, otherwise one line for each new epoch."""
 
 import time
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from tailcloud.cli.run_status import RunStatus, find_runs
 from tailcloud.errors import TailcloudError
 from tailcloud.formatting import NOT_MEASURED, duration, number
 from tailcloud.profile import GROUPS
-from tailcloud.reporting.run_record import Epoch
+from tailcloud.runs.epoch_log import Epoch
 
 POLL_SECONDS = 0.5
 GRACE_SECONDS = 10.0  # after the last run of a folder ended, wait this long for a new one

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from tailcloud.cli.console import say_note
+from tailcloud.cli.console import print_note
 
 
-def load(context: typer.Context, files: list[str] | None) -> list[str] | None:
+def load_plugins(context: typer.Context, files: list[str] | None) -> list[str] | None:
     """Load the named files; for a verb, plugins of installed packages as well."""
     of_a_verb = context.parent is not None
     if context.resilient_parsing or not (files or of_a_verb):
@@ -18,7 +18,7 @@ def load(context: typer.Context, files: list[str] | None) -> list[str] | None:
     from tailcloud.plugins import load_entry_points, load_plugin
 
     for remark in load_entry_points() if of_a_verb else []:
-        say_note(remark)
+        print_note(remark)
     for file in files or []:
         load_plugin(file)
     return files
@@ -29,7 +29,7 @@ Plugin = Annotated[
     typer.Option(
         "--plugin",
         metavar="FILE",
-        callback=load,
-        help="A Python file with your own losses, samplers …: see docs/extending.md.",
+        callback=load_plugins,
+        help="A Python file with your own losses, samplers …; see docs/extending.md.",
     ),
 ]

@@ -10,7 +10,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from tailcloud.cli import prediction_output
-from tailcloud.cli.console import errors, on_terminal, say_note
+from tailcloud.cli.console import errors, on_terminal, print_note
 from tailcloud.cli.plugin_option import Plugin
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ JSON_SUFFIXES = {".json", ".jsonl", ".ndjson"}
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run folder.")],
     paths: Annotated[
         list[str],
-        typer.Argument(metavar="PATH...", help="Image files, folders or patterns; - reads a list on stdin."),
+        typer.Argument(metavar="PATH", help="Image files, folders or patterns; - reads a list from standard input."),
     ],
     top: Annotated[int, typer.Option(min=1, help="Number of classes per image.")] = 1,
     threshold: Annotated[
@@ -36,9 +36,11 @@ def predict(
     ] = 0.0,
     prior: Annotated[
         str | None,
-        typer.Option(metavar="uniform|train|FILE", help="Class distribution to expect; FILE has lines of class,share."),
+        typer.Option(metavar="uniform|train|FILE", help="Expected class frequencies; FILE has lines of class,share."),
     ] = None,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Write CSV; the default if stdout is not a terminal.")] = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Write CSV; the default if standard output is not a terminal.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON, one object per line.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write to this new file: .csv or .jsonl.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
@@ -46,11 +48,13 @@ def predict(
 ) -> None:
     """Predict the classes of images, with calibrated probabilities. Needs only the run folder.
 
+    Examples:
+
         tailcloud predict runs/birds photos/ --top 3 --threshold 0.6
 
         find / -name "*.jpg" | tailcloud predict runs/birds - --out birds.csv
 
-    A file that cannot be read gets a row with the error; the others are predicted, and the exit code is 1.
+    A file that cannot be read gets a row with the error; the others are predicted, and the exit status is 1.
     """
     from tailcloud.calibration.prior_file import read_prior
     from tailcloud.errors import TailcloudError, UsageError
@@ -65,7 +69,7 @@ def predict(
     expected = read_prior(prior, model.class_names, model.counts)
     check_paths(paths)
     if model.fitted_on is None:
-        say_note(NOT_CALIBRATED)
+        print_note(NOT_CALIBRATED)
     top = min(top, len(model.class_names))
     failed = images = 0
     with _stream(out) as stream:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 UNSURE = "unsure"
 WIDEST_NAME = 32
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet computes cells that begin so
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs cells that begin with one of these
 
 Write = Callable[["FilePrediction"], None]
 
@@ -33,15 +33,15 @@ def as_csv(stream: IO[str], top: int, threshold: float) -> Write:
         label = "" if prediction.error else cells[0] if prediction.is_sure(threshold) else UNSURE
         padding = [""] * (2 * top - len(cells))
         path = str(prediction.path)
-        place = f".{os.sep}{path}" if path.startswith(FORMULA) else path
-        row = [place, label, *cells, *padding, no_formula(prediction.error or "")]
+        file = f".{os.sep}{path}" if path.startswith(FORMULA) else path
+        row = [file, label, *cells, *padding, no_formula(prediction.error or "")]
         (quoting if any("\r" in cell for cell in row) else writer).writerow(row)
 
     return write
 
 
 def no_formula(text: str) -> str:
-    """A cell that a spreadsheet does not compute: names may come from a stranger. Numbers stay numbers."""
+    """A cell that a spreadsheet does not run as a formula: names are untrusted. Numbers stay numbers."""
     if not text.startswith(FORMULA):
         return text
     try:
@@ -87,5 +87,5 @@ def as_table(stream: IO[str], class_names: Sequence[str], threshold: float) -> W
 
 
 def printable(text: str) -> str:
-    """Text without control characters: names may come from a stranger."""
+    """Text without control characters: names are untrusted."""
     return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in text)

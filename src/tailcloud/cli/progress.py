@@ -6,14 +6,14 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from tailcloud.cli.console import live_display, on_terminal, out, say_note
+from tailcloud.cli.console import live_display, on_terminal, out, print_note
 from tailcloud.formatting import number
 from tailcloud.launch.execute import execute_all
 from tailcloud.launch.fleet import Outcome
 from tailcloud.launch.run_plan import PlannedRun
 from tailcloud.recipe import Stage
 
-PLAIN_LINES = 5  # per stage
+PLAIN_LINES = 5  # per stage, about
 
 
 def execute_with_progress(runs: Sequence[PlannedRun], device: str) -> list[Outcome]:
@@ -24,7 +24,7 @@ def execute_with_progress(runs: Sequence[PlannedRun], device: str) -> list[Outco
 
 @contextmanager
 def shown_progress(titles: Sequence[str]) -> Iterator[list["RunProgress"]]:
-    """An observer for each run; the bars are shown meanwhile."""
+    """An observer for each run; progress bars are shown inside the context."""
     bars = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -58,7 +58,7 @@ class RunProgress:
         )
 
     def epoch_done(self, line: dict[str, Any]) -> None:
-        """Move the bar; without a terminal, print a line for every fifth part of the stage."""
+        """Move the bar; without a terminal, print about five lines per stage."""
         split, accuracy = ("val", line["val_top1"]) if "val_top1" in line else ("test", line.get("top1"))
         figures = f"loss {line['loss']:.3f}"
         if accuracy is not None:
@@ -71,4 +71,4 @@ class RunProgress:
 
     def note(self, text: str) -> None:
         """Print a sentence above the bars."""
-        say_note(text)
+        print_note(text)

@@ -12,7 +12,7 @@ from tailcloud.errors import TailcloudError, UsageError, unknown
 if TYPE_CHECKING:
     from tailcloud.recipe import Recipe
 
-SECOND_STAGES = {  # by option value: the method whose second stage replaces that of the run
+SECOND_STAGES = {  # option value → the method that has this second stage
     "crt": "crt",
     "lws": "lws",
     "tau-norm": "tau-norm",
@@ -31,7 +31,7 @@ def rebalance(
     output: Annotated[Path | None, typer.Option("--out", help="The new run folder.  [default: RUN-NAME]")] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the second stage, or add a third."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the second stage, or add a third one."),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     _plugin: Plugin = None,
@@ -56,10 +56,10 @@ def rebalance(
 
     if second not in SECOND_STAGES:
         raise unknown("second stage", second, SECOND_STAGES)
-    parent, place = RunFolder(run), output or default_place(run, second)
+    parent, out = RunFolder(run), output or default_folder(run, second)
     recipe = rebalanced(parent.recipe(), SECOND_STAGES[second], settings or [])
     parent.result()  # refuses a run that is not finished
-    child = PlannedRun(RunFolder(place), recipe, command(run, second, settings or [], place))
+    child = PlannedRun(RunFolder(out), recipe, command(run, second, settings or [], out))
     child.folder.check_free()
     check_machine(recipe, pick_device(device))
     open_data(recipe)  # refuses data that the new stages cannot use
@@ -70,8 +70,8 @@ def rebalance(
     finish_with_errors([child], outcomes)
 
 
-def default_place(run: Path, second: str) -> Path:
-    """A folder beside the run: RUN-NAME."""
+def default_folder(run: Path, second: str) -> Path:
+    """A folder next to the run: RUN-NAME."""
     path = run if run.name else run.resolve()
     return path.with_name(f"{path.name}-{second}")
 
@@ -98,11 +98,11 @@ def rebalanced(recipe: "Recipe", second: str, settings: list[str]) -> "Recipe":
     return resolve(table, "the re-balanced run")
 
 
-def command(run: Path, second: str, settings: list[str], place: Path) -> str:
+def command(run: Path, second: str, settings: list[str], out: Path) -> str:
     """The command that repeats the run."""
     from tailcloud import plugins
 
-    words = ["tailcloud", "rebalance", str(run), "--with", second, "--out", str(place)]
+    words = ["tailcloud", "rebalance", str(run), "--with", second, "--out", str(out)]
     for setting in settings:
         words += ["--set", setting]
     return shlex.join([*words, *plugins.plugin_arguments()])

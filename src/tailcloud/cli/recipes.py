@@ -15,7 +15,7 @@ app = typer.Typer(
     epilog='Example: "tailcloud recipes copy cifar10-lt/gcl mine.toml", then "tailcloud train mine.toml".',
 )
 
-Name = Annotated[str, typer.Argument(help="A recipe name, for example cifar10-lt/gcl.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A recipe name, for example cifar10-lt/gcl.")]
 
 
 @app.command()
@@ -68,7 +68,7 @@ def copy(
     to: Annotated[
         Path | None,
         typer.Argument(
-            help="The file or folder to write.  [default: the recipe's name, in this folder]", show_default=False
+            metavar="FILE", help="The file or folder to write.  [default: DATA-METHOD.toml]", show_default=False
         ),
     ] = None,
     _plugin: Plugin = None,

@@ -17,7 +17,7 @@ def report(
         ),
     ] = None,
     embedding: Annotated[
-        bool, typer.Option("--embedding", help="Instead: maps and measures of the embeddings (t-SNE).")
+        bool, typer.Option("--embedding", help="Write a page about the embeddings instead: t-SNE maps and measures.")
     ] = False,
     root: Annotated[
         str | None, typer.Option(help="With --embedding: the folder with the data files.", show_default=False)
@@ -35,7 +35,7 @@ def report(
         tailcloud report --embedding runs/ce/seed0 runs/gcl/seed0 --out embedding.html
 
     Runs that differ only in their seed become one row, mean ± standard deviation over seeds; gains are over the first
-    row. An earlier report is replaced; any other file is left alone.
+    row. An earlier report is replaced; any other file is an error.
     """
     from tailcloud.errors import UsageError
     from tailcloud.reporting import write_report
@@ -49,5 +49,5 @@ def report(
         typer.echo(f"report: {write_embedding(runs, out, root, pick_device('auto'))}")
         return
     if root is not None:
-        raise UsageError(f"--root {root} needs --embedding: other reports read no images")
+        raise UsageError(f"--root {root} is only for --embedding: other reports read no images; leave it out")
     typer.echo(f"report: {write_report(runs, out)}")

@@ -1,6 +1,5 @@
 """The status of a run that another process trains, from its folder: stages, log, time left, whether it ended."""
 
-import json
 import os
 import time
 import tomllib
@@ -12,19 +11,20 @@ from statistics import fmean
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import check_format
 from tailcloud.formatting import duration, readable
-from tailcloud.reporting.run_record import Epoch
+from tailcloud.runs.epoch_log import Epoch, damaged_line, parse_epoch
 
 STAGES = {"stage1", "stage2", "stage3"}
-FOLDER_DEPTH = 3  # how many levels below a folder its runs are searched
+FOLDER_DEPTH = 3  # levels below a folder that are searched for runs
 LONGEST_LINE = 1 << 24  # bytes of a log that are read at a time; no line may be longer
 LONGEST_RECIPE = 1 << 20  # bytes of a recipe that are read
-RECENT_EPOCHS = 20  # whose mean time predicts the time left
-SILENT_SECONDS = 60.0  # without a new line, and
-SILENT_EPOCHS = 10  # the time of so many epochs without one: then the run may have been stopped
+RECENT_EPOCHS = 20  # their mean time predicts the time left
+# a run may have been stopped if its log has no new line for so many seconds, and for the time of so many epochs
+SILENT_SECONDS = 60.0
+SILENT_EPOCHS = 10
 
 
 class RunStatus:
-    """A run as its folder shows it. ``problem`` is an error message once the run will not go on."""
+    """A run as its folder shows it. ``problem`` is an error message once the run has stopped or is damaged."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.log = path, LogTail(path / "log.jsonl")
@@ -115,9 +115,11 @@ class LogTail:
             log.seek(self._start(log.fileno()))
             content = log.read(LONGEST_LINE)
         complete = content.rfind(b"\n") + 1
+        first = len(self.lines) + 1
         if not complete and len(content) == LONGEST_LINE:
-            raise self._damaged()
-        self.lines += [self._epoch(line) for line in content[:complete].splitlines() if line.strip()]
+            raise damaged_line(self.path, first)
+        lines = [line for line in content[:complete].splitlines() if line.strip()]
+        self.lines += [parse_epoch(self.path, number, line) for number, line in enumerate(lines, first)]
         self.offset += complete
 
     def _start(self, descriptor: int) -> int:
@@ -125,19 +127,6 @@ class LogTail:
         if now.st_ino != self.inode or now.st_size < self.offset:
             self.inode, self.offset, self.lines = now.st_ino, 0, []
         return self.offset
-
-    def _epoch(self, line: bytes) -> Epoch:
-        try:
-            content = json.loads(line)
-            check_format(self.path, content.get("format"))
-            return Epoch.model_validate(content)
-        except (AttributeError, ValueError, RecursionError):
-            raise self._damaged() from None
-
-    def _damaged(self) -> TailcloudError:
-        return TailcloudError(
-            f"{self.path} is damaged: line {len(self.lines) + 1} or a later one is not an epoch of a run"
-        )
 
 
 def read_stages(recipe: Path) -> dict[str, int]:
@@ -167,7 +156,7 @@ def check_runs(paths: Sequence[Path]) -> None:
         if not path.exists():
             raise UsageError(f"{path} does not exist; start the run first, then watch it")
         if not any(_runs_below(path)):
-            raise UsageError(f"{path} holds no run: there is no recipe.toml in it or in the folders below")
+            raise UsageError(f"{path} holds no run: it has no recipe.toml, and neither have the folders below")
 
 
 def _runs_below(path: Path) -> Iterable[Path]:

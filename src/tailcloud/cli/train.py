@@ -20,8 +20,8 @@ def train(
     recipes: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="RECIPE...",
-            help="Recipes by name or file. Default: GCL for --data, chosen for your own images.",
+            metavar="RECIPE",
+            help="Recipes by name or file.  [default: GCL; for your own images, one is chosen]",
             show_default=False,
         ),
     ] = None,
@@ -29,18 +29,18 @@ def train(
         str | None, typer.Option(help="A folder or list of images, or a name such as cifar10-lt:100.")
     ] = None,
     root: Annotated[
-        str | None, typer.Option(help="The folder that data files, or the images of a list, are in.")
+        str | None, typer.Option(help="The folder with the data files, or with the images of a list.")
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
             "--out",
-            help="The run folder; with several runs, the folder of their folders.  [default: runs/DATA-METHOD-seedN]",
+            help="The run folder; with several runs, the parent of their folders.  [default: runs/DATA-METHOD-seedN]",
         ),
     ] = None,
     seed: Annotated[
         list[str] | None,
-        typer.Option(metavar="N", help="A seed; give it several times for several runs.  [default: the recipe's, 0]"),
+        typer.Option(metavar="N", help="A seed; repeat for several runs.  [default: the recipe's, 0]"),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     settings: Annotated[
@@ -49,7 +49,7 @@ def train(
     time_budget: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="Without a recipe: choose one that is done in this time, such as 90s, 10m or 2h."
+            metavar="TIME", help="Without a recipe: choose one that trains within this time, such as 90s, 10m or 2h."
         ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
@@ -74,7 +74,7 @@ def train(
 
         torchrun --nproc-per-node 8 -m tailcloud train cifar10-lt/gcl
 
-    Ctrl-C ends with exit code 130; SIGTERM saves a checkpoint, then ends with 143. Continue with --resume.
+    Ctrl-C exits with status 130; SIGTERM saves a checkpoint, then exits with 143. Continue with --resume.
     """
     started = time.perf_counter()  # before the imports, which take seconds of a time budget
     from tailcloud.launch.run_plan import TrainRequest, plan_runs
@@ -136,7 +136,7 @@ def train_shared(request: "TrainRequest", world: "World") -> None:
 
 
 def show_plan(request: "TrainRequest", runs: Sequence["PlannedRun"]) -> None:
-    """Print why a recipe was chosen, if it was; of a dry run, everything."""
+    """Print why a recipe was chosen, if it was; for a dry run, the whole plan."""
     from tailcloud.cli.train_output import print_choice, print_plan
     from tailcloud.training.devices import pick_device
 
@@ -150,6 +150,6 @@ def seeds_of(words: Sequence[str]) -> list[int]:
     for word in words:
         if not word.isdecimal():
             raise UsageError(
-                f"--seed {word} must be a whole number that is not negative; give --seed once for each seed"
+                f"--seed {word} must be a whole number that is not negative; repeat --seed for several seeds"
             )
     return [int(word) for word in words]

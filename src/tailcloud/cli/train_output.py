@@ -1,11 +1,11 @@
-"""What ``tailcloud train`` is going to do, in lines for the terminal: the chosen recipe, and the plan of a dry run."""
+"""What ``tailcloud train`` prints: the chosen recipe, the plan of a dry run, results and errors."""
 
 import shlex
 from collections.abc import Sequence
 
 import torch
 
-from tailcloud.cli.console import out, say_error, say_note
+from tailcloud.cli.console import out, print_columns, print_error, print_note
 from tailcloud.data import Dataset
 from tailcloud.errors import TailcloudError
 from tailcloud.formatting import magnitude, number
@@ -17,6 +17,8 @@ from tailcloud.recipe import Recipe
 from tailcloud.reporting.tables import by_dataset
 from tailcloud.runs.result import PickedEpoch, Result, StageResult
 from tailcloud.training.run_cost import estimate
+
+FIGURES = ("top1", "many", "medium", "few", "ece")
 
 
 def print_choice(runs: Sequence[PlannedRun]) -> None:
@@ -40,7 +42,7 @@ def print_plan(runs: Sequence[PlannedRun], device: torch.device) -> None:
         for run in members:
             out.print(f"run      seed {run.recipe.seed} in {run.folder.path}", markup=False)
         for remark in run_remarks(recipe, dataset):
-            say_note(remark)
+            print_note(remark)
 
 
 def print_recipe(recipe: Recipe, dataset: Dataset, device: torch.device) -> None:
@@ -91,22 +93,18 @@ def print_result(run: PlannedRun, result: Result) -> None:
 
 def figures_of(measured: StageResult | PickedEpoch) -> str:
     """The main metrics in one line."""
-    return "  ".join(f"{key} {number(getattr(measured, key))}" for key in ("top1", "many", "medium", "few", "ece"))
+    return "  ".join(f"{key} {number(getattr(measured, key))}" for key in FIGURES)
 
 
 def print_summary(results: list[Result]) -> None:
     """Mean and standard deviation over the runs of each method that has several."""
-    keys = ("top1", "many", "medium", "few", "ece")
-    lines: list[tuple[str, ...]] = [("mean ± deviation", "runs", *keys)]
+    lines: list[tuple[str, ...]] = [("mean ± deviation", "runs", *FIGURES)]
     for table in by_dataset(results):
         for row in (row for row in table.rows if len(row.results) > 1):
-            figures = [row.summary(key).text() for key in keys]
+            figures = [row.summary(key).text() for key in FIGURES]
             lines.append((f"{row.label}, {table.spec}", str(len(row.results)), *figures))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines if len(lines) > 1 else []:
-        out.print(
-            "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip(), markup=False
-        )
+    if len(lines) > 1:
+        print_columns(lines)
 
 
 def finish_with_errors(runs: Sequence[PlannedRun], outcomes: Sequence[Outcome]) -> None:
@@ -122,6 +120,6 @@ def finish_with_errors(runs: Sequence[PlannedRun], outcomes: Sequence[Outcome]) 
             failed.setdefault(str(outcome), []).append(run.title)
     sentences = [f"{', '.join(titles)}: {text}" if len(runs) > 1 else text for text, titles in failed.items()]
     for sentence in sentences[:-1]:
-        say_error(sentence)
+        print_error(sentence)
     if errors:
         raise type(errors[-1])(sentences[-1])

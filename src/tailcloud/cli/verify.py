@@ -8,7 +8,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from tailcloud.cli.console import errors, out, say_note
+from tailcloud.cli.console import errors, out, print_note
 from tailcloud.cli.prediction_output import no_formula
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import write_atomically
@@ -32,7 +32,7 @@ def verify_files(spec: str, root: Path, report: Path | None) -> None:
     """Decode every image file of ``spec``; if some cannot be read, write a report and raise an error."""
     from tailcloud.data.inspection.verify import broken_files, files_of
 
-    place = report_place(spec, report)
+    file = report_file(spec, report)
     splits = files_of(spec, root)
     progress, broken = VerifyProgress(sum(len(split.names) for split in splits)), []
     try:
@@ -41,53 +41,53 @@ def verify_files(spec: str, root: Path, report: Path | None) -> None:
                 broken.append(error)
     except KeyboardInterrupt:
         raise VerifyInterrupted(
-            f"interrupted; {progress.done:,} of the files of {spec} were checked{_reported(broken, place)}"
+            f"interrupted; {progress.done:,} of the files of {spec} were checked{_reported(broken, file)}"
         ) from None
     if broken:
         raise TailcloudError(
-            f"{spec}: {len(broken):,} of {counted(progress.total, 'file')} cannot be read{_reported(broken, place)}"
+            f"{spec}: {len(broken):,} of {counted(progress.total, 'file')} cannot be read{_reported(broken, file)}"
         )
-    if place.exists():
-        write_report(place, [])
+    if file.exists():
+        write_report(file, [])
     out.print(f"OK: {spec} has {counted(progress.total, 'image file')}, and all can be read", markup=False)
 
 
-def _reported(broken: "list[Unreadable]", place: Path) -> str:
+def _reported(broken: "list[Unreadable]", file: Path) -> str:
     """Write the report, or print it if it cannot be written; the end of the error message."""
     if not broken:
         return ""
     named = some_of([f"{error.path} ({error.why})" for error in broken], MAX_NAMED)
     try:
-        write_report(place, broken)
+        write_report(file, broken)
     except OSError as error:  # finding these files may have taken hours
         for line in report_text(broken).splitlines():
             out.print(readable(line), markup=False, emoji=False)
         return (
-            f": {named}; the full list is above, because {place} cannot be written ({error.strerror}); "
+            f": {named}; the full list is above, because {file} cannot be written ({error.strerror}); "
             "pass another file with --report"
         )
-    return f": {named}; the full list is in {place}"
+    return f": {named}; the full list is in {file}"
 
 
-def report_place(spec: str, report: Path | None) -> Path:
-    """Where the report goes: beside the data by default; only an earlier report is overwritten."""
+def report_file(spec: str, report: Path | None) -> Path:
+    """The path of the report: next to the data by default; only an earlier report is overwritten."""
     path = Path(spec).expanduser()
-    place = report or (path.parent if path.exists() else Path()) / f"{path.resolve().stem or 'images'}-broken.csv"
-    if place.exists() and not _is_report(place):
-        raise UsageError(f"{place} exists already and is not a report of broken files; pass another file with --report")
-    return place
+    file = report or (path.parent if path.exists() else Path()) / f"{path.resolve().stem or 'images'}-broken.csv"
+    if file.exists() and not _is_report(file):
+        raise UsageError(f"{file} exists and is not a report of broken files; pass another file with --report")
+    return file
 
 
-def _is_report(place: Path) -> bool:
-    if not place.is_file():
+def _is_report(file: Path) -> bool:
+    if not file.is_file():
         return False
-    with place.open("rb") as file:
-        return file.read(len(REPORT_HEADER)) == REPORT_HEADER.encode()
+    with file.open("rb") as stream:
+        return stream.read(len(REPORT_HEADER)) == REPORT_HEADER.encode()
 
 
-def write_report(place: Path, broken: "list[Unreadable]") -> None:
+def write_report(file: Path, broken: "list[Unreadable]") -> None:
     """Write the report atomically."""
-    write_atomically(place, report_text(broken))
+    write_atomically(file, report_text(broken))
 
 
 def report_text(broken: "list[Unreadable]") -> str:
@@ -114,7 +114,7 @@ class VerifyProgress:
             self.update_bar(done)
         elif monotonic() - self.last_line >= SECONDS_BETWEEN_LINES:
             self.last_line = monotonic()
-            say_note(self.text())
+            print_note(self.text())
 
     def text(self) -> str:
         """Number, rate and time left."""

@@ -7,9 +7,7 @@ import typer
 
 
 def watch(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Run folders, or folders with run folders in them.")
-    ],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Run folders, or folders that contain them.")],
 ) -> None:
     """Follow runs that were started elsewhere: stage, epoch, loss, accuracy by shot group, and time left.
 
@@ -19,10 +17,10 @@ def watch(
 
         tailcloud watch runs
 
-    It only reads, and exits when all runs have ended. Ctrl-C stops watching; the runs continue. For a run that was
-    stopped, it prints the command that continues it and exits with status 1.
+    Nothing is written. The command exits when all runs have ended; Ctrl-C stops watching, and the runs continue. For a
+    run that was stopped, it prints the command that continues it and exits with status 1.
     """
-    from tailcloud.cli.console import say_error, say_note
+    from tailcloud.cli.console import print_error, print_note
     from tailcloud.cli.live_table import RunWatcher
     from tailcloud.cli.run_status import check_runs
 
@@ -31,10 +29,10 @@ def watch(
     try:
         watcher.follow()
     except KeyboardInterrupt:
-        say_note("Stopped watching; runs continue.")
+        print_note("Stopped watching; runs continue.")
         return
     problems = [run.problem for run in watcher.runs if run.problem]
     for problem in problems:
-        say_error(problem)
+        print_error(problem)
     if problems:
         raise typer.Exit(1)

@@ -20,7 +20,7 @@ from tailcloud.serving.predict import BATCH, BATCHES_AHEAD, in_threads
 
 
 def probabilities(
-    model: TrainedClassifier, pictures: ArraysOrPaths, device: torch.device, prior: ArrayLike | None
+    model: TrainedClassifier, images: ArraysOrPaths, device: torch.device, prior: ArrayLike | None
 ) -> NDArray[np.float64]:
     """Calibrated probabilities [N, classes]; the softmax is computed in float64, so that rows sum to 1.
 
@@ -31,7 +31,7 @@ def probabilities(
     transform, rows = Normalise(model.transform.mean, model.transform.std, device), []
     model.classifier.to(device)
     try:
-        for batch in batches(model, pictures, device):
+        for batch in batches(model, images, device):
             with torch.inference_mode():  # not around .to(): the weights would become inference tensors
                 outputs: Tensor = model.classifier(transform(torch.from_numpy(batch).to(device)))
             rows.append((factor * outputs.cpu().double() + shift).softmax(dim=1).numpy())
@@ -40,23 +40,23 @@ def probabilities(
     return np.concatenate(rows)
 
 
-def batches(model: TrainedClassifier, pictures: ArraysOrPaths, device: torch.device) -> Iterator[Images]:
+def batches(model: TrainedClassifier, images: ArraysOrPaths, device: torch.device) -> Iterator[Images]:
     """Batches as the model takes them, uint8 [batch, H, W, C]; threads decode files ahead."""
     channels = len(model.transform.mean)
     cached = max(16, CPU_PIXELS // (model.size[0] * model.size[1]))
     size = BATCH if device.type == "cuda" else min(BATCH, cached)
-    if isinstance(pictures, list):
+    if isinstance(images, list):
         decode = partial(read_image_at_size, channels=channels, size=model.size, fit=model.fit, keep=model.keep)
         waiting = []
-        for _, picture in in_threads(decode, pictures, BATCHES_AHEAD * size):
-            waiting.append(picture)
+        for _, image in in_threads(decode, images, BATCHES_AHEAD * size):
+            waiting.append(image)
             if len(waiting) == size:
                 yield np.stack(waiting)
                 waiting = []
         if waiting:
             yield np.stack(waiting)
         return
-    if pictures.shape[3] != channels:
-        raise UsageError(f"X has images of {pictures.shape[3]} channels, and the model was fitted on {channels}")
-    for start in range(0, len(pictures), size):
-        yield resize_images(pictures[start : start + size], model.size, model.fit)
+    if images.shape[3] != channels:
+        raise UsageError(f"X has images of {images.shape[3]} channels, and the model was fitted on {channels}")
+    for start in range(0, len(images), size):
+        yield resize_images(images[start : start + size], model.size, model.fit)

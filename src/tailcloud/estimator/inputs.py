@@ -1,4 +1,4 @@
-"""Images and labels as they come in Python: arrays or paths, and labels of any kind."""
+"""Images and labels from Python: arrays or paths, and labels of any kind."""
 
 import os
 import warnings
@@ -76,7 +76,7 @@ def encoded(labels: ArrayLike, images: int) -> tuple[NDArray[Any], Labels]:
 class InMemory:
     """Labelled images from Python, which can be read at any size.
 
-    The data set that it opens has no test split: the training split stands in its place.
+    The data set that it opens has no test split: ``test`` is the training split.
     """
 
     images: ArraysOrPaths
@@ -86,7 +86,7 @@ class InMemory:
     spec = SPEC
 
     def open(self, options: ReadOptions) -> Dataset:
-        """The data set, its images at the size that ``options`` say or that they suggest."""
+        """The data set, its images at the size of ``options``, or at one that suits them."""
         for name in ONLY_FOR_FOLDERS:
             if getattr(options, name) != getattr(ReadOptions(), name):
                 raise UsageError(f"data.{name} is for a folder or a list of images, as in fit(FOLDER); leave it out")

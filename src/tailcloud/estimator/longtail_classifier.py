@@ -103,8 +103,8 @@ class LongTailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             origin=call_text(type(self).__name__, parameters, type(self)().get_params()),
         )
         if self.out is None:
-            with TemporaryDirectory(prefix="tailcloud-") as place:
-                self._train(request, Path(place) / "run", report=False)
+            with TemporaryDirectory(prefix="tailcloud-") as folder:
+                self._train(request, Path(folder) / "run", report=False)
         else:
             self._train(request, Path(self.out), report=True)
         self.classes_ = np.array(self.model_.class_names) if classes is None else classes
@@ -119,8 +119,8 @@ class LongTailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any, *, prior: ArrayLike | None = None) -> NDArray[np.float64]:
         """Calibrated probabilities [N, classes], in the order of ``classes_``.
 
-        ``prior`` is the class distribution to expect in these images, one share or count per class; by default the one
-        that the model was trained for.
+        ``prior`` is the expected class prior of these images, one share or count per class; by default the prior that
+        the model was trained for.
         """
         check_is_fitted(self, "model_")
         return probabilities(self.model_, as_images(X), pick_device(self.device), prior)

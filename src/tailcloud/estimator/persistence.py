@@ -62,7 +62,7 @@ def texts_of(folder: RunFolder) -> dict[str, str]:
 
 
 def result_of(folder: RunFolder) -> dict[str, Any]:
-    """The result of a run; empty if there is none, as beside an exported model."""
+    """The result of a run; empty if the folder has no result, as that of an exported model."""
     if not folder.result_file.is_file():
         return {}
     _check_small(folder.result_file)
@@ -88,7 +88,7 @@ def write_folder(
     content = {"parameters": plain(parameters), "kind": kind_of(classes), "classes": classes.tolist()}
     _check_json(content)
     weights = {name: value.contiguous() for name, value in model.classifier.state_dict().items()}
-    write_atomically(path / "model.safetensors", save(weights, {"format": str(FORMAT)}))
+    write_atomically(RunFolder(path).weights_file, save(weights, {"format": str(FORMAT)}))
     write_json(path / FILE_NAME, content)
     for name in (name for name in TEXTS if name in texts):
         write_atomically(path / name, texts[name])

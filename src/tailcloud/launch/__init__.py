@@ -1,1 +1,1 @@
-"""From a request to finished run folders: the one driver of a run, alone, in a fleet or under torchrun."""
+"""From a training request to finished run folders: one run alone, several at the same time, or one under torchrun."""

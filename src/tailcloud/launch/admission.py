@@ -1,7 +1,7 @@
 """How many runs train on one GPU at the same time: more as long as throughput grows and memory suffices.
 
 The first run starts alone: it compiles what all runs need, and shows how much memory one run takes. Then eight run
-together, because adding runs costs set-up time; after that the number doubles.
+together; after that the number doubles. It grows in large steps because adding runs costs set-up time.
 """
 
 from collections.abc import Callable
@@ -17,32 +17,32 @@ MEMORY_SHARE = 0.9  # of the free memory that new runs may take
 class Admission:
     """Admits runs to a GPU. A run waits until it may ``enter``, reports its epochs, and leaves.
 
-    ``room(n)`` is the number of runs that memory holds, judged by the n that are running; a ``fixed`` number of places
+    ``room(n)`` is the number of runs that fit into memory, estimated while n are running. A ``fixed`` number of runs
     never changes.
     """
 
     def __init__(self, room: Callable[[int], int], fixed: int | None = None) -> None:
         self.room, self.limit, self.inside = room, fixed or 1, 0
         self.growing, self.best = fixed is None, (0.0, 1)  # the best rate so far, and with how many
-        self.seconds: dict[int, float | None] = {}  # by run: its last epoch among the same number of runs
-        self.door = Condition()
+        self.seconds: dict[int, float | None] = {}  # by run: the time of its last epoch with the present number of runs
+        self.changed = Condition()
 
     def enter(self) -> None:
-        """Wait for a place."""
-        with self.door:
-            self.door.wait_for(lambda: self.inside < self.limit)
+        """Wait until the run may start."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.inside < self.limit)
             self.inside += 1
 
     def leave(self, run: int) -> None:
-        """Free a place."""
-        with self.door:
+        """Report that a run has ended."""
+        with self.changed:
             self.inside -= 1
             self.seconds.pop(run, None)
-            self.door.notify_all()
+            self.changed.notify_all()
 
     def epoch(self, run: int, seconds: float) -> None:
         """Report an epoch, in seconds per pass; the first one after runs joined is not counted."""
-        with self.door:
+        with self.changed:
             self.seconds[run] = seconds if run in self.seconds else None
             if self.growing and self.inside == self.limit == len(self.seconds) and all(self.seconds.values()):
                 self._reconsider()
@@ -56,7 +56,7 @@ class Admission:
             wanted = max(FIRST_GROUP, 2 * self.limit)
             self.limit = max(self.limit, min(wanted, self.room(self.inside)))
             self.seconds = {}
-            self.door.notify_all()
+            self.changed.notify_all()
         else:
             self.limit = self.best[1]  # runs that were admitted stay
 

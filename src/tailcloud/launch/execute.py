@@ -1,4 +1,4 @@
-"""The one driver: every run is trained by ``execute``.
+"""Every run is trained by ``execute``.
 
 The command line, ``torchrun``, ``bench``, Ray workers, fleets, ``tailcloud.train`` and ``LongTailClassifier.fit`` all
 call it with a planned run, a device, an observer and, if several processes share the run, their world.
@@ -6,8 +6,8 @@ call it with a planned run, a device, an observer and, if several processes shar
 
 import shlex
 import sys
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 
 import torch
@@ -27,7 +27,7 @@ from tailcloud.training.signals import Terminated
 
 
 class Stopped(TailcloudError):
-    """Ctrl-C: the run is kept as of its last checkpoint and can be resumed."""
+    """Ctrl-C: the run can be resumed from its last checkpoint."""
 
     exit_code = 130
 
@@ -40,9 +40,9 @@ def execute(
     A run folder that exists is continued; a finished run is not trained again. SIGTERM saves a checkpoint first.
 
     Args:
-        run: what to train, and where.
+        run: recipe, data and run folder.
         device: "auto", "cpu", "cuda" or "mps"; "auto" continues a run on the device it was started on.
-        observer: hears of stages, epochs and notes.
+        observer: receives stages, epochs and notes.
         world: the processes that share this run; all of them call ``execute``. Rank 0 alone reads and writes the
             run folder.
         report: write ``report.html`` into the run folder.
@@ -67,7 +67,7 @@ def execute(
         result: Result | None = world.from_rank0(partial(claim_folder, run, lock))
         if result is not None:
             observer.note(f"{run.folder.path} is finished already.")
-        elif dataset is None:  # the folder was emptied between two looks
+        elif dataset is None:  # the folder was finished at first, and is not any more
             raise TailcloudError(f"{run.folder.path} was changed by another process; start the run again")
         else:
             for remark in run_remarks(run.recipe, dataset):
@@ -81,7 +81,7 @@ def execute(
 
 
 def checked_device(run: PlannedRun, device: str) -> torch.device:
-    """The device of a run; refused if the run is still to be trained and this machine lacks something for it."""
+    """The device of a run. Raises if the run is not finished and this machine lacks something that it needs."""
     from tailcloud.runs.checkpoint import read_latest_state
 
     state = read_latest_state(run.folder.checkpoints) or {}
@@ -121,12 +121,24 @@ def execute_all(runs: Sequence[PlannedRun], device: str, observers: Sequence[Obs
         Stopped: Ctrl-C.
         Terminated: SIGTERM. Both say how to resume.
     """
-    try:
+    with resume_advice(lambda: f'"{resume_command(runs)}"'):
         return run_jobs([partial(execute, run, device) for run in runs], observers, device)
+
+
+@contextmanager
+def resume_advice(command: Callable[[], str]) -> Iterator[None]:
+    """If training is stopped inside, the error says how to resume: with this ``command``.
+
+    Raises:
+        Stopped: Ctrl-C.
+        Terminated: SIGTERM.
+    """
+    try:
+        yield
     except KeyboardInterrupt:
-        raise Stopped(f'stopped; nothing but the last second is lost. Go on with "{resume_command(runs)}"') from None
+        raise Stopped(f"stopped; training is saved up to about the last second; continue with {command()}") from None
     except Terminated:
-        raise Terminated(f'stopped by SIGTERM; go on with "{resume_command(runs)}"') from None
+        raise Terminated(f"stopped by SIGTERM; continue with {command()}") from None
 
 
 def resume_command(runs: Sequence[PlannedRun]) -> str:

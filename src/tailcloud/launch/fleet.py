@@ -1,7 +1,7 @@
-"""Many runs at once: on the CPU as processes side by side, on a GPU as threads with a stream each.
+"""Several runs at the same time: processes on the CPU, threads with a stream each on a GPU.
 
 A small model cannot keep a processor busy, but several small models can. Each run has its own folder, generators and
-checkpoints, and gives the same bits as alone with as many threads; if one fails, the others continue.
+checkpoints, and gives the same bits as a run alone with as many threads; if one fails, the others continue.
 """
 
 import gc
@@ -30,24 +30,22 @@ from tailcloud.training.stages.cost import passes
 
 Job = Callable[[Observer], Result]  # trains one run; must be picklable
 Outcome = Result | TailcloudError
-Message = tuple[int, str, tuple[Any, ...]]
+Message = tuple[int, str, tuple[Any, ...]]  # run, name of an observer's method, arguments
+POLL_SECONDS = 0.1  # between checks of the workers
 
 
 class Killed(TailcloudError):
     """The operating system killed a worker, and with it every run in the process pool."""
 
 
-POLL_SECONDS = 0.1  # between looks at the workers
-
-
 class MessageQueue(Protocol):
-    """Takes messages for another process."""
+    """Sends messages to another process."""
 
     def put(self, message: Message, /) -> None:
         """Send a message."""
 
 
-class Reporter:
+class QueueObserver:
     """An observer that passes everything on to an observer in another process."""
 
     def __init__(self, run: int, events: MessageQueue) -> None:
@@ -133,7 +131,7 @@ def _follow_parent() -> None:
 def _work(number: int, job: Job) -> Result:
     signals.raise_if_stopped()
     try:
-        return job(Reporter(number, _events))
+        return job(QueueObserver(number, _events))
     except Exception as error:  # explained here, because the traceback, which names a plugin's line, is not pickled
         raise explained(error) or error from None
 
@@ -165,7 +163,7 @@ def _in_threads(jobs: Sequence[Job], observers: Sequence[Observer], in_flight: i
                 raise TailcloudError("stopped")
             signals.raise_if_stopped()
             with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]
-                return job(Member(run, observers[run], admission, stop))
+                return job(FleetObserver(run, observers[run], admission, stop))
         except Exception as error:
             return _sentence(error)
         finally:
@@ -183,7 +181,7 @@ def _in_threads(jobs: Sequence[Job], observers: Sequence[Observer], in_flight: i
     return [_outcome(future) for future in futures]
 
 
-class Member:
+class FleetObserver:
     """An observer of a run in a fleet: it reports epoch times to the admission, and ends the run after Ctrl-C."""
 
     def __init__(self, run: int, observer: Observer, admission: Admission, stop: Event) -> None:

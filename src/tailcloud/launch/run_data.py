@@ -1,4 +1,4 @@
-"""The data of a run: opened once for all runs of a command, with the validation part that the recipe asks for."""
+"""The data of a run: opened once for all runs of a command, with the validation split of its recipe."""
 
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
@@ -15,14 +15,14 @@ _same_images: dict[Data, Data] = {}
 
 
 class DataSource(Protocol):
-    """Labelled images that Python code hands over, in the place of a data set's name or path."""
+    """Labelled images from Python code, instead of the name or path of a data set."""
 
     @property
     def spec(self) -> str:
         """The name of the data in recipes and results."""
 
-    def open(self, reading: ReadOptions) -> Dataset:
-        """The images, read as the recipe says. If there is no test part, ``test`` is the same object as ``train``."""
+    def open(self, options: ReadOptions) -> Dataset:
+        """The images, read as the recipe says. If there is no test split, ``test`` is the same object as ``train``."""
 
 
 @dataclass(frozen=True)
@@ -36,23 +36,23 @@ class OpenDataset:
         """The name of the data set."""
         return self.dataset.spec
 
-    def open(self, reading: ReadOptions) -> Dataset:
+    def open(self, options: ReadOptions) -> Dataset:
         """The data set itself; options that would read its images in another way are refused."""
         size = self.dataset.shape[0]
-        if reading.size not in {None, size}:
+        if options.size not in {None, size}:
             raise UsageError(
-                f"the recipe has data.size = {reading.size}, and {self.spec} is open already with images of {size} "
+                f"the recipe has data.size = {options.size}, and {self.spec} is open already with images of {size} "
                 f"pixels; add data.size={size} to the settings, or pass the path of the images"
             )
-        for field in fields(reading):
-            value = getattr(reading, field.name)
+        for field in fields(options):
+            value = getattr(options, field.name)
             if field.name != "size" and value != field.default:
                 raise UsageError(f"data.{field.name} = {value} is for files, and {self.spec} is open; leave it out")
         return self.dataset
 
 
 class CachedSource:
-    """A data source that keeps the data set it opened last: a recipe is chosen and trained on the same images."""
+    """A data source that caches the data set it opened last, for choosing a recipe and for training."""
 
     def __init__(self, source: DataSource) -> None:
         self.source = source
@@ -63,15 +63,15 @@ class CachedSource:
         """The name of the data."""
         return self.source.spec
 
-    def open(self, reading: ReadOptions) -> Dataset:
-        """The data set; opened again only if another image size is asked for."""
-        if self._opened is None or reading.size not in {None, self._opened.shape[0]}:
-            self._opened = self.source.open(reading)
+    def open(self, options: ReadOptions) -> Dataset:
+        """The data set; opened again only for another image size."""
+        if self._opened is None or options.size not in {None, self._opened.shape[0]}:
+            self._opened = self.source.open(options)
         return self._opened
 
 
 def open_data(recipe: Recipe, source: DataSource | None = None) -> Dataset:
-    """The data of a recipe, with its validation and test parts.
+    """The data of a recipe, with its validation and test splits.
 
     Raises:
         UsageError: a stage needs held-out images and there are none.
@@ -79,7 +79,7 @@ def open_data(recipe: Recipe, source: DataSource | None = None) -> Dataset:
     whole = open_whole(recipe, source)
     dataset = hold_out(whole, recipe.selection.split) if source else _open_held_out(recipe)
     if not has_test(whole):
-        dataset = with_test_part(dataset, recipe)
+        dataset = with_test_split(dataset, recipe)
     check_held_out(recipe, dataset)
     return dataset
 
@@ -118,26 +118,29 @@ def _cached_dataset(data: Data, root: str, split: float) -> Dataset:
 
 
 def has_test(dataset: Dataset) -> bool:
-    """Whether there is a test part, rather than the training part in its place."""
+    """Whether there is a test split, rather than the training split in its place."""
     return dataset.test is not dataset.train
 
 
-def with_test_part(dataset: Dataset, recipe: Recipe) -> Dataset:
-    """Data without a test part: evaluated on the held-out images, or on the training images if none are held out.
+def with_test_split(dataset: Dataset, recipe: Recipe) -> Dataset:
+    """Data without a test split: evaluated on the held-out images, or on the training images if none are held out.
 
     A remark says which; it goes into the result and the report.
     """
     if dataset.val:
         fitted_stages = stages_needing_held_out(recipe, dataset)
         fitted = f"temperature and {', '.join(fitted_stages)} were" if fitted_stages else "temperature was"
-        held_out = f"the {len(dataset.val):,} images that were held out, which its {fitted} fitted on too"
-        return _remarked(replace(dataset, test=dataset.val), f"There is no test part: every figure is of {held_out}.")
+        return _remarked(
+            replace(dataset, test=dataset.val),
+            f"There is no test split: every figure is measured on the {len(dataset.val):,} held-out images, on which "
+            f"the {fitted} fitted too.",
+        )
     if recipe.selection.pick == "best":
         raise UsageError(
             'selection.pick = "best" needs held-out images, and there are none; give more images, set selection.split '
             "(validation_fraction), or leave selection.pick out"
         )
-    training = "every figure is of the training images, and says nothing about others"
+    training = "every figure is measured on the training images, and does not say how well the model generalises"
     return _remarked(replace(dataset, test=dataset.train), f"No image was held out: {training}.")
 
 

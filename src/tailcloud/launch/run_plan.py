@@ -1,6 +1,8 @@
-"""From a training request to the runs it asks for: recipe, run folder and command of each."""
+"""From a training request to its runs: recipe, run folder and command of each.
 
-import json
+If the request names no recipe, one is chosen for the data (``choose_recipe``).
+"""
+
 import logging
 import shlex
 from collections.abc import Mapping, Sequence
@@ -19,20 +21,24 @@ from tailcloud.recipe.merge import merge
 from tailcloud.runs.folder import RunFolder
 from tailcloud.training.devices import check_engine, pick_device
 
+EXPECTED_SPLIT = 0.1  # held-out share that is assumed while the time of a run is estimated
+
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class TrainRequest:
-    """What ``tailcloud train``, ``tailcloud.train`` or ``LongTailClassifier.fit`` is asked to do.
+    """What ``tailcloud train``, ``tailcloud.train`` or ``LongTailClassifier.fit`` should do.
 
     Args:
-        recipes: names, files or recipes; none: the recipe of the data, or one that is chosen for them.
-        data: the name or path of the data, or a source that Python code hands over; None: the data of the recipe.
-        root: the folder that data files are in.
+        recipes: names, files or recipes; if empty, the recipe of the data, or one that is chosen for them.
+        data: the name or path of the data, or a source from Python code; None: the data of the recipe.
+        root: the folder with the data files.
         settings: ``KEY=VALUE``, each changes a field of the recipe.
-        seeds: one run for each; none: one run with the seed of the recipe.
-        out: the run folder; with several runs, the folder of their folders.
+        seeds: one run for each; if empty, one run with the seed of the recipe.
+        out: the run folder; with several runs, the parent of their folders.
         resume: continue the runs that exist.
-        dry_run: existing run folders are no obstacle, because nothing is written.
+        dry_run: existing run folders are allowed, because nothing is written.
         device: "auto", "cpu", "cuda" or "mps".
         time_budget: time for all runs together, as text such as "10m" or in seconds.
         started: when the time budget began, by ``time.perf_counter``.
@@ -72,7 +78,7 @@ class TrainRequest:
         return [recipe if isinstance(recipe, str) else f"Recipe {recipe.method}" for recipe in self.recipes]
 
     def command(self, recipe: str | Recipe | None, seed: int, folder: RunFolder) -> str:
-        """The command that repeats one of the runs. A recipe without a name is in the run folder, with all settings."""
+        """The command that repeats one of the runs. A ``Recipe`` object is read from the run folder."""
         if self.origin is not None:
             return self.origin
         if isinstance(recipe, Recipe):
@@ -88,9 +94,9 @@ class TrainRequest:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run that can be executed: where, what, and the command that repeats it.
+    """A run that can be executed: its folder, its recipe, and the command that repeats it.
 
-    ``source`` has the data if Python code hands them over. ``reasons`` say why this recipe was chosen, if it was.
+    ``source`` has the data if they come from Python code. ``reasons`` say why this recipe was chosen, if it was.
     """
 
     folder: RunFolder
@@ -109,7 +115,7 @@ def plan_runs(request: TrainRequest) -> list[PlannedRun]:
     """The runs of a request, each with its folder. Nothing is written.
 
     Raises:
-        TailcloudError: anything about the request that can be refused before the data are opened.
+        TailcloudError: the request is not valid, as far as that shows before the data are opened.
     """
     if request.resume and request.time_budget is not None and len(request.seeds) < 2:
         raise UsageError("--time-budget is for a new run; a run that is resumed keeps the recipe it was started with")
@@ -163,13 +169,64 @@ def runs_of_recipe(reference: str | Recipe | None, request: TrainRequest) -> lis
 
 
 def recipe_of(reference: str | Recipe | None, overrides: Sequence[Mapping[str, Any]]) -> Recipe:
-    """The recipe that a reference names, or the recipe itself, with settings laid over it."""
+    """The recipe of a reference (a name, a file or a recipe), with settings."""
     if not isinstance(reference, Recipe):
         return load_recipe(reference, overrides)
     table = reference.model_dump(exclude_none=True)
     for layer in overrides:
         table = merge(table, layer)
     return resolve(table, "the recipe")
+
+
+def needs_choice(request: TrainRequest, recipe: Recipe) -> bool:
+    """Whether a recipe has to be chosen: none is named, and the data have none, or there is a time budget."""
+    if request.recipes and request.time_budget is not None:
+        raise UsageError(
+            f"--time-budget chooses a recipe, and {request.names()[0]} is a recipe already; leave out one of them, or "
+            "shorten the recipe with --set stage1.epochs=N"
+        )
+    return not request.recipes and (parse_spec(recipe.data.spec)[0] == OWN or request.time_budget is not None)
+
+
+def choose_recipe(request: TrainRequest, requested: Recipe) -> tuple[Recipe, tuple[str, ...]]:
+    """The recipe for the data of a request, and the reasons for it; several runs share the time budget.
+
+    ``requested`` is the recipe of the request as far as its settings decide it.
+    """
+    from tailcloud.auto_recipe import choose
+
+    budget = budget_seconds(request.time_budget)
+    device, overrides = pick_device(request.device), request.overrides()
+    dataset = open_whole(requested, request.source)
+    logger.info("timing a few steps to choose a recipe")
+    runs = max(1, len(request.seeds))
+    choice = choose(for_timing(dataset, overrides), device, budget and budget / runs, overrides, request.started)
+    recipe = load_recipe(None, [choice.settings, *overrides])
+    if (recipe.data.size, recipe.data.size) == dataset.shape[:2]:
+        note_same_images(recipe.data, requested.data)
+    return recipe, tuple(choice.reasons)
+
+
+def budget_seconds(budget: str | float | None) -> float | None:
+    """A time budget in seconds: of text such as "10m", or of a number."""
+    from tailcloud.auto_recipe import parse_budget
+
+    if budget is None:
+        return None
+    if isinstance(budget, str):
+        return parse_budget(budget)
+    if not budget > 0:
+        raise UsageError(f'time_budget = {budget} should be more than 0 seconds, or text such as "10m"')
+    return float(budget)
+
+
+def for_timing(dataset: Dataset, overrides: Sequence[Mapping[str, Any]]) -> Dataset:
+    """The data with about as many test images as the run will have: the time of a run includes their evaluation."""
+    selections = [layer["selection"] for layer in overrides if "selection" in layer]
+    split = next((layer["split"] for layer in reversed(selections) if "split" in layer), None)
+    if has_test(dataset) or split == 0:
+        return dataset
+    return replace(dataset, test=hold_out(dataset, split or EXPECTED_SPLIT).val or dataset.train)
 
 
 def check_machine(recipe: Recipe, device: torch.device) -> None:
@@ -205,14 +262,14 @@ def run_folder(reference: str | Recipe | None, recipe: Recipe, request: TrainReq
 
 
 def short_name(spec: str) -> str:
-    """The data in the name of a run folder; of a path, the name of its file or folder."""
+    """The name of the data in the name of a run folder; for a path, the name of its file or folder."""
     return (Path(spec).resolve().stem or "images") if is_path(spec) else spec.replace(":", "-")
 
 
 def refuse_run_as_parent(output: Path | None) -> None:
-    """Several runs need a folder for their folders, not one that is itself a run."""
+    """Refuse a run folder as the parent of several run folders."""
     if output and RunFolder(output).exists:
-        raise UsageError(f"{output} is a run itself; several runs need another folder for their folders")
+        raise UsageError(f"{output} is a run folder; choose another folder as the parent of several runs")
 
 
 def with_seed(recipe: Recipe, seed: int) -> Recipe:
@@ -228,95 +285,8 @@ def existing_run(folder: RunFolder, request: TrainRequest, requested: Recipe | N
     requested = requested or load_recipe(str(folder.recipe_file), request.overrides())
     for field, then, now in differences(own.substance(), requested.substance()):
         raise UsageError(
-            f"{folder.path} was started with {field} = {then}, and this command asks for {now}; resume it with "
+            f"{folder.path} was started with {field} = {then}, and this command has {now}; resume it with "
             f'"tailcloud train --resume --out {folder.path}", or start a new run in another folder'
         )
     recipe = own.model_copy(update={"root": request.root or own.root})
     return PlannedRun(folder, recipe, folder.command(), source=request.source)
-
-
-def setting_words(settings: Mapping[str, Any] | Sequence[str] | None) -> list[str]:
-    """Settings as ``KEY=VALUE``: ``{"stage1.lr": 0.05}`` and ``{"stage1": {"lr": 0.05}}`` are ``stage1.lr=0.05``."""
-    if settings is None:
-        return []
-    if not isinstance(settings, Mapping):
-        if isinstance(settings, str) or not all(isinstance(setting, str) for setting in settings):
-            raise _no_settings(settings)
-        return list(settings)
-    return [f"{key}={toml_value(value, str(key))}" for key, value in settings.items()]
-
-
-def toml_value(value: Any, key: str) -> str:
-    """A value as TOML has it."""
-    if isinstance(value, Mapping):
-        entries = (f"{json.dumps(str(name))} = {toml_value(each, f'{key}.{name}')}" for name, each in value.items())
-        return f"{{{', '.join(entries)}}}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(toml_value(each, key) for each in value)}]"
-    if isinstance(value, str | int | float):
-        return json.dumps(value, ensure_ascii=False)
-    raise UsageError(f"settings: {key} is {value!r}; it should be a number, text, a list or a table")
-
-
-def _no_settings(settings: object) -> UsageError:
-    return UsageError(
-        f'settings is {settings!r}; it should be a dictionary such as {{"stage1.lr": 0.05}}, or a list such as '
-        '["stage1.lr=0.05"]'
-    )
-
-
-EXPECTED_SPLIT = 0.1  # held-out share that is assumed while the time of a run is estimated
-
-logger = logging.getLogger(__name__)
-
-
-def needs_choice(request: TrainRequest, recipe: Recipe) -> bool:
-    """Whether a recipe has to be chosen: none is named, and the data have none, or there is a time budget."""
-    if request.recipes and request.time_budget is not None:
-        raise UsageError(
-            f"--time-budget chooses a recipe, and {request.names()[0]} is one; leave out one of them, or shorten the "
-            "recipe with --set stage1.epochs=N"
-        )
-    return not request.recipes and (parse_spec(recipe.data.spec)[0] == OWN or request.time_budget is not None)
-
-
-def choose_recipe(request: TrainRequest, requested: Recipe) -> tuple[Recipe, tuple[str, ...]]:
-    """The recipe for the data of a request, and the reasons for it; several runs share the time budget.
-
-    ``requested`` is the recipe of the request as far as its settings decide it.
-    """
-    from tailcloud.auto_recipe import choose
-    from tailcloud.training.devices import pick_device
-
-    budget = budget_seconds(request.time_budget)
-    device, overrides = pick_device(request.device), request.overrides()
-    dataset = open_whole(requested, request.source)
-    logger.info("a few steps are timed, to choose a recipe")
-    runs = max(1, len(request.seeds))
-    choice = choose(for_timing(dataset, overrides), device, budget and budget / runs, overrides, request.started)
-    recipe = load_recipe(None, [choice.settings, *overrides])
-    if (recipe.data.size, recipe.data.size) == dataset.shape[:2]:
-        note_same_images(recipe.data, requested.data)
-    return recipe, tuple(choice.reasons)
-
-
-def budget_seconds(budget: str | float | None) -> float | None:
-    """A time budget in seconds: of text such as "10m", or of a number."""
-    from tailcloud.auto_recipe import parse_budget
-
-    if budget is None:
-        return None
-    if isinstance(budget, str):
-        return parse_budget(budget)
-    if not budget > 0:
-        raise UsageError(f'time_budget = {budget} should be more than 0 seconds, or text such as "10m"')
-    return float(budget)
-
-
-def for_timing(dataset: Dataset, overrides: Sequence[Mapping[str, Any]]) -> Dataset:
-    """The data with about as many test images as the run will have: evaluating them is a part of its time."""
-    selections = [layer["selection"] for layer in overrides if "selection" in layer]
-    split = next((layer["split"] for layer in reversed(selections) if "split" in layer), None)
-    if has_test(dataset) or split == 0:
-        return dataset
-    return replace(dataset, test=hold_out(dataset, split or EXPECTED_SPLIT).val or dataset.train)

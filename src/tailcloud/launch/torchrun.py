@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tailcloud.data.loaders import cache
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.launch.execute import Stopped, execute, resume_command
+from tailcloud.launch.execute import Stopped, execute, resume_advice, resume_command
 from tailcloud.launch.run_plan import PlannedRun, TrainRequest, plan_runs
 from tailcloud.runs.observer import Observer
 from tailcloud.runs.result import Result
@@ -16,7 +16,7 @@ from tailcloud.training.signals import Terminated
 
 
 def silence_notes() -> None:
-    """Leave notes to rank 0, except for the progress of a cache: only the process that fills it knows."""
+    """Print no notes on this rank, except the progress of a cache: only the process that fills it knows it."""
     logging.getLogger("tailcloud").setLevel(logging.CRITICAL)
     logging.getLogger(cache.__name__).setLevel(logging.INFO)
 
@@ -32,7 +32,7 @@ def plan_shared_run(request: TrainRequest) -> PlannedRun:
     runs = runs or plan_runs(request)
     if len(runs) > 1:
         raise UsageError(
-            f"torchrun lets several processes share one run, and this command asks for {len(runs)}; start them one by "
+            f"torchrun lets several processes share one run, and this command has {len(runs)}; start them one by "
             'one, or train many runs with "tailcloud bench"'
         )
     return runs[0]
@@ -41,19 +41,16 @@ def plan_shared_run(request: TrainRequest) -> PlannedRun:
 def execute_shared(run: PlannedRun, device: str, observer: Observer, world: World) -> Result:
     """Execute a run in this process of a world; if it is stopped, rank 0 alone says how to resume."""
     try:
-        return execute(run, device, observer, world=world)
-    except Terminated:
-        if not world.rank0:
-            raise silent_exit(Terminated.exit_code) from None
-        raise Terminated(f'stopped by SIGTERM; go on with "{torchrun_resume_command(run)}"') from None
-    except KeyboardInterrupt:
-        if not world.rank0:
-            raise silent_exit(Stopped.exit_code) from None
-        raise Stopped(f'stopped; go on with "{torchrun_resume_command(run)}"') from None
+        with resume_advice(lambda: f'"{torchrun_resume_command(run)}"'):
+            return execute(run, device, observer, world=world)
+    except (Stopped, Terminated) as stop:
+        if world.rank0:
+            raise
+        raise silent_exit(stop.exit_code) from None
 
 
 def torchrun_resume_command(run: PlannedRun) -> str:
-    """The command that resumes a shared run; with several machines, torchrun's own options are left to the user."""
+    """The command that resumes a shared run; with several machines, the options of torchrun are left out."""
     one_machine = os.environ.get("GROUP_WORLD_SIZE", "1") == "1"
     processes = ["--nproc-per-node", os.environ.get("LOCAL_WORLD_SIZE", "1")] if one_machine else ["…"]
     return " ".join(["torchrun", *processes, "-m", shlex.join(shlex.split(resume_command([run])))])

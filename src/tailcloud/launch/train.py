@@ -1,11 +1,12 @@
 """``tailcloud.train``: train a run from Python, as ``tailcloud train`` does from the command line."""
 
+import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,14 @@ import torch
 
 from tailcloud import plugins
 from tailcloud.data import Dataset
-from tailcloud.launch.execute import Stopped, execute, resume_command
+from tailcloud.errors import UsageError
+from tailcloud.launch.execute import execute, resume_advice, resume_command
 from tailcloud.launch.run_data import CachedSource, OpenDataset, clear_data_cache
-from tailcloud.launch.run_plan import PlannedRun, TrainRequest, plan_runs, setting_words
+from tailcloud.launch.run_plan import PlannedRun, TrainRequest, plan_runs
 from tailcloud.recipe import Recipe
 from tailcloud.runs.observer import LoggingObserver, Observer
 from tailcloud.runs.result import Result
 from tailcloud.serving.load import TrainedClassifier, load
-from tailcloud.training.signals import Terminated
 
 
 @dataclass(frozen=True)
@@ -71,14 +72,14 @@ def train(
             that of the data; for your own images, or with a time budget, one is chosen.
         data: a name such as "cifar10-lt:100", the path of your images, or an open ``tailcloud.data.Dataset``; by
             default the data of the recipe, without a recipe "digits-lt".
-        root: the folder that data files are in.
+        root: the folder with the data files.
         seed: everything random follows from it; by default the seed of the recipe, which is 0.
         out: the run folder; by default ``runs/DATA-METHOD-seedN``.
         device: "auto", "cpu", "cuda" or "mps".
         settings: fields of the recipe to change: ``{"stage1.epochs": 3}`` or ``["stage1.epochs=3"]``.
-        time_budget: without a recipe, choose one that is done in this time: "90s", "10m", "2h", or seconds.
+        time_budget: without a recipe, choose one that trains within this time: "90s", "10m", "2h", or seconds.
         resume: continue the run in ``out``. A finished run is returned as it is.
-        observer: hears of stages, epochs and notes.
+        observer: receives stages, epochs and notes.
 
     Returns:
         The finished run.
@@ -113,13 +114,39 @@ def train(
     observer = observer or LoggingObserver()
     with process_state_restored():
         planned = plan_run(request, observer)
-        try:
+        with resume_advice(partial(_resume_call, planned)):
             result = execute(planned, device, observer)
-        except KeyboardInterrupt:
-            raise Stopped(f"stopped; nothing but the last second is lost. {_way_to_resume(planned)}") from None
-        except Terminated:
-            raise Terminated(f"stopped by SIGTERM. {_way_to_resume(planned)}") from None
     return Run(planned.folder.path, planned.recipe, result)
+
+
+def setting_words(settings: Mapping[str, Any] | Sequence[str] | None) -> list[str]:
+    """Settings as ``KEY=VALUE``: ``{"stage1.lr": 0.05}`` and ``{"stage1": {"lr": 0.05}}`` are ``stage1.lr=0.05``."""
+    if settings is None:
+        return []
+    if not isinstance(settings, Mapping):
+        if isinstance(settings, str) or not all(isinstance(setting, str) for setting in settings):
+            raise _not_settings(settings)
+        return list(settings)
+    return [f"{key}={toml_value(value, str(key))}" for key, value in settings.items()]
+
+
+def toml_value(value: Any, key: str) -> str:
+    """A value in TOML."""
+    if isinstance(value, Mapping):
+        entries = (f"{json.dumps(str(name))} = {toml_value(each, f'{key}.{name}')}" for name, each in value.items())
+        return f"{{{', '.join(entries)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(toml_value(each, key) for each in value)}]"
+    if isinstance(value, str | int | float):
+        return json.dumps(value, ensure_ascii=False)
+    raise UsageError(f"settings: {key} is {value!r}; it should be a number, text, a list or a table")
+
+
+def _not_settings(settings: object) -> UsageError:
+    return UsageError(
+        f'settings is {settings!r}; it should be a dictionary such as {{"stage1.lr": 0.05}}, or a list such as '
+        '["stage1.lr=0.05"]'
+    )
 
 
 def plan_run(request: TrainRequest, observer: Observer) -> PlannedRun:
@@ -134,7 +161,7 @@ def plan_run(request: TrainRequest, observer: Observer) -> PlannedRun:
 
 @contextmanager
 def process_state_restored() -> Iterator[None]:
-    """Training sets the number of threads and caches data for the whole process; afterwards both are as before."""
+    """Restore the number of threads and the cache of data, which training changes for the whole process."""
     threads = torch.get_num_threads()
     clear_data_cache()  # files may have changed since the last call
     try:
@@ -144,10 +171,11 @@ def process_state_restored() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _way_to_resume(run: PlannedRun) -> str:
+def _resume_call(run: PlannedRun) -> str:
+    """What resumes a run: a command, or a Python call if Python code has the data."""
     if run.source:
-        return f"Go on with tailcloud.train(data=..., out={str(run.folder.path)!r}, resume=True)"
-    return f'Go on with "{resume_command([run])}"'
+        return f"tailcloud.train(data=..., out={str(run.folder.path)!r}, resume=True)"
+    return f'"{resume_command([run])}"'
 
 
 def _text(value: str | os.PathLike[str] | None) -> str | None:

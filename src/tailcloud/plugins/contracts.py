@@ -1,4 +1,4 @@
-"""The contracts of parts, checked on a small example; docs/extending.md describes them."""
+"""Checks that a part of a plugin keeps its contract (docs/extending.md), on a small example."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence

@@ -16,7 +16,7 @@ _packages: dict[EntryPoint, str] = {}  # by entry point: package and version
 
 
 def load_plugin(path: str | Path) -> None:
-    """Run a Python file that registers parts; a file that is loaded already is skipped.
+    """Run a Python file that registers parts; a file that was loaded before is skipped.
 
     The file may import modules from its own folder. Any error in it becomes a ``UsageError`` with file and line.
     """
@@ -24,23 +24,23 @@ def load_plugin(path: str | Path) -> None:
     if not file.is_file():
         problem = "is a folder" if file.is_dir() else "does not exist"
         raise UsageError(f"the plugin {path} {problem}; --plugin takes the path of a Python file")
-    place = file.resolve()
-    if place in _files:
+    resolved = file.resolve()
+    if resolved in _files:
         return
     try:
-        source = place.read_bytes()
+        source = resolved.read_bytes()
     except OSError as error:
         raise UsageError(f"the plugin {path} cannot be read: {error.strerror}") from None
-    _run(place, source, str(path))
-    _files[place] = str(path), hashlib.sha256(source).hexdigest()[:12]
+    _run(resolved, source, str(path))
+    _files[resolved] = str(path), hashlib.sha256(source).hexdigest()[:12]
 
 
-def _run(place: Path, source: bytes, name: str) -> None:
+def _run(resolved: Path, source: bytes, name: str) -> None:
     """Execute a plugin as a module of its own, without a bytecode file."""
-    module = ModuleType(_module_name(place))
-    module.__file__ = str(place)
-    if str(place.parent) not in sys.path:
-        sys.path.append(str(place.parent))  # last: modules beside a plugin must not shadow installed ones
+    module = ModuleType(_module_name(resolved))
+    module.__file__ = str(resolved)
+    if str(resolved.parent) not in sys.path:
+        sys.path.append(str(resolved.parent))  # last: modules next to a plugin must not shadow installed ones
     sys.modules[module.__name__] = module
     PLUGIN_MODULES.add(module.__name__)
     try:
@@ -56,9 +56,9 @@ def _sentence(error: BaseException, name: str) -> str:
     return plugin_sentence(error) or f"{name}: {type(error).__name__}: {error}"
 
 
-def _module_name(place: Path) -> str:
-    stem = re.sub(r"\W", "_", place.stem)
-    return f"tailcloud_plugin_{stem}_{hashlib.sha256(bytes(place)).hexdigest()[:8]}"
+def _module_name(resolved: Path) -> str:
+    stem = re.sub(r"\W", "_", resolved.stem)
+    return f"tailcloud_plugin_{stem}_{hashlib.sha256(bytes(resolved)).hexdigest()[:8]}"
 
 
 def load_entry_points() -> list[str]:

@@ -1,4 +1,4 @@
-"""Registration: one function for each kind of part. Each tries the part once, so that errors show at once."""
+"""Register parts of plugins, one function for each kind. A part is tried once, so that its errors show immediately."""
 
 import re
 from collections.abc import Callable
@@ -55,7 +55,7 @@ def register_sampler(name: str, weigh: Weigh) -> None:
 def register_head(name: str, head: Callable[..., nn.Module]) -> None:
     """Register a head: ``head(features, classes)`` is a module from [batch, features] to [batch, classes].
 
-    Its class attribute ``cosine`` tells whether its outputs lie in [−1, 1].
+    Its class attribute ``cosine`` says whether its outputs lie in [−1, 1].
     """
     check_signature("head", head, ("features", "classes"))
     with torch.random.fork_rng(devices=[]):

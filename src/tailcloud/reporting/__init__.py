@@ -23,7 +23,7 @@ def write_report(runs: Sequence[Path], out: Path | None = None) -> Path:
     """Write the page of one run folder, or the comparison of several, and return its path.
 
     Without ``out`` it is report.html in the run folder, or in the folder that all runs have in common. An earlier
-    report is replaced; any other file is left alone, with an error.
+    report is replaced; any other file is an error.
     """
     from tailcloud.reporting.page import comparison_page, run_page
     from tailcloud.reporting.run_record import read_run
@@ -40,8 +40,8 @@ def write_report(runs: Sequence[Path], out: Path | None = None) -> Path:
 def report_path(folders: Sequence[Path], out: Path | None, name: str = "report.html") -> Path:
     """The path of the page about these runs: ``out``, or ``name`` in their folder. Raises if another file is there."""
     common = folders[0] if len(folders) == 1 else Path(os.path.commonpath([folder.resolve() for folder in folders]))
-    place = out or common
-    target = place / name if out is None or place.is_dir() else place
+    chosen = out or common
+    target = chosen / name if out is None or chosen.is_dir() else chosen
     if target.suffix != ".html":
         raise UsageError(f"the report is an HTML page, and {target} does not end in .html; try --out {target}.html")
     try:

@@ -140,7 +140,7 @@ def escape_markdown(value: object) -> object:
 
 
 def code(value: str) -> Markup:
-    """A command as an indented code block; empty if there is none."""
+    """A command as an indented code block; empty if the command is unknown."""
     line = " ".join("".join(c if c.isprintable() else " " for c in value).split())
     return Markup(f"    {line}" if line else "")  # untrusted text cannot end an indented block
 

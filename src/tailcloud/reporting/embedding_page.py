@@ -26,7 +26,7 @@ from tailcloud.evaluation.projection import PERPLEXITY
 from tailcloud.formatting import number, percent
 from tailcloud.profile import GROUPS
 from tailcloud.reporting import report_path, write_page
-from tailcloud.reporting.figures.embedding_maps import PARTS, SEED, MapSelection, draw_map, map_runs, select_images
+from tailcloud.reporting.figures.embedding_maps import SEED, SPLITS, MapSelection, draw_map, map_runs, select_images
 from tailcloud.reporting.render import render
 from tailcloud.reporting.run_record import RunRecord, read_run
 from tailcloud.runs.folder import RunFolder
@@ -41,24 +41,24 @@ class EmbeddedRun:
 
     run: RunRecord
     label: str
-    parts: dict[str, Embedding]
+    splits: dict[str, Embedding]
     spreads: dict[str, Spread]
     near: dict[str, Vectors]
     unit: float
 
-    def groups(self, part: str, measure: str) -> dict[str, float | None]:
-        """A measure of one part, averaged over the classes of each shot group, and over all classes."""
-        values = self.near[part] if measure == "near" else getattr(self.spreads[part], measure)
+    def groups(self, split: str, measure: str) -> dict[str, float | None]:
+        """A measure of one split, averaged over the classes of each shot group, and over all classes."""
+        values = self.near[split] if measure == "near" else getattr(self.spreads[split], measure)
         return by_group(values, self.run.result.dataset.counts)
 
-    def rows(self, part: str) -> list[tuple[str, list[str]]]:
+    def rows(self, split: str) -> list[tuple[str, list[str]]]:
         """Many, medium, few and all, each with its measures as text."""
-        columns = [(self.groups(part, measure), digits) for measure, digits in MEASURES.items()]
+        columns = [(self.groups(split, measure), digits) for measure, digits in MEASURES.items()]
         return [(group, [number(column[group], digits) for column, digits in columns]) for group in (*GROUPS, "all")]
 
-    def few_to_many_spread(self, part: str) -> float | None:
+    def few_to_many_spread(self, split: str) -> float | None:
         """Spread within few-shot classes, divided by that within many-shot classes."""
-        spreads = self.groups(part, "within")
+        spreads = self.groups(split, "within")
         return _ratio(spreads["few"], spreads["many"])
 
     def test_to_train_spread(self, group: str) -> float | None:
@@ -84,11 +84,11 @@ def write_embedding(runs: Sequence[Path], out: Path | None, root: str | None, de
 def embedding_page(embedded: Sequence[EmbeddedRun]) -> str:
     """The page: maps of the training and test images of every run, each with its measures."""
     first = embedded[0]
-    selection = select_images(first.run.result, {part: first.parts[part].labels for part in PARTS})
-    maps = map_runs(selection, [one.parts for one in embedded])
+    selection = select_images(first.run.result, {split: first.splits[split].labels for split in SPLITS})
+    maps = map_runs(selection, [one.splits for one in embedded])
     drawings = {
-        part: [(one, _draw(selection, one, points, part)) for one, points in zip(embedded, maps, strict=True)]
-        for part in PARTS
+        split: [(one, _draw(selection, one, points, split)) for one, points in zip(embedded, maps, strict=True)]
+        for split in SPLITS
     }
     headline = _headline(embedded)
     return render(
@@ -98,19 +98,19 @@ def embedding_page(embedded: Sequence[EmbeddedRun]) -> str:
         result=first.run.result,
         selection=selection,
         drawings=drawings,
-        parts=PARTS,
+        splits=SPLITS,
         embedded=embedded,
         SEED=SEED,
         perplexity=f"{PERPLEXITY:g}",
     )
 
 
-def _draw(selection: MapSelection, one: EmbeddedRun, points: dict[str, Vectors], part: str) -> Markup:
-    near = percent(one.groups(part, "near")["all"])
+def _draw(selection: MapSelection, one: EmbeddedRun, points: dict[str, Vectors], split: str) -> Markup:
+    near = percent(one.groups(split, "near")["all"])
     return draw_map(
         selection,
         points,
-        part,
+        split,
         f"{one.label}; {near} of the images are nearest to the training centre of their own class",
     )
 
@@ -118,8 +118,8 @@ def _draw(selection: MapSelection, one: EmbeddedRun, points: dict[str, Vectors],
 def _headline(embedded: Sequence[EmbeddedRun]) -> str:
     group = "few" if embedded[0].run.result.group_sizes["few"] else "all"
     values = ", ".join(f"{one.label} {percent(one.groups('test', 'near')[group])}" for one in embedded)
-    whose = "Few-shot test images" if group == "few" else "Test images"
-    return f"{whose} of {embedded[0].run.result.dataset.spec} nearest to the centre of their own class: {values}"
+    images = "Few-shot test images" if group == "few" else "Test images"
+    return f"{images} of {embedded[0].run.result.dataset.spec} nearest to the centre of their own class: {values}"
 
 
 def _labels(runs: Sequence[RunRecord]) -> list[str]:
@@ -155,11 +155,11 @@ def _data(runs: Sequence[RunRecord], root: str | None) -> Dataset:
 
 
 def _embed(run: RunRecord, label: str, dataset: Dataset, device: torch.device) -> EmbeddedRun:
-    parts = embed_run(run.folder, dataset, device)
-    unit = centre_distance(parts["train"], dataset.classes)
-    spreads = {part: spread(parts[part], dataset.classes).divided(unit) for part in PARTS}
-    near = {part: nearest_centre_accuracy(parts[part], parts["train"], dataset.classes) for part in PARTS}
-    return EmbeddedRun(run, label, parts, spreads, near, unit)
+    splits = embed_run(run.folder, dataset, device)
+    unit = centre_distance(splits["train"], dataset.classes)
+    spreads = {split: spread(splits[split], dataset.classes).divided(unit) for split in SPLITS}
+    near = {split: nearest_centre_accuracy(splits[split], splits["train"], dataset.classes) for split in SPLITS}
+    return EmbeddedRun(run, label, splits, spreads, near, unit)
 
 
 def _ratio(value: float | None, base: float | None) -> float | None:

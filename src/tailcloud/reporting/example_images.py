@@ -17,18 +17,18 @@ COARSE = 32  # pixels
 class Example:
     """A test image, and the class that was predicted for it."""
 
-    picture: NDArray[np.uint8]
+    image: NDArray[np.uint8]
     predicted: int
 
     @property
     def uri(self) -> str:
         """The image as a data URI."""
-        return image_uri(self.picture)
+        return image_uri(self.image)
 
     @property
     def coarse(self) -> bool:
         """Whether the image is so small that a page shows its pixels without smoothing."""
-        height, width = self.picture.shape[:2]
+        height, width = self.image.shape[:2]
         return bool(max(height, width) <= COARSE)
 
 
@@ -41,6 +41,6 @@ def examples_by_class(path: Path, classes: int) -> dict[int, list[Example]]:
     if content is None:
         return {}
     by_class: dict[int, list[Example]] = {}
-    for picture, label, predicted in zip(content.images, content.true, content.predicted, strict=True):
-        by_class.setdefault(int(label), []).append(Example(picture, int(predicted)))
+    for image, label, predicted in zip(content.images, content.true, content.predicted, strict=True):
+        by_class.setdefault(int(label), []).append(Example(image, int(predicted)))
     return by_class

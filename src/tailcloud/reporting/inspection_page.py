@@ -57,15 +57,15 @@ class ShownPair:
     images: tuple[str, str] | None = None
 
 
-def write_inspection(place: Path, survey: Survey, found: Duplicates, plan: InspectionPlan | None) -> Path:
+def write_inspection(path: Path, survey: Survey, found: Duplicates, plan: InspectionPlan | None) -> Path:
     """Write the page; it replaces a page of tailcloud, but no other file."""
-    return write_page(inspection_place(place), inspection_page(survey, found, plan))
+    return write_page(inspection_path(path), inspection_page(survey, found, plan))
 
 
-def inspection_place(place: Path) -> Path:
-    """Where the page is written; a file that is not a page of tailcloud is refused."""
+def inspection_path(path: Path) -> Path:
+    """The path of the page; a file that is not a page of tailcloud is refused."""
     try:
-        return report_path([place.parent], place, "inspection.html")
+        return report_path([path.parent], path, "inspection.html")
     except UsageError as error:
         raise UsageError(str(error).replace("--out", "--html")) from None
     except TailcloudError as error:
@@ -106,7 +106,7 @@ def inspection_page(survey: Survey, found: Duplicates, plan: InspectionPlan | No
 
 
 def _counted(survey: Survey) -> Result:
-    """The class counts as a result without measurements, which is what plots take."""
+    """The class counts as a result without measurements, for the plots."""
     by_split = survey.counts()
     data = {
         "spec": survey.spec,
@@ -118,7 +118,7 @@ def _counted(survey: Survey) -> Result:
 
 
 def shown(survey: Survey, pair: DuplicatePair, *, with_images: bool) -> ShownPair:
-    """A pair with its names, and with its images if asked."""
+    """A pair with its names, and with its images if wanted."""
     one, other = pair.first, pair.second
     return ShownPair(
         pair,

@@ -50,8 +50,8 @@ def run_page(run: RunRecord) -> str:
     )
 
 
-def comparison_page(runs: Sequence[RunRecord], place: Path) -> str:
-    """The page that compares several runs, one section for each data set; ``place`` is the folder of the page."""
+def comparison_page(runs: Sequence[RunRecord], folder: Path) -> str:
+    """The page that compares several runs, one section for each data set; ``folder`` is that of the page."""
     data_tables = by_dataset([run.result for run in runs])
     headline = _comparison_headline(data_tables, len(runs))
     sections = [
@@ -66,7 +66,7 @@ def comparison_page(runs: Sequence[RunRecord], place: Path) -> str:
         }
         for table in data_tables
     ]
-    links = [(run, _link(run, place)) for run in runs]
+    links = [(run, _link(run, folder)) for run in runs]
     return render("comparison.html.j2", title=headline, headline=headline, links=links, sections=sections)
 
 
@@ -118,19 +118,19 @@ def _notes(table: DatasetTable, runs: Sequence[RunRecord]) -> list[str]:
             notes.append(
                 f"{row.label} has {row.runs}; runs of the same seed are averaged first: the deviation is over seeds."
             )
-        begun_on = row.results[0].begun_on
-        if begun_on:
+        split = row.results[0].start_chosen_on
+        if split:
             notes.append(
                 f"The last stage of {row.label} started from an epoch of the previous stage that was chosen on "
-                f"{split_name(begun_on)}{': its accuracies are optimistic' if begun_on == 'test' else ''}."
+                f"{split_name(split)}{': its accuracies are optimistic' if split == 'test' else ''}."
             )
     return [*_other_images(table, runs), *notes, *_unpaired(table.rows)]
 
 
-def _link(run: RunRecord, place: Path) -> str | None:
-    """The relative link from the page to the run's own page; None if there is none."""
+def _link(run: RunRecord, folder: Path) -> str | None:
+    """The relative link from the page to the run's own page; None if it has no page."""
     page = run.folder.resolve() / "report.html"
-    return quote(Path(os.path.relpath(page, place.resolve())).as_posix()) if page.is_file() else None
+    return quote(Path(os.path.relpath(page, folder.resolve())).as_posix()) if page.is_file() else None
 
 
 def _other_images(table: DatasetTable, runs: Sequence[RunRecord]) -> list[str]:

@@ -1,39 +1,19 @@
 """A finished run as a report reads it: result, log, recipe and examples of its folder."""
 
-import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-
 from tailcloud.errors import TailcloudError
-from tailcloud.files import check_format
 from tailcloud.recipe.old_words import check_old_words
 from tailcloud.reporting.example_images import Examples, examples_by_class
-from tailcloud.runs.record import FileRecord, Measured
+from tailcloud.runs.epoch_log import Epoch, damaged_line, parse_epoch
 from tailcloud.runs.result import Result, read_result
 
 # keys in which the recipes of one method may differ
 RUN_KEYS = {"seed", "root", "device", "logging.gradients", "logging.tensorboard", "logging.examples"}
-
-
-class Epoch(FileRecord):
-    """One line of log.jsonl; an accuracy is None if the epoch was not evaluated."""
-
-    stage: str
-    epoch: int
-    lr: Measured = None
-    loss: Measured = None
-    top1: Measured = None
-    val_top1: Measured = None
-    many: Measured = None
-    medium: Measured = None
-    few: Measured = None
-    seconds: Measured = None
-    gradients: list[Measured] = Field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -70,7 +50,7 @@ def _table(recipe: str, file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(recipe)
     except tomllib.TOMLDecodeError:
-        raise TailcloudError(f"{file} is not a TOML file: it is damaged") from None
+        raise TailcloudError(f"{file} is damaged: it is not a TOML file") from None
 
 
 def _why_no_result(folder: Path) -> str:
@@ -81,7 +61,7 @@ def _why_no_result(folder: Path) -> str:
             f"{folder} is an unfinished run (no result.json); continue it with tailcloud train --resume --out {folder}"
         )
     inside = sorted(path.parent.name for path in folder.glob("*/result.json"))
-    hint = f"; it holds the runs {', '.join(inside[:5])}: name those" if inside else ""
+    hint = f"; pass one of the runs in it: {', '.join(inside[:5])}" if inside else ""
     return f"{folder} is not a run folder: it has neither recipe.toml nor result.json{hint}"
 
 
@@ -91,7 +71,7 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise TailcloudError(f"{path} is not a text file: it is damaged") from None
+        raise TailcloudError(f"{path} is damaged: it is not a text file") from None
 
 
 def _lines(path: Path) -> list[tuple[int, str]]:
@@ -99,15 +79,10 @@ def _lines(path: Path) -> list[tuple[int, str]]:
 
 
 def _epoch(path: Path, number: int, line: str, classes: int) -> Epoch:
-    try:
-        content = json.loads(line)
-        check_format(path, content.get("format"))
-        epoch = Epoch.model_validate(content)
-        if len(epoch.gradients) not in {0, classes}:
-            raise ValueError("a gradient for each class")
-        return epoch
-    except (AttributeError, ValueError, RecursionError):  # not JSON, not a table, or not an epoch
-        raise TailcloudError(f"line {number} of {path} is damaged: it is not an epoch of a run") from None
+    epoch = parse_epoch(path, number, line)
+    if len(epoch.gradients) not in {0, classes}:
+        raise damaged_line(path, number)
+    return epoch
 
 
 def dotted(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

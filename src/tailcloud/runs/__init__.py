@@ -1,1 +1,1 @@
-"""Runs on disk: the run folder, its checkpoints, its result and its model, and who observes a run."""
+"""Runs on disk: the run folder, its log, checkpoints, result and model; and observers of a run."""

@@ -1,6 +1,7 @@
 """Checkpoints: named tensors and the state of a run, in one safetensors file.
 
 A file has a digest of its content. The latest intact checkpoint is used; a damaged one is reported and skipped.
+``TrainingProgress`` is the part of the state that says how far a run is.
 """
 
 import json
@@ -31,6 +32,44 @@ class Checkpoint:
         """The tensors under a prefix, without it."""
         start = f"{prefix}."
         return {name.removeprefix(start): value for name, value in self.tensors.items() if name.startswith(start)}
+
+
+@dataclass
+class TrainingProgress:
+    """The progress of a run between two epochs, or two steps.
+
+    Figures of stages are plain dicts here, because checkpoints contain them; ``runs.result`` has them typed.
+    """
+
+    stage: str = "stage1"
+    epoch: int = 0  # epochs of this stage that are done
+    seconds: float = 0.0  # spent on this stage, over all resumed parts
+    best: dict[str, Any] | None = None  # {"epoch", "top1", "on", "by"} of this stage
+    finished: list[dict[str, Any]] = field(default_factory=list)  # the figures of finished stages
+    best_weights: dict[str, Tensor] = field(default_factory=dict)
+    changes: list[str] = field(default_factory=list)  # remarks of head transforms
+    step: int = 0  # steps of the next epoch that are done
+    spent: float = 0.0  # seconds spent on these steps
+
+    def state(self) -> dict[str, Any]:
+        """Everything but the tensors, for JSON."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "best_weights"}
+
+    def note_best(self, epoch: int, by: float, top1: float, on: str) -> bool:
+        """Record an epoch if it is the best so far on the deciding split (``by``); returns whether it is."""
+        if self.best and by <= self.best["by"]:
+            return False
+        self.best = {"epoch": epoch, "top1": top1, "on": on, "by": by}
+        return True
+
+    def next_stage(self, name: str) -> None:
+        """Start another stage."""
+        self.stage, self.epoch, self.seconds, self.best, self.best_weights = name, 0, 0.0, None, {}
+        self.begin_epoch(0)
+
+    def begin_epoch(self, done: int) -> None:
+        """Start the epoch after ``done`` epochs."""
+        self.epoch, self.step, self.spent = done, 0, 0.0
 
 
 class CheckpointDamaged(Exception):
@@ -67,7 +106,7 @@ def load_latest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
 
 
 def read_latest_state(folder: Path) -> dict[str, Any] | None:
-    """The state in the latest readable checkpoint, without its tensors and unchecked; None if there is none."""
+    """The state in the latest readable checkpoint, unchecked and without tensors; None if no checkpoint is readable."""
     for path in sorted(folder.glob("*.safetensors"), reverse=True):
         try:
             with safe_open(path, framework="pt") as file:
@@ -108,41 +147,3 @@ def _digest(tensors: Mapping[str, Tensor], state: str) -> str:
         digest.update(f"{name}{tensors[name].dtype}{tuple(tensors[name].shape)}".encode())
         digest.update(tensors[name].numpy().data)
     return digest.hexdigest()
-
-
-@dataclass
-class TrainingProgress:
-    """The progress of a run between two epochs, or two steps.
-
-    Figures of stages are plain dicts here, because checkpoints contain them; ``runs.result`` has them typed.
-    """
-
-    stage: str = "stage1"
-    epoch: int = 0  # epochs of this stage that are done
-    seconds: float = 0.0  # spent on this stage, over all resumed parts
-    best: dict[str, Any] | None = None  # {"epoch", "top1", "on", "by"} of this stage
-    finished: list[dict[str, Any]] = field(default_factory=list)  # the figures of finished stages
-    best_weights: dict[str, Tensor] = field(default_factory=dict)
-    changes: list[str] = field(default_factory=list)  # remarks on heads that were changed
-    step: int = 0  # steps of the next epoch that are done
-    spent: float = 0.0  # seconds spent on these steps
-
-    def state(self) -> dict[str, Any]:
-        """Everything but the tensors, for JSON."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "best_weights"}
-
-    def note_best(self, epoch: int, by: float, top1: float, on: str) -> bool:
-        """Record an epoch if it beats all before it on the deciding split (``by``); whether it did."""
-        if self.best and by <= self.best["by"]:
-            return False
-        self.best = {"epoch": epoch, "top1": top1, "on": on, "by": by}
-        return True
-
-    def next_stage(self, name: str) -> None:
-        """Start another stage."""
-        self.stage, self.epoch, self.seconds, self.best, self.best_weights = name, 0, 0.0, None, {}
-        self.begin_epoch(0)
-
-    def begin_epoch(self, done: int) -> None:
-        """Start the epoch after ``done`` epochs."""
-        self.epoch, self.step, self.spent = done, 0, 0.0

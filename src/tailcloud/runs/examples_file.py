@@ -38,14 +38,14 @@ class ErrorExamples:
 
 
 def write_error_examples(path: Path, examples: ErrorExamples, classes: int) -> None:
-    """Write the examples of a run; what the reader would refuse is refused."""
+    """Write the examples of a run; raises for examples that the reader would refuse."""
     if not examples.valid(classes):
         raise ValueError(f"these examples do not fit {path.name}: {examples.images.shape}, {classes} classes")
     write_atomically(path, save(vars(examples), {"format": str(FORMAT)}))
 
 
 def read_error_examples(path: Path, classes: int) -> ErrorExamples | None:
-    """The examples of a run; None if the file does not exist. It may come from a stranger and is checked."""
+    """The examples of a run; None if the file does not exist. The file is untrusted and is checked."""
     if not path.is_file():
         return None
     if path.stat().st_size > LARGEST_FILE:
@@ -62,5 +62,5 @@ def read_error_examples(path: Path, classes: int) -> ErrorExamples | None:
 
 def _damaged(path: Path) -> TailcloudError:
     return TailcloudError(
-        f"{path} is damaged or was not written by tailcloud; delete it, and the report does without images"
+        f"{path} is damaged or was not written by tailcloud; delete it to get a report without images"
     )

@@ -68,8 +68,7 @@ class RunFolder:
             self.create(recipe, command)
         for field, here, wanted in differences(self.recipe().substance(), recipe.substance()):
             raise TailcloudError(
-                f"{self.path} holds another run by now ({field} = {here}, not {wanted}); "
-                "choose another folder with --out"
+                f"{self.path} holds another run ({field} = {here}, not {wanted}); choose another folder with --out"
             )
 
     def command(self) -> str:
@@ -98,8 +97,8 @@ class RunFolder:
             return ": there is no such folder"
         runs = sorted(str(path.parent) for path in self.path.glob("*/recipe.toml"))
         if not runs:
-            return ": there is no recipe.toml in it"
-        return f" itself; name {'the one' if len(runs) == 1 else 'one of those'} below it: {', '.join(runs)}"
+            return ": it has no recipe.toml"
+        return f" itself; pass {'the one' if len(runs) == 1 else 'one of those'} below it: {', '.join(runs)}"
 
     def plugins(self) -> list[str]:
         """The plugin files of the command that started the run."""
@@ -113,7 +112,7 @@ class RunFolder:
         """The result of the finished run."""
         if not self.finished:
             raise TailcloudError(
-                f'{self.path} holds no finished run; "tailcloud train --resume --out {self.path}" goes on'
+                f'{self.path} holds no finished run; continue it with "tailcloud train --resume --out {self.path}"'
             )
         return read_result(self.result_file)
 
@@ -146,7 +145,7 @@ class RunFolder:
 
     @property
     def is_locked(self) -> bool:
-        """Whether a process trains here; always true on Windows, where only taking the lock would tell."""
+        """Whether a process trains here; always true on Windows, where this cannot be checked."""
         if os.name == "nt":
             return True
         import fcntl
@@ -161,7 +160,7 @@ class RunFolder:
         return False
 
     def check_links(self) -> None:
-        """Refuse links that lead out of the folder: a folder may come from a stranger, and is written to."""
+        """Refuse links that lead out of the folder: its content may be untrusted."""
         inside = self.path.resolve()
         files = (path for path in vars(self).values() if path != self.path)
         for path in (*files, self.path / LOCK, self.path / TENSORBOARD_FOLDER):

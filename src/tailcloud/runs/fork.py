@@ -1,4 +1,4 @@
-"""Start a run from the first stage of another one, so that both train it once."""
+"""Start a run from the first stage of another one, so that it is trained once for both."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ MAY_DIFFER = ("method", "stage2", "stage3")  # fields that do not affect the fir
 
 
 def fork_run(parent: RunFolder, child: RunFolder, recipe: Recipe, command: str) -> None:
-    """Create a run folder whose first stage is trained already: that of ``parent``, with its log and seconds.
+    """Create a run folder with the first stage of ``parent``, its log and its seconds.
 
     Training then continues as after an interruption. If this function is killed before the checkpoint is written, the
     new run trains all stages.
@@ -25,7 +25,7 @@ def fork_run(parent: RunFolder, child: RunFolder, recipe: Recipe, command: str) 
     try:
         checkpoint = load_checkpoint(file)
     except CheckpointDamaged:
-        raise TailcloudError(f"{file} is cut short or altered; train {parent.path} again") from None
+        raise TailcloudError(f"{file} is truncated or altered; train {parent.path} again") from None
     with child.locked():
         child.create(recipe, command)
         for line in parent.log():
@@ -36,14 +36,14 @@ def fork_run(parent: RunFolder, child: RunFolder, recipe: Recipe, command: str) 
 
 
 def check_same_start(parent: RunFolder, recipe: Recipe) -> None:
-    """Refuse two recipes whose first stages, data or evaluation differ."""
+    """Refuse two recipes that differ in first stage, data or evaluation."""
     then, now = (
         {key: value for key, value in one.substance().items() if key not in MAY_DIFFER}
         for one in (parent.recipe(), recipe)
     )
     for field, old, new in differences(then, now):
         raise TailcloudError(
-            f"{parent.path} cannot lend its first stage: its {field} is {old}, and this run's is {new}; "
+            f"the first stage of {parent.path} cannot be used: its {field} is {old}, and this run has {new}; "
             "train this run from the beginning"
         )
 
@@ -53,7 +53,7 @@ def first_stage_checkpoint(parent: RunFolder, recipe: Recipe) -> Path:
     path = first_stage_file(parent, recipe)
     if not path.is_file():
         raise TailcloudError(
-            f"{parent.path} cannot lend its first stage: there is no {path.name} in its checkpoints; "
+            f"the first stage of {parent.path} cannot be used: its checkpoint {path.name} is missing; "
             f'if it is not finished, continue it with "tailcloud train --resume --out {parent.path}"'
         )
     return path

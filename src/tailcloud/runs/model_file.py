@@ -1,4 +1,4 @@
-"""The schema of ``model.json``: what is needed to use the weights beside it. The file may come from a stranger."""
+"""The schema of ``model.json``: what is needed to use the weights of a run. The file is untrusted."""
 
 from pathlib import Path
 from typing import Annotated, Self
@@ -34,7 +34,7 @@ class ImageTransform(ModelFileRecord):
 
 
 class CalibrationSettings(ModelFileRecord):
-    """scale · outputs / temperature are calibrated logits; ``fitted_on`` is None where nothing was held out."""
+    """scale · outputs / temperature are calibrated logits; ``fitted_on`` is None if no images were held out."""
 
     scale: Positive
     temperature: Positive = 1.0
@@ -42,7 +42,7 @@ class CalibrationSettings(ModelFileRecord):
 
 
 class ModelFile(ModelFileRecord):
-    """A whole ``model.json``; ``prior`` is the class distribution that the outputs assume, None in older files."""
+    """A whole ``model.json``; ``prior`` is the class prior that the outputs assume, None in older files."""
 
     architecture: Architecture
     class_names: Annotated[list[str], Field(min_length=1)]

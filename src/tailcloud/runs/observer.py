@@ -1,4 +1,4 @@
-"""Observers of a run: what training reports, and two that need no screen."""
+"""Observers of a run: what training reports, an observer that ignores it, and one that logs it."""
 
 import logging
 from typing import Any, Protocol
@@ -8,7 +8,7 @@ from tailcloud.recipe import Stage
 
 
 class Observer(Protocol):
-    """Hears of the progress of a run: a progress bar, a log, a test."""
+    """Receives the progress of a run: a progress bar, a log, a test."""
 
     def stage_started(self, name: str, stage: Stage, done: int) -> None:
         """A stage begins, or continues after ``done`` epochs."""
@@ -53,6 +53,6 @@ class LoggingObserver:
 
 
 def epoch_text(line: dict[str, Any]) -> str:
-    """A line of log.jsonl in words; top-1 accuracy if the epoch was evaluated."""
+    """A line of log.jsonl as text; top-1 accuracy if the epoch was evaluated."""
     accuracy = f", top-1 {line['top1']:.1f} %" if "top1" in line else ""
     return f"{line['stage']} epoch {line['epoch']}: loss {line['loss']:.4f}{accuracy}"

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 
-STRICT = {"unknown keys": "forbidden"}  # the validation context of a record that this version makes
+STRICT = {"unknown keys": "forbidden"}  # the validation context of a new record
 
 
 def _finite(value: object) -> object:
@@ -21,8 +21,8 @@ ImageCount = Annotated[int, Field(ge=0, lt=2**53)]  # beyond it, JSON readers of
 class FileRecord(BaseModel):
     """A table of a JSON file.
 
-    Two ways lead to a record. ``model_validate`` reads one: keys that this version does not know are ignored.
-    ``create`` makes a new one: unknown keys are refused, because they would not be written.
+    ``model_validate`` reads a record: keys that this version does not know are ignored.
+    ``create`` makes a new record: unknown keys are refused, because they would not be written.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", protected_namespaces=())
@@ -47,7 +47,7 @@ class FileRecord(BaseModel):
 
 
 def first_problem(error: ValidationError) -> str:
-    """The first thing that is wrong with a record, for a sentence."""
+    """The first problem of a record, as text."""
     first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])
     reason = first["msg"].removeprefix("Value error, ")

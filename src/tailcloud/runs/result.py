@@ -1,7 +1,7 @@
 """The schema of ``result.json``: what a run was trained on, how, and every figure that was measured.
 
 The order of the classes, and of the fields in them, is that of the file. Figures are percentages unless they say
-otherwise; None where nothing could be measured, or where the file is older than the field.
+otherwise; None if nothing could be measured, or if the file is older than the field.
 """
 
 from collections.abc import Mapping
@@ -44,7 +44,7 @@ class ReliabilityBin(FileRecord):
 
 
 class Scores(FileRecord):
-    """What is measured on the test part. ``top5`` is top-k accuracy with k = ``top_k`` where classes are fewer."""
+    """What is measured on the test split. ``top5`` is top-k accuracy; k = ``top_k`` is below 5 with fewer classes."""
 
     top5: Measured = None
     top_k: int = 5
@@ -59,7 +59,7 @@ class Scores(FileRecord):
 
 
 class EpochChoice(FileRecord):
-    """The epoch whose weights were kept, the split on which it was chosen, and its top-1 accuracy."""
+    """The epoch of the kept weights, the split on which it was chosen, and its top-1 accuracy."""
 
     epoch: int
     on: str
@@ -67,11 +67,11 @@ class EpochChoice(FileRecord):
 
 
 class PickedEpoch(Scores, EpochChoice):  # the fields of the last base come first
-    """The epoch whose weights were kept instead of the last one's, with its scores."""
+    """The epoch of the kept weights, if it is not the last one, with its scores."""
 
 
 class BestOfStage(FileRecord):
-    """The best epoch of a stage, its top-1 accuracy on the test part, and the split that decided."""
+    """The best epoch of a stage, its top-1 accuracy on the test split, and the split that decided."""
 
     epoch: int
     top1: Measured = None
@@ -87,7 +87,7 @@ class StageTop1(FileRecord):
 
 
 class StageResult(Scores, StageTop1):
-    """One stage of a run. The scores are of its last epoch; ``picked`` has those of the weights that were kept."""
+    """One stage of a run. The scores are of its last epoch; ``picked`` has those of the kept weights."""
 
     best: BestOfStage | None = None
     executor: str | None = None
@@ -109,7 +109,7 @@ class DatasetRecord(FileRecord):
 
 
 class ProtocolRecord(FileRecord):
-    """Seed, and how weights were selected: "last", or "best on" a split; every how many epochs was evaluated."""
+    """Seed, and how weights were selected: "last", or "best on" a split; ``every``: epochs per evaluation."""
 
     seed: int
     selection: str = "last"
@@ -142,7 +142,7 @@ class BeforeAfter(FileRecord):
 
 
 class TemperatureFit(FileRecord):
-    """The temperature, the split it was fitted on, and the number of images; ``fitted_on`` None: nothing was fitted."""
+    """The temperature, the split it was fitted on, and the number of images; None: nothing was fitted."""
 
     temperature: Measured = None
     fitted_on: str | None = None
@@ -156,24 +156,24 @@ class CalibrationResult(CalibrationScores, TemperatureFit):
     groups: dict[str, BeforeAfter] = Field(default_factory=dict)
 
 
-class MixAccuracy(FileRecord):
-    """Accuracy where classes come in some mix: with plain logits, and with logits adjusted to the mix."""
+class AccuracyAtPrior(FileRecord):
+    """Accuracy at some class prior: with plain logits, and with logits adjusted to this prior."""
 
     plain: Measured = None
     adjusted: Measured = None
 
 
 class PriorResult(FileRecord):
-    """Accuracy where classes are as frequent as in training, equally frequent, or the tail as frequent as the head."""
+    """Accuracy at three class priors: as in training, uniform, and reversed. ``assumed`` is the prior of the logits."""
 
     assumed: str = "other"
-    forward: MixAccuracy = MixAccuracy()
-    uniform: MixAccuracy = MixAccuracy()
-    backward: MixAccuracy = MixAccuracy()
+    forward: AccuracyAtPrior = AccuracyAtPrior()
+    uniform: AccuracyAtPrior = AccuracyAtPrior()
+    backward: AccuracyAtPrior = AccuracyAtPrior()
 
 
 class GroupTestSize(NamedTuple):
-    """How many classes have test images, and how many images; all classes and None where that was not recorded."""
+    """How many classes have test images, and how many images; all classes and None if that was not recorded."""
 
     classes: int
     images: int | None
@@ -189,7 +189,7 @@ class MethodTop1(FileRecord):
 class Result(Scores, MethodTop1):
     """A whole ``result.json``.
 
-    The scores are of the very last epoch. ``picked`` has those of another epoch whose weights were kept;
+    The scores are of the very last epoch. ``picked`` has those of the kept weights if these are of another epoch;
     ``calibrated`` and ``priors`` are always of the kept weights.
     """
 
@@ -227,22 +227,22 @@ class Result(Scores, MethodTop1):
         return self
 
     @property
-    def begun_on(self) -> str | None:
+    def start_chosen_on(self) -> str | None:
         """The split that chose the weights from which the last stage started; None if they were not chosen."""
-        if self.begun_from is None or self.protocol.selection == "last":
+        if self.started_from is None or self.protocol.selection == "last":
             return None
-        if self.begun_from.picked:
-            return self.begun_from.picked.on
+        if self.started_from.picked:
+            return self.started_from.picked.on
         return None if self.recipe else self.protocol.selection.removeprefix("best on ")
 
     @property
-    def begun_from(self) -> StageResult | None:
-        """The stage from whose weights the last one started; stages without epochs only change the head."""
+    def started_from(self) -> StageResult | None:
+        """The stage that the last one started from; stages without epochs only change the head."""
         return next((stage for stage in reversed(self.stages[:-1]) if stage.epochs), None)
 
     @cached_property
     def names(self) -> list[str]:
-        """The class names; numbers where the file has none."""
+        """The class names; numbers if the file has no names."""
         return self.dataset.class_names or [str(index) for index in range(len(self.dataset.counts))]
 
     @cached_property
@@ -269,7 +269,7 @@ class Result(Scores, MethodTop1):
 
     @cached_property
     def tested(self) -> dict[str, GroupTestSize]:
-        """The size of the test part of each shot group, and of "all" classes."""
+        """The size of the test split of each shot group, and of "all" classes."""
         tests = self.dataset.test_counts
         if not tests:
             sizes = {**self.group_sizes, "all": len(self.group_of)}

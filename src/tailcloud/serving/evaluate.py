@@ -1,4 +1,4 @@
-"""Evaluate the model of a run again, on its own test images or on others with the same classes."""
+"""Run the model of a run folder over a data set: evaluate it again, or compute embeddings."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,10 +20,10 @@ from tailcloud.serving.load import TrainedClassifier, load
 
 
 def evaluate_run(run: Path, dataset: Dataset, device: torch.device, prior: str | None = None) -> dict[str, Any]:
-    """Every figure of a result, for the model of a run on the test part of a data set; a dict, for JSON.
+    """Every figure of a result, for the model of a run on the test split of a data set; a dict, for JSON.
 
     Shot groups follow the training counts of the model. With a ``prior`` (``uniform``, ``train`` or a file), all
-    figures are those of calibrated logits adjusted to this class distribution.
+    figures are those of calibrated logits adjusted to this class prior.
     """
     model = load(run)
     check_fits(run, model, dataset)
@@ -31,20 +31,33 @@ def evaluate_run(run: Path, dataset: Dataset, device: torch.device, prior: str |
     classifier, images = model.classifier.to(device), place_images(dataset.test, device)
     transform = Normalise(model.transform.mean, model.transform.std, device)
     scale_and_shift = (model.scale, None) if wanted is None else (model.scale / model.temperature, model.shift(wanted))
-    judged = predict_variants(classifier, images.in_order(transform), [scale_and_shift])[0]
-    figures = summarise(to_predictions(judged, len(model.counts)), model.counts)
+    predicted = predict_variants(classifier, images.in_order(transform), [scale_and_shift])[0]
+    figures = summarise(to_predictions(predicted, len(model.counts)), model.counts)
     if model.prior is None:
         return figures
     calibration = LogitCalibration(model.scale, model.temperature, model.prior, model.fitted_on, None)
     return figures | measure_deployment(classifier, images.in_order(transform), calibration, model.counts)
 
 
+def embed_run(run: Path, dataset: Dataset, device: torch.device) -> dict[str, Embedding]:
+    """The embeddings of all "train" and "test" images, without augmentation."""
+    model = load(run)
+    check_fits(run, model, dataset)
+    classifier, transform = model.classifier.to(device), Normalise(model.transform.mean, model.transform.std, device)
+    splits = {"train": resized_like(dataset.train, dataset.test), "test": dataset.test}
+    decoders = Decoders(automatic_workers())
+    return {
+        name: embed(classifier, place_images(split, device, decoders).in_order(transform))
+        for name, split in splits.items()
+    }
+
+
 def check_fits(run: Path, model: TrainedClassifier, dataset: Dataset) -> None:
-    """Refuse data whose classes, their order, the image size or the channels differ from those of the model."""
+    """Refuse data that differ from the model in classes, their order, image size or channels."""
     if list(dataset.class_names) != model.class_names:
         raise UsageError(
             f"{run} was trained on {_class_range(model.class_names)}, and {dataset.spec} has "
-            f"{_class_range(dataset.class_names)}: a model can only be evaluated on its own classes"
+            f"{_class_range(dataset.class_names)}: a model can only be used on its own classes"
         )
     trained = (*model.size, len(model.transform.mean))
     if trained != dataset.shape:
@@ -56,16 +69,3 @@ def check_fits(run: Path, model: TrainedClassifier, dataset: Dataset) -> None:
 
 def _class_range(names: Sequence[str]) -> str:
     return f"{len(names)} classes ({names[0]} … {names[-1]})"
-
-
-def embed_run(run: Path, dataset: Dataset, device: torch.device) -> dict[str, Embedding]:
-    """The embeddings of all "train" and "test" images, without augmentation."""
-    model = load(run)
-    check_fits(run, model, dataset)
-    classifier, transform = model.classifier.to(device), Normalise(model.transform.mean, model.transform.std, device)
-    parts = {"train": resized_like(dataset.train, dataset.test), "test": dataset.test}
-    decoders = Decoders(automatic_workers())
-    return {
-        name: embed(classifier, place_images(part, device, decoders).in_order(transform))
-        for name, part in parts.items()
-    }

@@ -11,20 +11,19 @@ import torch
 from numpy.typing import NDArray
 
 from tailcloud.data import Split
+from tailcloud.data.dataset import Images
 from tailcloud.errors import TailcloudError, UsageError, plugin_sentence, unknown
 from tailcloud.files import write_atomically
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.model_file import ModelFile, read_model_file
 from tailcloud.serving.formats import FORMATS, Format, Predictor
-from tailcloud.serving.load import MODEL_JSON, load
+from tailcloud.serving.load import load
 from tailcloud.serving.portable import PortableClassifier
 
 TOLERANCE = 1e-3  # of a probability; rounding causes about 1e-6, a mistake far more
 MAX_IMAGES = 256
 MAX_PIXELS = MAX_IMAGES * 64 * 64  # fewer images if they are large
 BATCH_SIZES = (1, 2, 7, 32)
-
-Images = NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def export_run(
     default), and only written if all probabilities agree to 0.001. ``force`` replaces an existing file.
     """
     form = format_of(to)
-    model, model_file = load(run), read_model_file(run / MODEL_JSON)
+    model, model_file = load(run), read_model_file(RunFolder(run).model_file)
     target = check_target(run, out or run / form.file, force=force)
     sample = sample_images(model_file.image_shape, images)
     content = _encoded(run, to, PortableClassifier(model.classifier, model_file), model_file)
@@ -77,7 +76,7 @@ def export_run(
 
 
 def format_of(to: str) -> Format:
-    """The format of that name; an error if there is none, or if a package that it needs is missing."""
+    """The format of that name; an error if the format is unknown or a package that it needs is missing."""
     if to not in FORMATS:
         raise unknown("export format", to, [*FORMATS, "card"])
     missing = [name for name in FORMATS[to].needs if not _installed(name)]
@@ -92,7 +91,7 @@ def format_of(to: str) -> Format:
 def check_target(run: Path, target: Path, *, force: bool) -> Path:
     """The target, if it may be written: an existing file needs ``force``, files of the run are never replaced."""
     if target.is_dir():
-        raise UsageError(f"{target} is a folder; name a file with --out")
+        raise UsageError(f"{target} is a folder; pass a file with --out")
     run_files = (path.resolve() for path in vars(RunFolder(run)).values() if path != run)
     if any(target.resolve().is_relative_to(path) for path in run_files):
         raise UsageError(f"{target} belongs to the run itself and is never replaced; choose another file with --out")
@@ -102,7 +101,7 @@ def check_target(run: Path, target: Path, *, force: bool) -> Path:
 
 
 def sample_images(shape: tuple[int, int, int], images: Images | None = None) -> Images:
-    """Up to 256 evenly spaced images, or random ones if there are none."""
+    """Up to 256 evenly spaced images, or random images by default."""
     most = max(3, min(MAX_IMAGES, MAX_PIXELS // (shape[0] * shape[1])))
     if images is None:
         return np.random.default_rng(0).integers(0, 256, (most, *shape), dtype=np.uint8)
@@ -136,7 +135,7 @@ def batches(images: Images) -> Iterator[Images]:
 def _encoded(run: Path, to: str, model: PortableClassifier, model_file: ModelFile) -> bytes:
     try:
         return FORMATS[to].encode(model, model_file)
-    except Exception as error:  # three packages, none of which documents what it raises
+    except Exception as error:  # the packages do not document what they raise
         reason = plugin_sentence(error) or _first_cause(error)
         parts = f'backbone "{model_file.architecture.backbone}" and head "{model_file.architecture.head}"'
         raise TailcloudError(

@@ -26,14 +26,14 @@ def check_paths(paths: Sequence[str]) -> None:
 
 def _missing(path: str) -> str:
     if Path(path).is_dir():
-        return f"{path} holds no image: no file in it ends in .jpg, .png or another suffix of images"
+        return f"{path} holds no image: no file ends in .jpg, .png or another suffix of images"
     return f'nothing matches "{path}"' if has_magic(path) else f"{path} does not exist"
 
 
 def find_images(paths: Sequence[str], listed: TextIO) -> Iterator[Path]:
     """The files in the order of the arguments; those of a folder sorted by name, with all subfolders.
 
-    Of a folder, files with a suffix of images are taken, hidden ones not; links to folders are not followed. The
+    In a folder, files with a suffix of images are taken, except hidden ones; links to folders are not followed. The
     argument "-" reads one path per line from ``listed``, without any check.
     """
     for path in paths:

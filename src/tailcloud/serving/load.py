@@ -12,9 +12,8 @@ from tailcloud.calibration.priors import adjustment, normalised
 from tailcloud.classifier import Classifier, meta_classifier
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.errors import TailcloudError, UsageError
+from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.model_file import ModelFile, read_model_file
-
-WEIGHTS, MODEL_JSON = "model.safetensors", "model.json"
 
 
 class TrainedClassifier(nn.Module):
@@ -23,7 +22,7 @@ class TrainedClassifier(nn.Module):
     Calling it gives logits [batch, classes] for normalised images; ``transform`` makes those from uint8 images
     [batch, H, W, C]. ``class_names`` and ``counts`` (training images per class) are in the order of the logits.
     ``softmax(logits / temperature)`` are calibrated probabilities; the temperature was fitted on the split
-    ``fitted_on``, and is 1 if that is None. ``prior`` is the class distribution that the logits assume (None in models
+    ``fitted_on``, and is 1 if that is None. ``prior`` is the class prior that the logits assume (None in models
     of older versions). ``size`` (height, width), ``fit`` and ``keep`` (the central share that is kept) say how an image
     file is resized.
     """
@@ -47,7 +46,7 @@ class TrainedClassifier(nn.Module):
     def predict_proba(self, images: Tensor, prior: ArrayLike | None = None) -> Tensor:
         """Calibrated probabilities [batch, classes] of uint8 images [batch, H, W, C], on the module's device.
 
-        ``prior`` is the class distribution to expect, one share per class; ``self.prior`` by default.
+        ``prior`` is the expected class prior, one share per class; ``self.prior`` by default.
         """
         channels = len(self.transform.mean)
         if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[3] != channels:
@@ -62,12 +61,12 @@ class TrainedClassifier(nn.Module):
         return logits.softmax(dim=1)
 
     def shift(self, prior: ArrayLike) -> Tensor:
-        """What to add to calibrated logits for another class distribution (``prior``), float64 [classes]."""
+        """What to add to calibrated logits for another class prior, float64 [classes]."""
         wanted = normalised(prior)
         if self.prior is None:
             raise TailcloudError(
-                "this model was trained by an older tailcloud and does not record which class distribution it assumes, "
-                "so that no other one can be set; train it again, or leave out the prior"
+                "this model was trained by an older tailcloud and does not record which class frequencies it assumes, "
+                "so they cannot be adjusted; train it again, or leave out the prior"
             )
         if len(wanted) != len(self.class_names):
             raise UsageError(f"the prior has {len(wanted)} shares, and the model has {len(self.class_names)} classes")
@@ -80,30 +79,31 @@ def load(run: str | Path) -> TrainedClassifier:
     >>> model = tailcloud.load("runs/digits-lt-gcl-seed0")                  # doctest: +SKIP
     >>> names = [model.class_names[i] for i in model.predict_proba(images).argmax(dim=1)]  # doctest: +SKIP
     """
-    folder = Path(run)
-    if folder.is_file():
+    folder = RunFolder(Path(run))
+    if folder.path.is_file():
         from tailcloud.serving.formats.safetensors import decode
 
-        return TrainedClassifier(*decode(folder.read_bytes(), str(folder))).eval()
-    if not (folder / MODEL_JSON).is_file():
-        raise TailcloudError(f"{folder} holds no trained model: {_why_no_model(folder)}")
-    model_file = read_model_file(folder / MODEL_JSON)
+        return TrainedClassifier(*decode(folder.path.read_bytes(), str(folder.path))).eval()
+    if not folder.model_file.is_file():
+        raise TailcloudError(f"{folder.path} holds no trained model: {_why_no_model(folder)}")
+    model_file = read_model_file(folder.model_file)
     try:
         classifier = meta_classifier(model_file.architecture)
-        classifier.load_state_dict(load_file(folder / WEIGHTS), assign=True)
+        classifier.load_state_dict(load_file(folder.weights_file), assign=True)
         return TrainedClassifier(classifier, model_file).eval()
     except FileNotFoundError:
-        raise TailcloudError(f"{folder / WEIGHTS} is missing") from None
+        raise TailcloudError(f"{folder.weights_file} is missing; copy the run folder again") from None
     except (SafetensorError, RuntimeError, KeyError, TypeError):
         raise TailcloudError(
-            f"{folder} holds a damaged model: {WEIGHTS} and {MODEL_JSON} do not fit together; copy the run folder again"
+            f"{folder.path} holds a damaged model: {folder.weights_file.name} and {folder.model_file.name} do not fit "
+            "together; copy the run folder again"
         ) from None
 
 
-def _why_no_model(folder: Path) -> str:
+def _why_no_model(folder: RunFolder) -> str:
     """Why a folder has no model, and what to do."""
-    if not folder.exists():
-        return "there is no such folder; name that of a finished run"
-    if not (folder / "recipe.toml").is_file():
-        return f"there is no {MODEL_JSON} in it; name the folder of a finished run"
-    return f'its run is not finished; continue it with "tailcloud train --resume --out {folder}"'
+    if not folder.path.exists():
+        return "the folder does not exist; pass the folder of a finished run"
+    if not folder.exists:
+        return f"it has no {folder.model_file.name}; pass the folder of a finished run"
+    return f'its run is not finished; continue it with "tailcloud train --resume --out {folder.path}"'

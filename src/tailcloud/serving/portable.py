@@ -33,7 +33,7 @@ class PortableClassifier(nn.Module):
 
 
 def metadata(model_file: ModelFile) -> dict[str, str]:
-    """What a program needs to know beside the weights, as strings for the metadata of a file."""
+    """What a program needs besides the weights, as strings for the metadata of a file."""
     return {
         "class_names": json.dumps(model_file.class_names),
         "size": json.dumps(model_file.transform.size),

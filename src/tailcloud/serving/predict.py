@@ -45,7 +45,7 @@ def predict_files(
     top: int = 1,
     prior: Prior | None = None,
 ) -> Iterator[FilePrediction]:
-    """One prediction per path, in order. A file that cannot be read gets one with an error, and the rest goes on."""
+    """One prediction per path, in order; for a file that cannot be read, it has an error."""
     predict = BatchPredictor(model, torch.device(device), top, prior)
     batch = min(BATCH, evaluation_batch(predict.device, model.size[0] * model.size[1]))
     decode = partial(_decoded, channels=len(model.transform.mean), model=model)
@@ -64,12 +64,12 @@ def _decoded(path: Path, channels: int, model: TrainedClassifier) -> Decoded:
         return read_image_at_size(path, channels, model.size, model.fit, model.keep)
     except Unreadable as error:
         return error.why
-    except (OSError, ValueError) as error:  # names that no file can have
+    except (OSError, ValueError) as error:  # a name that no file can have
         return str(error)
 
 
 def in_threads(work: Callable[[Path], Decoded], paths: Iterable[Path], ahead: int) -> Iterator[tuple[Path, Decoded]]:
-    """``(path, work(path))`` in order; at most ``ahead`` paths are in work, however many there are."""
+    """``(path, work(path))`` in order; at most ``ahead`` paths are decoded in advance."""
     pool = ThreadPoolExecutor(max(2, cores()))
     waiting: deque[tuple[Path, Future[Decoded]]] = deque()
     try:
@@ -97,16 +97,16 @@ class BatchPredictor:
 
     def __call__(self, decoded: list[tuple[Path, Decoded]]) -> Iterator[FilePrediction]:
         """The predictions for a batch, in order."""
-        pictures = [picture for _, picture in decoded if not isinstance(picture, str)]
-        tops = iter(self.top_classes(np.stack(pictures)) if pictures else ())
-        for path, picture in decoded:
-            yield FilePrediction(path, error=picture) if isinstance(picture, str) else FilePrediction(path, next(tops))
+        images = [image for _, image in decoded if not isinstance(image, str)]
+        tops = iter(self.top_classes(np.stack(images)) if images else ())
+        for path, image in decoded:
+            yield FilePrediction(path, error=image) if isinstance(image, str) else FilePrediction(path, next(tops))
 
     @torch.inference_mode()
-    def top_classes(self, pictures: ImageArray) -> list[tuple[tuple[str, float], ...]]:
+    def top_classes(self, images: ImageArray) -> list[tuple[tuple[str, float], ...]]:
         """The top classes of uint8 images [batch, H, W, C], with their probabilities."""
-        images = self.transform(torch.from_numpy(pictures).to(self.device))
-        logits: Tensor = self.factor * self.classifier(images).float()
+        normalised = self.transform(torch.from_numpy(images).to(self.device))
+        logits: Tensor = self.factor * self.classifier(normalised).float()
         if self.shift is not None:
             logits = logits + self.shift
         values, classes = logits.softmax(dim=1).topk(self.top, dim=1)

@@ -93,7 +93,7 @@ class Checkpointer:
 
 def terminated(folder: RunFolder) -> signals.Terminated:
     """The error that ends a saved run after SIGTERM."""
-    return signals.Terminated(f'stopped by SIGTERM; go on with "tailcloud train --resume --out {folder.path}"')
+    return signals.Terminated(f'stopped by SIGTERM; continue with "tailcloud train --resume --out {folder.path}"')
 
 
 def make_checkpoint(

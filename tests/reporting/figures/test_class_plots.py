@@ -11,8 +11,8 @@ from tailcloud.reporting.figures.learning_curves import plot_accuracy, plot_loss
 from tailcloud.reporting.figures.reliability import plot_reliability
 from tailcloud.reporting.figures.shot_groups import plot_groups, plot_methods
 from tailcloud.reporting.figures.svg import Scale
-from tailcloud.reporting.run_record import Epoch
 from tailcloud.reporting.tables import by_dataset
+from tailcloud.runs.epoch_log import Epoch
 from tailcloud.runs.result import parse_result
 
 

@@ -10,8 +10,9 @@ from helpers.synthetic_runs import make_log, make_result, write_run
 from tailcloud.errors import TailcloudError
 from tailcloud.reporting import write_report
 from tailcloud.reporting.figures.gradient_curves import plot_gradients, plot_method_gradients
-from tailcloud.reporting.run_record import Epoch, RunRecord
+from tailcloud.reporting.run_record import RunRecord
 from tailcloud.reporting.tables import by_dataset
+from tailcloud.runs.epoch_log import Epoch
 from tailcloud.runs.result import parse_result
 
 

@@ -13,11 +13,11 @@ from tailcloud.formatting import counted, shortened, whole
 from tailcloud.reporting.figures.svg import WIDTH, Canvas, Point, Scale
 from tailcloud.runs.result import Result
 
-MAP_IMAGES = 1000  # drawn of each part, about
+MAP_IMAGES = 1000  # of each split, about
 MAP_CLASSES = 100  # drawn at most
 MAP_COLOURS = 10
 SEED = 0
-PARTS = {"train": "training", "test": "test"}
+SPLITS = {"train": "training", "test": "test"}
 EDGE = 8.0
 
 
@@ -54,37 +54,37 @@ class MapSelection:
 
 
 def select_images(result: Result, labels: dict[str, NDArray[np.int64]]) -> MapSelection:
-    """Choose the classes and images of the maps, from the class counts and the labels of both parts."""
+    """Choose the classes and images of the maps, from the class counts and the labels of both splits."""
     classes = choose_classes(result.dataset.counts, MAP_CLASSES)
-    chosen = {part: choose_images(labels[part], classes, MAP_IMAGES, SEED) for part in PARTS}
-    return MapSelection(result, classes, chosen, {part: labels[part][chosen[part].positions] for part in PARTS})
+    chosen = {split: choose_images(labels[split], classes, MAP_IMAGES, SEED) for split in SPLITS}
+    return MapSelection(result, classes, chosen, {split: labels[split][chosen[split].positions] for split in SPLITS})
 
 
 def map_runs(selection: MapSelection, runs: Sequence[dict[str, Embedding]]) -> list[dict[str, Vectors]]:
     """For each run a map of training and test images together; later maps are rotated to match the first."""
     maps: list[Vectors] = []
-    for parts in runs:
-        features = np.concatenate([parts[part].features[selection.chosen[part].positions] for part in PARTS])
+    for splits in runs:
+        features = np.concatenate([splits[split].features[selection.chosen[split].positions] for split in SPLITS])
         points = project(features, SEED)
         maps.append(align_map(points, maps[0]) if maps else points)
     first = len(selection.labels["train"])
     return [{"train": points[:first], "test": points[first:]} for points in maps]
 
 
-def draw_map(selection: MapSelection, points: dict[str, Vectors], part: str, label: str) -> Markup:
-    """One part of a map in colours, training images as dots and test images as crosses.
+def draw_map(selection: MapSelection, points: dict[str, Vectors], split: str, label: str) -> Markup:
+    """One split of a map in colours, training images as dots and test images as crosses.
 
-    The other part is grey; it is left out if some classes have no colour, since these are grey too.
+    The other split is grey; it is left out if some classes have no colour, since these are grey too.
     """
-    canvas = Canvas(f"Map of the {PARTS[part]} images: {label}", WIDTH)
+    canvas = Canvas(f"Map of the {SPLITS[split]} images: {label}", WIDTH)
     if not selection.crowded:
-        other = "test" if part == "train" else "train"
+        other = "test" if split == "train" else "train"
         _mark(canvas, _places(points[other]), other, "backdrop-mark")
-    places, labels = _places(points[part]), selection.labels[part]
+    places, labels = _places(points[split]), selection.labels[split]
     coloured = selection.coloured
-    _mark(canvas, [places[i] for i in np.flatnonzero(~np.isin(labels, coloured))], part, "others")
+    _mark(canvas, [places[i] for i in np.flatnonzero(~np.isin(labels, coloured))], split, "others")
     for place, index in enumerate(coloured):
-        _mark(canvas, [places[i] for i in np.flatnonzero(labels == index)], part, f"class-{place}")
+        _mark(canvas, [places[i] for i in np.flatnonzero(labels == index)], split, f"class-{place}")
     return canvas.svg()
 
 
@@ -93,8 +93,8 @@ def _places(points: Vectors) -> list[Point]:
     return [(x(across), y(up)) for across, up in points.tolist()]
 
 
-def _mark(canvas: Canvas, places: Sequence[Point], part: str, css: str) -> None:
-    if part == "train":
+def _mark(canvas: Canvas, places: Sequence[Point], split: str, css: str) -> None:
+    if split == "train":
         canvas.dots(places, f"map {css}")
     else:
         canvas.crosses(places, f"map {css}")

@@ -12,8 +12,9 @@ from tailcloud.profile import GROUPS
 from tailcloud.reporting.figures.learning_curves import epoch_scale, stage_bounds, whole_ticks
 from tailcloud.reporting.figures.shot_groups import Series, method_series
 from tailcloud.reporting.figures.svg import Canvas, Figure, Scale
-from tailcloud.reporting.run_record import Epoch, RunRecord
+from tailcloud.reporting.run_record import RunRecord
 from tailcloud.reporting.tables import DatasetTable, MethodRow
+from tailcloud.runs.epoch_log import Epoch
 from tailcloud.runs.result import Result
 
 GRADIENT_FLOOR = 1e-4  # smaller values are drawn at the edge

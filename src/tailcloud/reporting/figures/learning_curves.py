@@ -6,7 +6,7 @@ from tailcloud.formatting import counted
 from tailcloud.profile import GROUPS
 from tailcloud.reporting.figures.svg import WIDTH, Canvas, Figure, Scale, round_step
 from tailcloud.reporting.labels import split_name
-from tailcloud.reporting.run_record import Epoch
+from tailcloud.runs.epoch_log import Epoch
 from tailcloud.runs.result import Result
 
 CURVES = {"top1": "top-1, test", "val_top1": "top-1, validation", "many": "many", "medium": "medium", "few": "few"}

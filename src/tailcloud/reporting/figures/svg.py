@@ -1,6 +1,7 @@
 """Charts as SVG: a scale and a canvas.
 
-Marks carry class names and no colours: the style sheet colours them, so one drawing serves light, dark and paper.
+Marks have class names and no colours: the style sheet colours them, so that one drawing serves screen and print, light
+and dark.
 """
 
 import math
