@@ -17,6 +17,7 @@ from tailcloud.formatting import duration
 from tailcloud.recipe import load_recipe
 
 DEFAULT_CPU_BUDGET = 1800.0  # seconds
+FALLBACK_METHOD = "logit-adjust-posthoc"  # if too few epochs fit for GCL
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def choose(
     overrides: Sequence[Settings] = (),
     started: float | None = None,
 ) -> Choice:
-    """Choose backbone, image size, batch size, epochs, augmentation, second stage and validation part.
+    """Choose backbone, image size, batch size, epochs, augmentation, second stage and validation split.
 
     Args:
         dataset: the data set before anything is held out.
@@ -92,9 +93,6 @@ def skipped_reason(skipped: Sequence[BudgetedDraft]) -> list[str]:
     first = skipped[0]
     epochs = f"{first.affordable_epochs} of {first.draft.default_epochs} epochs fit into {duration(first.limit)}"
     return [f"Too slow: {names}; of the first, {epochs}."]
-
-
-FALLBACK_METHOD = "logit-adjust-posthoc"
 
 
 def with_fallback(fitted: BudgetedDraft, started: float) -> BudgetedDraft:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailcloud.data import Split
-from tailcloud.data.dataset import Images
+from tailcloud.data.image_io import Pixels
 
 MAX_IMAGES = 4000
 SIDE = 16  # pixels a side that images are averaged to
@@ -56,7 +56,7 @@ def run_flip_test(split: Split) -> FlipTest:
     return FlipTest(len(kept), len(classes), int(hit.sum()), int(flipped_hit.sum()), int((hit != flipped_hit).sum()))
 
 
-def block_means(images: Images) -> NDArray[np.float64]:
+def block_means(images: Pixels) -> NDArray[np.float64]:
     """Images as vectors: the means of square blocks, about ``SIDE`` of them a side, cropped equally left and right."""
     height, width = images.shape[1:3]
     block = max(1, min(height, width) // SIDE)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from tailcloud.data.benchmarks.cifar_files import CIFAR_EDITIONS, FINGERPRINTS, CifarEdition, Layout
 from tailcloud.data.benchmarks.safe_pickle import load_pickle
-from tailcloud.data.dataset import Dataset, Images, Labels, Split
+from tailcloud.data.dataset import Dataset, Labels, Split
+from tailcloud.data.image_io import Pixels
 from tailcloud.data.longtail import exponential_counts, longtail_positions
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.profile import classes_text
@@ -209,7 +210,7 @@ def _remedy(name: str, root: Path) -> str:
     return f'run "tailcloud data get {name} --root {quote(str(root))}"'
 
 
-def _images(rows: Rows) -> Images:
+def _images(rows: Rows) -> Pixels:
     return np.ascontiguousarray(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailcloud.data.file_images import FileImages
+from tailcloud.data.image_io import Pixels
 from tailcloud.data.loaders.decoder_process import Answer
 from tailcloud.errors import TailcloudError
 
@@ -34,7 +35,6 @@ main(*map(int, sys.argv[2:]))
 """
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
-Pixels = NDArray[np.uint8]
 Aspects = NDArray[np.float32]
 Failures = dict[int, str]  # by position, why an image cannot be read
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcloud.data.dataset import Dataset, Images, Split, channel_statistics
+from tailcloud.data.dataset import Dataset, Split, channel_statistics
 from tailcloud.data.file_images import FileImages
-from tailcloud.data.image_io import Header, Unreadable
+from tailcloud.data.image_io import Header, Pixels, Unreadable
 from tailcloud.data.memory import check_images_fit, image_shortage
 from tailcloud.data.packed_names import Names
 from tailcloud.data.parallel_io import check_unreadable, read_headers, read_images, unreadable_remark
@@ -69,7 +69,7 @@ class DecodedFiles:
     broken: Mapping[int, Unreadable]
     names: Sequence[str]
     assignment: SplitAssignment
-    images: Images
+    images: Pixels
     damaged: Collection[int]
 
 
@@ -177,7 +177,7 @@ def _assign(spec: str, files: FileList, options: ReadOptions, problems: Problems
 
 def assemble(
     assignment: SplitAssignment,
-    images: Images,
+    images: Pixels,
     names: Sequence[str] | None,
     fit: Fit,
     remarks: Sequence[str],
