@@ -110,6 +110,6 @@ def time_and_fit(draft: Draft, limit: float | None, started: float) -> BudgetedD
 
 
 def fit_epochs(draft: Draft, timing: StepTiming, limit: float | None, started: float) -> BudgetedDraft:
-    """The same with a known timing."""
+    """As ``time_and_fit``, with a known timing."""
     left = None if limit is None else max(0.0, limit - (time.perf_counter() - started))
     return BudgetedDraft(draft, timing, limit, left)

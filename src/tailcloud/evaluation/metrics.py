@@ -33,7 +33,7 @@ class Predictions:
 
     @classmethod
     def joined(cls, parts: Sequence["Predictions"]) -> "Predictions":
-        """The predictions of several parts, concatenated."""
+        """The predictions of several ranks, concatenated."""
         if len(parts) == 1:
             return parts[0]
         return cls(

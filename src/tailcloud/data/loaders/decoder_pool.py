@@ -79,8 +79,8 @@ class Decoder:
 def _memory(size: int) -> IO[bytes]:
     """An unnamed file that several processes can map; in shared memory if there is enough of it."""
     place = Path("/dev/shm")
-    roomy = place.is_dir() and os.statvfs(place).f_bavail * os.statvfs(place).f_frsize > 2 * size
-    file = tempfile.TemporaryFile(dir=place if roomy else None)  # noqa: SIM115
+    fits = place.is_dir() and os.statvfs(place).f_bavail * os.statvfs(place).f_frsize > 2 * size
+    file = tempfile.TemporaryFile(dir=place if fits else None)  # noqa: SIM115
     os.posix_fallocate(file.fileno(), 0, size) if hasattr(os, "posix_fallocate") else file.truncate(size)
     return file
 

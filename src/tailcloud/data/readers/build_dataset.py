@@ -213,12 +213,12 @@ def _cut_out(whole: Split, belongs: Mask, kept: Mask) -> Split:
     rows = np.flatnonzero(belongs)
     if not len(rows) or not kept[rows].all():
         return whole.take(rows[kept[rows]])
-    piece = slice(rows[0], rows[-1] + 1)
+    here = slice(rows[0], rows[-1] + 1)
     return Split(
-        whole.pixels[piece],
-        whole.labels[piece],
-        None if whole.groups is None else whole.groups[piece],
-        None if whole.names is None else whole.names[piece],
+        whole.pixels[here],
+        whole.labels[here],
+        None if whole.groups is None else whole.groups[here],
+        None if whole.names is None else whole.names[here],
     )
 
 
@@ -308,7 +308,7 @@ class UnopenedFiles:
         return choose_size([(header.height, header.width) for header in self.headers], options)
 
     def shortage(self, options: ReadOptions) -> str | None:
-        """Why the images do not fit into memory, judged by the sample; None if they fit.
+        """Why the images do not fit into memory, estimated from the sample; None if they fit.
 
         No file is opened if they fit even at the largest default size.
         """
