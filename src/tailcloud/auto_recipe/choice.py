@@ -98,7 +98,7 @@ def skipped_reason(skipped: Sequence[BudgetedDraft]) -> list[str]:
 def with_fallback(fitted: BudgetedDraft, started: float) -> BudgetedDraft:
     """The same model with the fallback method if too few epochs fit, else the draft unchanged.
 
-    GCL, mixup and a second stage need many epochs. A method or a setting of a stage that the user asked for is kept.
+    GCL, mixup and a second stage need many epochs. A method, or any field of a stage, that the user sets is kept.
     """
     draft = fitted.draft
     fixed = any(field == "method" or field.startswith("stage") for field in fields_of(draft.overrides))

@@ -59,7 +59,7 @@ class BudgetedDraft:
         """Epochs between two evaluations: 1, or more if an evaluation takes long."""
         training = self.draft.images * self.timing.train["stage1"]
         evaluation = self.draft.evaluated_images * self.timing.evaluate
-        if not training:  # the user asked for no epochs
+        if not training:  # the user set epochs to 0
             return 1
         return max(1, min(ceil(evaluation / (MAX_EVALUATION_SHARE * training)), epochs // MIN_EVALUATIONS))
 

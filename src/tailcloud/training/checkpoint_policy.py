@@ -15,7 +15,7 @@ from tailcloud.training.stages.parts import StageParts
 MIN_TRAINING_PER_SAVE = 20  # within an epoch, training time between two saves over the time that a save takes
 STEPS_BETWEEN_CHECKS = 8  # with several ranks, which have to exchange a message for each check
 SLOW_SECONDS = 2.0  # if so many steps take longer, check after every step
-UNFINISHED_EPOCH = "standing"  # prefix of an EpochState in a checkpoint file
+UNFINISHED_EPOCH = "standing"  # prefix of the tensors of an EpochState in a checkpoint file
 
 
 @dataclass

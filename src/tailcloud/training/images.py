@@ -41,7 +41,7 @@ class RunImages:
         useless = self.cache != "none" and not self.dataset.train.streamed
         return ["data.cache is not used: all images are in memory."] if useless else []
 
-    def share_faults(self, world: World) -> None:
+    def share_unreadable(self, world: World) -> None:
         """Report the images that any rank could not read to all ranks; too many of them stop the run."""
         splits = [split for split in (self.train, self.val, self.test) if split]
         unreadable = world.gather([dict(split.unreadable) for split in splits])
@@ -51,7 +51,7 @@ class RunImages:
                     split.report_unreadable(reasons)
 
     @property
-    def faults(self) -> list[str]:
+    def unreadable_remarks(self) -> list[str]:
         """What a result says about images that could not be read."""
         splits = {"Training": self.train, "Validation": self.val, "Test": self.test}
         return [f"{name}: {remark}" for name, split in splits.items() if split for remark in split.remarks]

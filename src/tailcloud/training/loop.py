@@ -78,7 +78,7 @@ def train(
         train_stage(session, folder, progress, checkpoint, observer)
         progress.finished.append(finish_stage(session, progress, stage, observer))
         checkpoint = None  # it was of the stage that is now finished
-    session.images.share_faults(world)
+    session.images.share_unreadable(world)
     with signals.stop_immediately():  # everything that was trained is saved
         write_examples(session, folder, progress.finished[-1]["per_class"])
         return finish_run(session, folder, progress) if world.rank0 else None
@@ -109,7 +109,7 @@ def train_stage(
         line = {"stage": name, "epoch": epoch + 1, "lr": lr, "loss": loss}
         if (epoch + 1) % session.recipe.selection.every == 0 or epoch + 1 == stage.epochs:
             line |= evaluate(checkpointer, epoch + 1)
-        session.images.share_faults(session.world)
+        session.images.share_unreadable(session.world)
         finish_epoch(checkpointer, line, observer)
 
 

@@ -101,7 +101,7 @@ def make_result(
             "remarks": [
                 *dataset.profile.remarks(),
                 *dataset.remarks,
-                *session.images.faults,
+                *session.images.unreadable_remarks,
                 *session.overflows,
                 *progress.changes,
             ],

@@ -27,6 +27,7 @@ import numpy as np
 import PIL
 from numpy.typing import NDArray
 
+from tailcloud.data.dataset import Labels
 from tailcloud.data.file_images import FileImages
 from tailcloud.data.image_io import Pixels
 from tailcloud.data.loaders.decoder_pool import CHUNK, Aspects, Decoders, Failures
@@ -45,8 +46,6 @@ THREADS = 4
 COPY_BYTES = 1 << 24  # per task: fewer tasks, since each of them delays the thread that launches kernels
 IMAGES_PER_WRITE = 4 * CHUNK
 SECONDS_BETWEEN_NOTES = 5.0
-
-Labels = NDArray[np.int64]
 
 log = logging.getLogger(__name__)
 

@@ -127,7 +127,7 @@ def _read(idle: "queue.SimpleQueue[Decoder | None]", images: FileImages, pixels:
             decoder = Decoder(size)
         return decoder.read(images, pixels, aspects)
     except BaseException:
-        decoder = None  # it may still send an answer that nobody waits for
+        decoder = None  # it may still send an answer to this request
         raise
     finally:
         idle.put(decoder)

@@ -29,7 +29,7 @@ def unpacked(packed: Tensor, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
 class Fetched:
     """Images that are being read: ``pixels`` [n, side, side, channels] as uint8 and ``aspects`` [n].
 
-    Both are parts of ``packed``, which is copied to a device at once. ``parts`` are the reads that fill it.
+    Both are views of ``packed``, which is copied to a device at once. ``parts`` are the reads that fill it.
     """
 
     rows: Positions

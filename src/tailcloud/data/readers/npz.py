@@ -44,7 +44,7 @@ class ArrayHeader(NamedTuple):
 def array_names(path: Path) -> list[str]:
     """The names of the arrays in a file.
 
-    Compression that NumPy does not use is refused: Python may unpack more of it at once than it was asked for.
+    Compression that NumPy does not use is refused: Python may unpack more of it at once than was requested.
     """
     try:
         with ZipFile(path) as archive:
