@@ -21,8 +21,8 @@ class UsageError(TailcloudError, ValueError):
     exit_code = 2
 
 
-class Elsewhere(TailcloudError):
-    """Another process of the run failed and reports the error; this one exits without a message."""
+class SilentExit(TailcloudError):
+    """Ends this process without a message: another process of the run prints the error."""
 
 
 class TailcloudWarning(UserWarning):

@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tailcloud.errors import TailcloudWarning, UsageError, unknown
+from tailcloud.formatting import some_of
 
 Counts = NDArray[np.int64]
 Strategy = Literal["log", "cos", "pow3", "pow4"]
 
 GROUPS = ("many", "medium", "few")
-MANY_ABOVE, FEW_BELOW = 100, 20
+MANY_ABOVE, FEW_BELOW = 100, 20  # training images
+LISTED_CLASSES = 5  # that a message names
 
 
 def class_counts(counts: ArrayLike) -> Counts:
@@ -121,11 +123,10 @@ def fingerprint(*arrays: NDArray[np.generic]) -> str:
     return digest.hexdigest()[:16]
 
 
-def classes_text(classes: Sequence[int], names: Sequence[str] | None = None, limit: int = 5) -> str:
-    """ "class 3" or "classes 3, 7, 8": at most ``limit`` of them by name, then how many more."""
-    shown = [names[c] if names else str(c) for c in classes[:limit]]
-    more = f" and {len(classes) - limit} more" if len(classes) > limit else ""
-    return f"{'class' if len(classes) == 1 else 'classes'} {', '.join(shown)}{more}"
+def classes_text(classes: Sequence[int], names: Sequence[str] | None = None) -> str:
+    """ "class 3" or "classes 3, 7, 8": a few of them by name, then how many more."""
+    listed = some_of([names[c] if names else str(c) for c in classes], LISTED_CLASSES)
+    return f"{'class' if len(classes) == 1 else 'classes'} {listed}"
 
 
 @dataclass(frozen=True)

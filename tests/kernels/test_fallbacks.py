@@ -161,10 +161,10 @@ def test_kernels_that_do_not_compile_cost_one_sentence(tmp_path, finished_run, f
     assert (tmp_path / "run/model.safetensors").read_bytes() == (finished_run / "model.safetensors").read_bytes()
 
 
-def refuse_fused(work, rehearsal, generator):
+def refuse_fused(work, warm_up, generator):
     """In the place of capturing a graph: kernels that fail after a step has changed the model."""
-    rehearsal()
-    if type(rehearsal.func.__self__.loader) is OtherLoader:
+    warm_up()
+    if type(warm_up.func.__self__.loader) is OtherLoader:
         raise CannotFuse("no such luck")
 
 

@@ -184,7 +184,7 @@ def test_a_missing_package_is_refused_before_anything_is_written(entry, monkeypa
 
 def test_a_stage_that_needs_held_out_images_is_refused_before_anything_is_written(entry):
     settings = {"stage3.head_transform": "tuned-logit-adjust", "selection.split": 0}
-    assert "mine.npz has no validation part" in refused(entry, settings)
+    assert "mine.npz has no validation split" in refused(entry, settings)
 
 
 def test_the_loss_of_a_plugin_is_used(entry, tmp_path):

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from tailcloud.cli import app
 from tailcloud.data import open_dataset
 from tailcloud.data.loaders import cache
-from tailcloud.errors import Elsewhere, TailcloudError, UsageError
+from tailcloud.errors import SilentExit, TailcloudError, UsageError
 from tailcloud.launch.execute import check_same_data
 from tailcloud.launch.run_plan import TrainRequest
 from tailcloud.launch.torchrun import plan_shared_run, silence_notes, torchrun_resume_command
@@ -83,7 +83,7 @@ def test_bench_is_refused_under_torchrun(monkeypatch):
     with pytest.raises(UsageError, match=r'"tailcloud bench" cannot run under torchrun .*without torchrun'):
         CliRunner().invoke(app, ["bench", "table1", "--dry-run"], catch_exceptions=False)
     monkeypatch.setenv("RANK", "1")
-    with pytest.raises(Elsewhere):
+    with pytest.raises(SilentExit):
         CliRunner().invoke(app, ["bench", "table1", "--dry-run"], catch_exceptions=False)
 
 

@@ -29,7 +29,7 @@ class Interrupted(Exception):
 @pytest.fixture
 def every_step(monkeypatch):
     """Saving takes no time that would have to be made good."""
-    monkeypatch.setattr(checkpoint_policy, "LEAST_TRAINING_PER_SAVE", 0)
+    monkeypatch.setattr(checkpoint_policy, "MIN_TRAINING_PER_SAVE", 0)
 
 
 def stop_before(monkeypatch, steps, act):

@@ -10,7 +10,7 @@ from tailcloud.data import open_dataset
 from tailcloud.evaluation import Predictions
 from tailcloud.files import read_json
 from tailcloud.serving.load import load
-from tailcloud.training.error_examples import SIDE, surest_errors, thumbnails
+from tailcloud.training.error_examples import SIDE, most_confident_errors, thumbnails
 
 
 def naive_worst(counts, per_class):
@@ -47,8 +47,8 @@ def test_the_surest_come_first():
         in_top_k=np.ones(5, dtype=bool),
         top_k=3,
     )
-    assert surest_errors(said, 1).tolist() == [2, 4, 0]
-    assert surest_errors(said, 2).tolist() == []
+    assert most_confident_errors(said, 1).tolist() == [2, 4, 0]
+    assert most_confident_errors(said, 2).tolist() == []
 
 
 def test_nothing_is_kept_where_the_recipe_says_so(tmp_path):

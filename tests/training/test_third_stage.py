@@ -176,7 +176,7 @@ def test_too_few_held_out_images_change_nothing_and_that_is_said(without, tmp_pa
 
 def test_without_held_out_images_it_is_refused_with_the_way_out():
     recipe = small_recipe({"stage3": {"head_transform": "tuned-logit-adjust"}})
-    with pytest.raises(UsageError, match=r"digits-lt has no validation part; add --set selection\.split=0\.1"):
+    with pytest.raises(UsageError, match=r"digits-lt has no validation split; add --set selection\.split=0\.1"):
         check_held_out(recipe, open_dataset("digits-lt"))
     check_held_out(recipe, hold_out(open_dataset("digits-lt"), 0.1))
     check_held_out(small_recipe(), open_dataset("digits-lt"))

@@ -17,6 +17,7 @@ from tailcloud.formatting import duration
 from tailcloud.recipe import load_recipe
 
 DEFAULT_CPU_BUDGET = 1800.0  # seconds
+FALLBACK_METHOD = "logit-adjust-posthoc"  # if too few epochs fit for GCL
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def choose(
     overrides: Sequence[Settings] = (),
     started: float | None = None,
 ) -> Choice:
-    """Choose backbone, image size, batch size, epochs, augmentation, second stage and validation part.
+    """Choose backbone, image size, batch size, epochs, augmentation, second stage and validation split.
 
     Args:
         dataset: the data set before anything is held out.
@@ -94,13 +95,10 @@ def skipped_reason(skipped: Sequence[BudgetedDraft]) -> list[str]:
     return [f"Too slow: {names}; of the first, {epochs}."]
 
 
-FALLBACK_METHOD = "logit-adjust-posthoc"
-
-
 def with_fallback(fitted: BudgetedDraft, started: float) -> BudgetedDraft:
     """The same model with the fallback method if too few epochs fit, else the draft unchanged.
 
-    GCL, mixup and a second stage need many epochs. A method or a setting of a stage that the user asked for is kept.
+    GCL, mixup and a second stage need many epochs. A method, or any field of a stage, that the user sets is kept.
     """
     draft = fitted.draft
     fixed = any(field == "method" or field.startswith("stage") for field in fields_of(draft.overrides))

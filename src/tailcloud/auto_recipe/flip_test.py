@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailcloud.data import Split
-from tailcloud.data.dataset import Images
+from tailcloud.data.image_io import Pixels
 
 MAX_IMAGES = 4000
 SIDE = 16  # pixels a side that images are averaged to
@@ -42,7 +42,7 @@ def run_flip_test(split: Split) -> FlipTest:
     """Class means of one half of the images classify the other half, as it is and flipped, and the other way round."""
     images, order = split.some(np.random.RandomState(0).permutation(len(split))[:MAX_IMAGES])
     labels = split.labels[order]
-    small, flipped = (block_means(pictures) for pictures in (images, images[:, :, ::-1]))
+    small, flipped = (block_means(each) for each in (images, images[:, :, ::-1]))
     counts = np.bincount(labels)
     kept = np.flatnonzero(counts[labels] >= 2)
     classes, labels = np.unique(labels[kept], return_inverse=True)
@@ -56,7 +56,7 @@ def run_flip_test(split: Split) -> FlipTest:
     return FlipTest(len(kept), len(classes), int(hit.sum()), int(flipped_hit.sum()), int((hit != flipped_hit).sum()))
 
 
-def block_means(images: Images) -> NDArray[np.float64]:
+def block_means(images: Pixels) -> NDArray[np.float64]:
     """Images as vectors: the means of square blocks, about ``SIDE`` of them a side, cropped equally left and right."""
     height, width = images.shape[1:3]
     block = max(1, min(height, width) // SIDE)
@@ -80,7 +80,7 @@ def alternate_halves(labels: NDArray[np.int64]) -> NDArray[np.int64]:
 def class_means(
     rows: NDArray[np.float64], labels: NDArray[np.int64], classes: int, among: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """The mean of the rows of each class, over the rows ``among`` which it is taken."""
+    """The mean of the rows of each class; only rows where ``among`` is true count."""
     sums = np.zeros((classes, rows.shape[1]))
     np.add.at(sums, labels[among], rows[among])
     return sums / np.bincount(labels[among], minlength=classes)[:, None]

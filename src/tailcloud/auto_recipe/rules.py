@@ -1,6 +1,6 @@
-"""Rules that follow from the data alone: augmentation, validation part, batch size, stages, pretrained weights.
+"""Rules that follow from the data alone: augmentation, validation split, batch size, stages, pretrained weights.
 
-Every rule chooses settings of a recipe, and gives a reason for the field that it is about.
+Every rule chooses settings of a recipe, and gives a reason for each setting that a user should know.
 """
 
 from dataclasses import dataclass, field, replace
@@ -71,7 +71,7 @@ def choose_augmentation(chosen: ChosenSettings, dataset: Dataset, side: int, fli
 
 
 def choose_validation(chosen: ChosenSettings, dataset: Dataset) -> None:
-    """A tenth of each class, if there are enough images and no validation part."""
+    """A tenth of each class, if there are enough images and no validation split."""
     if dataset.val:
         chosen.set("selection.split", 0.0, f"Nothing is held out: there are {len(dataset.val):,} validation images.")
     elif len(dataset.train) < MIN_IMAGES_TO_SPLIT:
@@ -84,7 +84,7 @@ def choose_validation(chosen: ChosenSettings, dataset: Dataset) -> None:
 
 
 def images_held_out(dataset: Dataset, share: float) -> int:
-    """How many images a run would hold out: the validation part, or that share of each class."""
+    """How many images a run would hold out: the validation split, or that share of each class."""
     train = dataset.train
     labels_alone = replace(train, images=np.empty((len(train), 0), np.uint8), names=None)
     held_out = hold_out(replace(dataset, train=labels_alone), share).val

@@ -1,4 +1,4 @@
-"""The option ``--time-budget``: 90s, 10m or 1h30m."""
+"""The time budget of a run: the option ``--time-budget``, and how many epochs of a draft fit into it."""
 
 import re
 import time
@@ -16,6 +16,8 @@ from tailcloud.recipe import Recipe
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
 MAX_SECONDS = 1000 * 3600
+MAX_EVALUATION_SHARE, MIN_EVALUATIONS = 0.1, 10  # of the training time; but at least so many a stage
+MIN_EPOCH_SHARE = 0.3  # a model that can train less than this share of its default epochs is too slow
 
 
 def parse_budget(text: str) -> float:
@@ -27,10 +29,6 @@ def parse_budget(text: str) -> float:
     if not 0 < seconds <= MAX_SECONDS:
         raise UsageError(f'--time-budget "{text}" must be more than 0 s and at most {MAX_SECONDS // 3600}h')
     return seconds
-
-
-MAX_EVALUATION_SHARE, MIN_EVALUATIONS = 0.1, 10  # of the training time; but at least so many a stage
-MIN_EPOCH_SHARE = 0.3  # a model that can train less than this share of its default epochs is too slow
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class BudgetedDraft:
         """Epochs between two evaluations: 1, or more if an evaluation takes long."""
         training = self.draft.images * self.timing.train["stage1"]
         evaluation = self.draft.evaluated_images * self.timing.evaluate
-        if not training:  # the user asked for no epochs
+        if not training:  # the user set epochs to 0
             return 1
         return max(1, min(ceil(evaluation / (MAX_EVALUATION_SHARE * training)), epochs // MIN_EVALUATIONS))
 
@@ -112,6 +110,6 @@ def time_and_fit(draft: Draft, limit: float | None, started: float) -> BudgetedD
 
 
 def fit_epochs(draft: Draft, timing: StepTiming, limit: float | None, started: float) -> BudgetedDraft:
-    """The same with a known timing."""
+    """As ``time_and_fit``, with a known timing."""
     left = None if limit is None else max(0.0, limit - (time.perf_counter() - started))
     return BudgetedDraft(draft, timing, limit, left)

@@ -12,7 +12,7 @@ from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.batch import Batch
 from tailcloud.data.loaders.images import Images
 
-MIN_HELD_OUT_IMAGES = 20  # with fewer, a fitted temperature would be chance
+MIN_HELD_OUT_IMAGES = 20  # with fewer, a fitted temperature would be mostly noise
 MAX_LOGITS = 1 << 22  # one or two numbers are fitted, for which a few thousand images are enough
 
 

@@ -19,7 +19,7 @@ from tailcloud.calibration.temperature import (
 
 MAX_TAU = 2.0  # τ lies within ± this
 BOUNDS = [(1 / MAX_TEMPERATURE, 1 / MIN_TEMPERATURE), (-MAX_TAU, MAX_TAU)]
-UNTIL_ROUNDING = {"ftol": 0.0, "gtol": 1e-14, "maxiter": 500}  # no earlier stop
+SOLVER_OPTIONS = {"ftol": 0.0, "gtol": 1e-14, "maxiter": 500}  # stop only at rounding errors
 
 
 def fit_temperature_and_bias(
@@ -31,14 +31,14 @@ def fit_temperature_and_bias(
     for a class that no image has. T is 1, or τ is 0, if it has no effect. Images with logits that are not finite are
     left out.
     """
-    from scipy.optimize import minimize  # 0.2 s, which only those who fit should wait for
+    from scipy.optimize import minimize  # its import takes 0.2 s
 
     logits, target = finite_logits(logits, target)
     if not len(logits):
         return 1.0, 0.0
     fixed = np.zeros_like(direction) if shift is None else shift
     data = logits, target, direction, fixed
-    fit = minimize(mean_nll, [1.0, 0.0], args=data, jac=True, bounds=BOUNDS, method="L-BFGS-B", options=UNTIL_ROUNDING)
+    fit = minimize(mean_nll, [1.0, 0.0], args=data, jac=True, bounds=BOUNDS, method="L-BFGS-B", options=SOLVER_OPTIONS)
     inverse, tau = fit.x
     return float(1 / inverse), float(tau)
 

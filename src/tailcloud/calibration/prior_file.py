@@ -1,4 +1,4 @@
-"""The class prior that a user asks for: ``uniform``, ``train``, or a file with a share for each class."""
+"""The class prior that a user names: ``uniform``, ``train``, or a file with a share for each class."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Class priors: the mix of classes that a model was trained for, and other mixes where it is used.
+"""Class priors: the class frequencies that a model was trained for, and others where it is used.
 
 Logits with the implied prior π_a are log p(x | j) + log π_a(j), up to a constant that all classes share. Where classes
 come with the prior π instead, z_j + log π(j) − log π_a(j) is correct (Saerens et al., 2002; Hong et al., CVPR 2021).

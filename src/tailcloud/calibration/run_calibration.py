@@ -1,4 +1,7 @@
-"""The calibration of a run: which stages need held-out images, and the temperature of its final model."""
+"""The calibration of a run: the temperature and the class prior of its final model, from its recipe.
+
+Also which stages of the recipe need held-out images.
+"""
 
 import numpy as np
 from torch import nn
@@ -15,6 +18,7 @@ from tailcloud.sampling import class_shares
 from tailcloud.training.stages.factory import make_head_transform, make_loss, make_objective
 
 ABSENT = 0.5  # images, for a class without a held-out one
+SMALLEST_SHARE = 1e-12  # of a class that no stage has trained on: it may still occur
 
 
 def calibrate_run(
@@ -24,7 +28,7 @@ def calibrate_run(
 
     Args:
         model: the final model.
-        images: the validation part; with fewer than 20 images, or None, nothing is fitted: the temperature is 1 and
+        images: the validation split; with fewer than 20 images, or None, nothing is fitted: the temperature is 1 and
             ``fitted_on`` None.
         transform: the normalisation of the images.
         recipe: what the model was trained with.
@@ -37,28 +41,6 @@ def calibrate_run(
         return LogitCalibration(scale, 1.0, prior)
     temperature = fit_temperature(scale * held_out.outputs, held_out.target, held_out.shift)
     return LogitCalibration(scale, temperature, prior, "val", len(held_out.target))
-
-
-def stages_needing_held_out(recipe: Recipe, dataset: Dataset) -> list[str]:
-    """The stages whose head transform is fitted on held-out images."""
-    counts = dataset.profile.counts.tolist()
-    transforms = {name: make_head_transform(stage, counts) for name, stage in recipe.stages.items()}
-    return [name for name, transform in transforms.items() if transform.needs_held_out]
-
-
-def check_held_out(recipe: Recipe, dataset: Dataset) -> None:
-    """Refuse a recipe whose head transforms need held-out images that the data set does not have."""
-    for name in stages_needing_held_out(recipe, dataset):
-        if dataset.val:
-            continue
-        transform = recipe.stages[name].head_transform.name
-        needs = f'{name}.head_transform = "{transform}" needs held-out images'
-        if recipe.selection.split:
-            raise UsageError(f"{needs}, but every class of {dataset.spec} is too small to hold one out; remove {name}")
-        raise UsageError(f"{needs}, but {dataset.spec} has no validation part; add --set selection.split=0.1")
-
-
-SMALLEST_SHARE = 1e-12  # a class that no stage has shown may still occur
 
 
 def implied_prior(recipe: Recipe, counts: list[int], before: str | None = None) -> Prior:
@@ -82,3 +64,22 @@ def _prior_after(stage: Stage, counts: list[int]) -> Prior:
     first, second = (class_shares(sampler.name, counts, **sampler.options) for sampler in samplers)
     objective = make_objective(stage, make_loss(stage, counts), counts)
     return objective.prior(first, second)
+
+
+def stages_needing_held_out(recipe: Recipe, dataset: Dataset) -> list[str]:
+    """The stages whose head transform is fitted on held-out images."""
+    counts = dataset.profile.counts.tolist()
+    transforms = {name: make_head_transform(stage, counts) for name, stage in recipe.stages.items()}
+    return [name for name, transform in transforms.items() if transform.needs_held_out]
+
+
+def check_held_out(recipe: Recipe, dataset: Dataset) -> None:
+    """Refuse a recipe whose head transforms need held-out images that the data set does not have."""
+    for name in stages_needing_held_out(recipe, dataset):
+        if dataset.val:
+            continue
+        transform = recipe.stages[name].head_transform.name
+        needs = f'{name}.head_transform = "{transform}" needs held-out images'
+        if recipe.selection.split:
+            raise UsageError(f"{needs}, but every class of {dataset.spec} is too small to hold one out; remove {name}")
+        raise UsageError(f"{needs}, but {dataset.spec} has no validation split; add --set selection.split=0.1")

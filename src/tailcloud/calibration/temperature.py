@@ -26,7 +26,7 @@ BISECTIONS = 40
 class LogitCalibration:
     """``scale`` · outputs / ``temperature`` are calibrated logits, which imply the class prior ``prior``.
 
-    ``fitted_on`` is the part of the data that the temperature was fitted on; None if nothing was held out. ``images``
+    ``fitted_on`` is the split that the temperature was fitted on; None if nothing was held out. ``images``
     is the number of its images; None if unknown.
     """
 

@@ -27,7 +27,7 @@ from tailcloud.cli.rebalance import rebalance
 from tailcloud.cli.report import report
 from tailcloud.cli.train import train
 from tailcloud.cli.watch import watch
-from tailcloud.errors import Elsewhere, TailcloudWarning, explained
+from tailcloud.errors import SilentExit, TailcloudWarning, explained
 
 warnings.filterwarnings("ignore", category=TailcloudWarning)  # verbs print their own notes
 warnings.filterwarnings("ignore", message="Image size", module="PIL")  # verbs report such images themselves
@@ -87,7 +87,7 @@ def main() -> None:
         app(prog_name="tailcloud")
     except Exception as error:
         sentence = explained(error)
-        if isinstance(sentence, Elsewhere):
+        if isinstance(sentence, SilentExit):
             time.sleep(ERROR_GRACE_SECONDS)
             sys.exit(sentence.exit_code)
         if sentence is None:

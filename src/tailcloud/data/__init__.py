@@ -78,7 +78,7 @@ def parse_spec(spec: str) -> tuple[str, float | None]:
         return name, None
     if "-lt" not in name:
         if colon:
-            raise UsageError(f'{name} is the whole, balanced data set; write "{name}-lt:{text}" for a long-tailed one')
+            raise UsageError(f'{name} is complete and balanced; write "{name}-lt:{text}" for a long-tailed data set')
         return name, None
     if not colon and name != "digits-lt":
         raise UsageError(f'{name} needs an imbalance ratio, for example "{name}:100"')

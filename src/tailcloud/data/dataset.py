@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailcloud.data.file_images import FileImages
+from tailcloud.data.image_io import Pixels
 from tailcloud.data.read_options import Fit
 from tailcloud.data.splits import set_aside
 from tailcloud.errors import TailcloudError
 from tailcloud.profile import Profile, classes_text, fingerprint
 
-Images = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 
 SMALLEST_TO_SHARE = 4  # a class with fewer images gives none to validation
@@ -27,7 +27,7 @@ class Split:
     files.
     """
 
-    images: Images | FileImages
+    images: Pixels | FileImages
     labels: Labels
     groups: Labels | None = None
     names: NDArray[np.object_] | None = None
@@ -41,13 +41,13 @@ class Split:
         return isinstance(self.images, FileImages)
 
     @property
-    def pixels(self) -> Images:
+    def pixels(self) -> Pixels:
         """The images as an array; an error if they stay in their files."""
         if isinstance(self.images, FileImages):
             raise TailcloudError(f"{len(self):,} images stay in their files, and this needs all of them in memory")
         return self.images
 
-    def some(self, positions: NDArray[np.int64]) -> tuple[Images, NDArray[np.int64]]:
+    def some(self, positions: NDArray[np.int64]) -> tuple[Pixels, NDArray[np.int64]]:
         """The pixels of some images, and their positions; images whose files cannot be read are left out."""
         if isinstance(self.images, FileImages):
             return self.images.some(positions)
@@ -109,7 +109,7 @@ class Dataset:
         return fingerprint(*(array for split in splits for array in (_hashed_bytes(split.images), split.labels)))
 
 
-def _hashed_bytes(images: Images | FileImages) -> NDArray[np.uint8]:
+def _hashed_bytes(images: Pixels | FileImages) -> NDArray[np.uint8]:
     if not isinstance(images, FileImages):
         return images
     return np.frombuffer(f"{images.names.digest()} {images.shape} {images.fit} {images.keep}".encode(), np.uint8)
@@ -128,7 +128,7 @@ def _check(spec: str, name: str, split: Split, classes: int) -> None:
         )
 
 
-def channel_statistics(images: Images) -> tuple[list[float], list[float]]:
+def channel_statistics(images: Pixels) -> tuple[list[float], list[float]]:
     """Mean and standard deviation of each channel on a 0 … 1 scale (a constant channel gets 1, not 0)."""
     levels = np.arange(256) / 255
     shares = [_histogram(images[..., channel]) / images[..., 0].size for channel in range(images.shape[-1])]
@@ -137,7 +137,7 @@ def channel_statistics(images: Images) -> tuple[list[float], list[float]]:
     return mean, [value or 1.0 for value in std]
 
 
-def _histogram(values: Images) -> NDArray[np.int64]:
+def _histogram(values: Pixels) -> NDArray[np.int64]:
     """How often each of the 256 levels occurs; in steps, because NumPy needs eight times the memory to count."""
     step = max(1, 2**22 // max(1, values[0].size))
     counts = np.zeros(256, np.int64)

@@ -13,7 +13,8 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 from tailcloud.data.read_options import Fit
 from tailcloud.errors import TailcloudError
 
-ImageArray = NDArray[np.uint8]  # [H, W, channels]
+ImageArray = NDArray[np.uint8]  # one image: [H, W, channels]
+Pixels = NDArray[np.uint8]  # several images: [N, H, W, channels]
 
 SUFFIXES = {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".jp2", ".avif"}
 SUFFIXES |= {".ppm", ".pgm", ".pbm", ".pnm", ".heic", ".heif"}

@@ -25,7 +25,7 @@ def exponential_counts(n_max: float, classes: int, ratio: float) -> list[int]:
 
 
 def longtail_positions(labels: Labels, counts: Sequence[int], seed: int = 0) -> NDArray[np.int64]:
-    """The positions of a long-tailed subset: class by class, each class shuffled whole, its first n_j kept.
+    """The positions of a long-tailed subset: each class is shuffled, and its first n_j images are kept.
 
     The generator is NumPy's legacy one. Its stream does not depend on the counts, so a larger imbalance
     ratio keeps a subset of the images of a smaller one.

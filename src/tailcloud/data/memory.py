@@ -1,13 +1,13 @@
-"""Whether data fit into memory: the one place that judges it, with one message."""
+"""Whether data fit into memory, with one error message for all readers."""
 
 from math import isqrt
 from pathlib import Path
 
+from tailcloud.data.read_options import SMALLEST_SIZE
 from tailcloud.errors import TailcloudError
 from tailcloud.formatting import magnitude
 
 COPIES = 2  # splits are cut out of the whole array, so both are in memory for a moment
-SMALLEST_SIZE = 4  # pixels a side
 
 
 def available_memory() -> int | None:

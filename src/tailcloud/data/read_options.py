@@ -6,6 +6,7 @@ from typing import Literal
 Fit = Literal["crop", "pad", "squash"]
 Small = Literal["drop", "merge"]
 LoaderKind = Literal["auto", "resident", "stream"]
+SMALLEST_SIZE = 4  # pixels a side
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class ReadOptions:
         fit: how an image that is not square becomes square: "crop" cuts out its center, "pad" adds black borders,
             "squash" scales each side separately.
         test: the share of each class that is set aside as test split, if the data have none; 0 sets nothing aside, and
-            the training split stands in its place.
+            the training split is also the test split.
         group: what keeps images together in one split: a column of the CSV, or a regular expression on the file name
             whose first group is the key (patient, camera, burst).
         min_count: classes with fewer training images are dropped or merged, as ``small`` says; 0 keeps all.

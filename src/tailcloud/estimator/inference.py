@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from tailcloud.data.augment.normalize import Normalise
-from tailcloud.data.dataset import Images
-from tailcloud.data.image_io import read_image_at_size
+from tailcloud.data.image_io import Pixels, read_image_at_size
 from tailcloud.data.loaders.resident import CPU_PIXELS
 from tailcloud.data.readers.npz import resize_images
 from tailcloud.errors import UsageError
@@ -40,7 +39,7 @@ def probabilities(
     return np.concatenate(rows)
 
 
-def batches(model: TrainedClassifier, images: ArraysOrPaths, device: torch.device) -> Iterator[Images]:
+def batches(model: TrainedClassifier, images: ArraysOrPaths, device: torch.device) -> Iterator[Pixels]:
     """Batches as the model takes them, uint8 [batch, H, W, C]; threads decode files ahead."""
     channels = len(model.transform.mean)
     cached = max(16, CPU_PIXELS // (model.size[0] * model.size[1]))

@@ -13,7 +13,8 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from tailcloud.data import Dataset, ReadOptions
-from tailcloud.data.dataset import Images, Labels
+from tailcloud.data.dataset import Labels
+from tailcloud.data.image_io import Pixels
 from tailcloud.data.memory import check_images_fit
 from tailcloud.data.readers.build_dataset import assemble, read_files
 from tailcloud.data.readers.file_list import FileList
@@ -26,7 +27,7 @@ from tailcloud.formatting import readable
 SPEC = "memory:/images"  # the name of images from Python in a recipe
 ONLY_FOR_FOLDERS = ("test", "group", "min_count", "small")  # fields of ReadOptions
 
-ArraysOrPaths = Images | list[Path]
+ArraysOrPaths = Pixels | list[Path]
 
 
 def as_images(images: Any) -> ArraysOrPaths:

@@ -33,7 +33,7 @@ class Predictions:
 
     @classmethod
     def joined(cls, parts: Sequence["Predictions"]) -> "Predictions":
-        """The predictions of several parts, concatenated."""
+        """The predictions of several ranks, concatenated."""
         if len(parts) == 1:
             return parts[0]
         return cls(
@@ -70,21 +70,21 @@ def summarise(predictions: Predictions, counts: ArrayLike) -> dict[str, Any]:
     }
 
 
-def macro_f1(images: NDArray[np.int64], hits: NDArray[np.int64], claimed: NDArray[np.int64]) -> float | None:
+def macro_f1(images: NDArray[np.int64], hits: NDArray[np.int64], predictions: NDArray[np.int64]) -> float | None:
     """The mean F1 over classes with test images: F1 = 2·hits / (images of the class + predictions of it)."""
-    return _mean(100 * 2 * hits[images > 0] / (images + claimed)[images > 0])
+    return _mean(100 * 2 * hits[images > 0] / (images + predictions)[images > 0])
 
 
 def calibration(confidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> dict[str, Any]:
     """Expected calibration error over 15 equal bins (Guo et al., ICML 2017), and the bins for a reliability diagram."""
     which = np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)
     count = np.bincount(which, minlength=BINS)
-    sure = np.bincount(which, weights=confidence, minlength=BINS)
-    right = np.bincount(which, weights=correct, minlength=BINS)
-    ece = 100 * float(np.abs(right - sure).sum() / max(len(confidence), 1))
+    confidence_sum = np.bincount(which, weights=confidence, minlength=BINS)
+    correct_sum = np.bincount(which, weights=correct, minlength=BINS)
+    ece = 100 * float(np.abs(correct_sum - confidence_sum).sum() / max(len(confidence), 1))
     bins = [
         {"count": int(n), "confidence": float(s / n) if n else None, "accuracy": float(r / n) if n else None}
-        for n, s, r in zip(count, sure, right, strict=True)
+        for n, s, r in zip(count, confidence_sum, correct_sum, strict=True)
     ]
     return {"ece": ece, "reliability": bins}
 

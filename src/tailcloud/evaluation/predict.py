@@ -1,4 +1,4 @@
-"""Predictions of a classifier: one pass over the images of a part of the data."""
+"""Predictions of a classifier: one pass over the images of a split."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -54,8 +54,8 @@ def _predict_variants(
 
 def _concatenate(parts: list[DevicePredictions]) -> DevicePredictions:
     if not parts:  # a process whose share of the images is empty
-        whole = torch.zeros(0, dtype=torch.int64)
-        return whole, whole, torch.zeros(0), whole.int()
+        empty = torch.zeros(0, dtype=torch.int64)
+        return empty, empty, torch.zeros(0), empty.int()
     target, predicted, confidence, rank = (torch.cat(column) for column in zip(*parts, strict=True))
     return target, predicted, confidence, rank
 

@@ -26,8 +26,8 @@ def target_gradients(loss: Loss, output: Tensor, target: Tensor, epsilon: Tensor
     with torch.enable_grad():
         leaf = at_least_float32(output.detach()).clone().requires_grad_()
         (gradient,) = torch.autograd.grad(loss(leaf, target, epsilon=epsilon), leaf)
-    mine = gradient.gather(1, target[:, None]).squeeze(1)
-    return mine.abs() * (len(target) / loss.scale)
+    of_target = gradient.gather(1, target[:, None]).squeeze(1)
+    return of_target.abs() * (len(target) / loss.scale)
 
 
 @torch.no_grad()

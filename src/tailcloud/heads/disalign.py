@@ -28,8 +28,8 @@ class Alignment(nn.Module):
 
     def forward(self, features: Tensor, outputs: Tensor) -> Tensor:
         """Aligned outputs [batch, classes]."""
-        sure: Tensor = self.confidence(features).sigmoid()
-        return (1 + sure * self.alpha) * outputs + sure * self.beta
+        sigma: Tensor = self.confidence(features).sigmoid()
+        return (1 + sigma * self.alpha) * outputs + sigma * self.beta
 
 
 class AlignedHead(Head):

@@ -1,4 +1,4 @@
-"""A whole batch in one kernel: gather, crop, flip, normalise and mix. ``FUSED_AUGMENTATIONS`` says what it supports."""
+"""A batch in one kernel: gather, crop, flip, normalise and mix. ``FUSED_AUGMENTATIONS`` says what it supports."""
 
 import torch
 import triton

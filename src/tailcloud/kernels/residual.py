@@ -242,15 +242,15 @@ class FusedResNet:
             launches.setdefault((kernel, *sorted(sizes.items())), work)
 
         height, width = self.layers[0].height, self.layers[0].width
-        rehearsal = FusedResNet(deepcopy(self.backbone), height, width, self.dtype)
-        rehearsal.launch = record
+        trial = FusedResNet(deepcopy(self.backbone), height, width, self.dtype)
+        trial.launch = record
         inputs = self.layers[0].conv.in_channels
         images = torch.zeros(2, height, width, inputs, dtype=self.dtype, device=self.parameters[0].device)
         for training in (True, False):
-            rehearsal.backbone.train(training)
-            features = rehearsal.forward(images, training=training)
-        rehearsal.backbone.train()
-        rehearsal.backward(images, features)
+            trial.backbone.train(training)
+            features = trial.forward(images, training=training)
+        trial.backbone.train()
+        trial.backward(images, features)
         with ThreadPoolExecutor() as pool:
             for done in [pool.submit(work) for work in launches.values()]:
                 try:

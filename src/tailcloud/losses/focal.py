@@ -66,7 +66,7 @@ class FocalLoss(WeightedLoss):
 
     def sigmoid(self, logits: Tensor, target: Tensor) -> Tensor:
         """Σ_j (1 − q_j)^γ · (−log q_j), q_j = σ(z_j) for the true class and σ(−z_j) for the others."""
-        mine = target[:, None] == torch.arange(logits.shape[1], device=logits.device)
-        toward = torch.where(mine, logits, -logits)
-        modulator = (self.focal * F.logsigmoid(-toward)).exp()
-        return -(modulator * F.logsigmoid(toward)).sum(dim=1)
+        is_target = target[:, None] == torch.arange(logits.shape[1], device=logits.device)
+        signed_logits = torch.where(is_target, logits, -logits)
+        modulator = (self.focal * F.logsigmoid(-signed_logits)).exp()
+        return -(modulator * F.logsigmoid(signed_logits)).sum(dim=1)

@@ -72,8 +72,8 @@ class GCLAngularLoss(Loss):
         """φ_j of every sample: the cloud of each class plus the margin of the target."""
         reach = self.exact if cosine.dtype == torch.float64 else self.reach
         clouds = epsilon.abs().to(cosine) * reach.to(cosine)
-        mine = target[:, None] == torch.arange(cosine.shape[1], device=target.device)
-        return clouds + self.margin * mine
+        is_target = target[:, None] == torch.arange(cosine.shape[1], device=target.device)
+        return clouds + self.margin * is_target
 
     def turn(self, cosine: Tensor, turns: Tensor) -> Tensor:
         """cos(θ + φ) by the addition formula, or its continuation."""

@@ -51,7 +51,7 @@ class LADELoss(Loss):
     def regulariser(self, logits: Tensor, target: Tensor, priors: Tensor) -> Tensor:
         """L_R; the mean over a class that is not in the batch is 0."""
         rows, classes = logits.shape
-        mine = target[:, None] == torch.arange(classes, device=logits.device)
-        own = torch.where(mine, logits, 0).sum(dim=0) / mine.sum(dim=0).clamp(min=1)
+        is_target = target[:, None] == torch.arange(classes, device=logits.device)
+        own = torch.where(is_target, logits, 0).sum(dim=0) / is_target.sum(dim=0).clamp(min=1)
         log_mean = (logits - priors - math.log(classes)).logsumexp(dim=0) - math.log(rows)
         return -(priors.exp() * (own - log_mean - self.lam * log_mean**2)).sum()

@@ -31,7 +31,7 @@ class Objective(nn.Module):
     """``objective(network, batch, noise)`` is the scalar to minimise; ``noise`` is what ``draw`` gave for that batch.
 
     The arguments are a loss, the training images per class and the length of the features; options are keyword-only.
-    Trained parameters belong into the head of the network, which saves them; tensors that change during a stage are
+    Trained parameters belong in the head of the network, which saves them; tensors that change during a stage are
     buffers, which ``advance`` changes in place.
     """
 
@@ -67,14 +67,14 @@ class Objective(nn.Module):
         raise NotImplementedError
 
 
-def cut(noise: Any, piece: Batch) -> Any:
+def cut(noise: Any, micro_batch: Batch) -> Any:
     """The rows of a micro-batch among the random numbers of its whole batch.
 
     ``noise`` is what ``draw`` returned: tensors, lists and tuples. The first dimension of a tensor is the images of the
     batch, or 1 if they share it.
     """
     if isinstance(noise, Tensor):
-        return noise if len(noise) == 1 else noise[piece.place : piece.place + len(piece.target)]
+        return noise if len(noise) == 1 else noise[micro_batch.place : micro_batch.place + len(micro_batch.target)]
     if isinstance(noise, list | tuple):
-        return type(noise)(cut(part, piece) for part in noise)
+        return type(noise)(cut(part, micro_batch) for part in noise)
     return noise

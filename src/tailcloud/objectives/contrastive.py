@@ -90,14 +90,14 @@ def supervised(embedding: Tensor, target: Tensor, temperature: float) -> Tensor:
     itself = torch.eye(len(target), dtype=torch.bool, device=target.device)
     similarity = (embedding @ embedding.T / temperature).masked_fill(itself, -torch.inf)
     gap = (similarity.logsumexp(dim=1, keepdim=True) - similarity).masked_fill(itself, 0)
-    friends = (target[:, None] == target) & ~itself
-    return batch_mean((gap * friends).sum(dim=1) / friends.sum(dim=1).clamp(min=1))
+    positives = (target[:, None] == target) & ~itself
+    return batch_mean((gap * positives).sum(dim=1) / positives.sum(dim=1).clamp(min=1))
 
 
 def prototypical(logits: Tensor, target: Tensor) -> Tensor:
     """−mean of log (e^(v·p_y/τ) / Σ_{j≠y} e^(v·p_j/τ)), given v·p_j/τ [batch, classes]; 0 with a single class."""
     if logits.shape[1] == 1:
         return 0 * logits.sum()
-    mine = target[:, None] == torch.arange(logits.shape[1], device=target.device)
-    others = logits.masked_fill(mine, -torch.inf).logsumexp(dim=1)
+    is_target = target[:, None] == torch.arange(logits.shape[1], device=target.device)
+    others = logits.masked_fill(is_target, -torch.inf).logsumexp(dim=1)
     return batch_mean(others - logits.gather(1, target[:, None]).squeeze(1))

@@ -1,6 +1,6 @@
 """The base of all optimisers: learning-rate groups, gradient clipping, and an EMA of the weights.
 
-PyTorch's own optimisers import its compiler, which takes seconds at every start.
+PyTorch's own optimisers are not used: they import its compiler, which takes seconds at every start.
 """
 
 from abc import ABC, abstractmethod
@@ -38,7 +38,7 @@ class UpdateSettings(Protocol):
 
     @property
     def clip(self) -> float:
-        """The largest norm of the whole gradient; 0 disables clipping."""
+        """The largest norm of all gradients together; 0 disables clipping."""
 
     @property
     def ema(self) -> float:
@@ -55,9 +55,9 @@ class ParameterGroup:
 
 
 class Optimizer(ABC):
-    """Weight decay on everything, batch norm and head included, as the published recipes have it.
+    """The base class of optimisers. Weight decay applies to all parameters, batch norm and head included.
 
-    The whole state between two updates is a dictionary of tensors (``state``). The learning rate is a tensor on a CUDA
+    Everything that updates depend on is in a dictionary of tensors (``state``). The learning rate is a tensor on a CUDA
     device, so that a captured graph sees it change. A parameter without a gradient is not updated.
     """
 
@@ -117,11 +117,11 @@ class Optimizer(ABC):
         if self.counts or self.average:
             self.count += 1
         for group in self.groups:
-            moving = [name for name in group.names if self.parameters[name].grad is not None]
-            if self.device.type in FUSED_DEVICES and moving:
-                self.update_fused(moving, group.rate)
+            updated = [name for name in group.names if self.parameters[name].grad is not None]
+            if self.device.type in FUSED_DEVICES and updated:
+                self.update_fused(updated, group.rate)
             else:
-                self.update_unfused(moving, group.rate)
+                self.update_unfused(updated, group.rate)
         if self.average:
             self.average.update(self.count)
 

@@ -1,4 +1,4 @@
-"""Finds recipes and methods: the TOML files of the package by name, recipes composed of them, and files by path."""
+"""Finds recipes and methods: files of the package by name, methods of plugins, composed recipes, and files by path."""
 
 import tomllib
 from collections.abc import Iterable
@@ -12,15 +12,34 @@ from tailcloud.data import OWN, parse_spec
 from tailcloud.errors import TailcloudError, UsageError, unknown
 from tailcloud.recipe.merge import Table
 
-BASELINE = "/ce"
-LATER = ("stage2", "stage3")
+BASELINE = "/ce"  # ends the name of the recipe that methods without a file use
+LATER = ("stage2", "stage3")  # the stages that SECOND of FIRST+SECOND replaces
 
 
 class Readable(Protocol):
     """A file, or an object that is read like one."""
 
     def read_text(self, encoding: str = "utf-8") -> str:
-        """The whole text."""
+        """Its text."""
+
+
+@dataclass(frozen=True)
+class PluginMethod:
+    """A method that a plugin registers: its TOML text, read like a file."""
+
+    name: str
+    text: str
+
+    def __str__(self) -> str:
+        """Its name in errors."""
+        return f"the method {self.name}"
+
+    def read_text(self, encoding: str = "utf-8") -> str:  # noqa: ARG002
+        """The text."""
+        return self.text
+
+
+PLUGIN_METHODS: dict[str, PluginMethod] = {}
 
 
 def shipped(kind: Literal["methods", "recipes"]) -> dict[str, Readable]:
@@ -129,25 +148,6 @@ def read_toml(file: Readable) -> Table:
         raise UsageError(f"{file} is not a recipe: a number is too large, or tables are nested too deeply") from None
     except OSError as error:
         raise TailcloudError(f"{file} cannot be read: {error.strerror}") from None
-
-
-@dataclass(frozen=True)
-class PluginMethod:
-    """The TOML text of a method."""
-
-    name: str
-    text: str
-
-    def __str__(self) -> str:
-        """Its name in errors."""
-        return f"the method {self.name}"
-
-    def read_text(self, encoding: str = "utf-8") -> str:  # noqa: ARG002
-        """The text."""
-        return self.text
-
-
-PLUGIN_METHODS: dict[str, PluginMethod] = {}
 
 
 def plugin_method(name: str, toml: str | Path) -> PluginMethod:

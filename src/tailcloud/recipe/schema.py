@@ -7,7 +7,7 @@ import tomli_w
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from tailcloud.data.augment import Augment
-from tailcloud.data.read_options import Fit, LoaderKind, ReadOptions, Small
+from tailcloud.data.read_options import SMALLEST_SIZE, Fit, LoaderKind, ReadOptions, Small
 
 
 class RecipeTable(BaseModel):
@@ -52,7 +52,7 @@ class Data(RecipeTable):
     """The training data. All but ``spec`` is mostly for your own images; see ``tailcloud.data.ReadOptions``."""
 
     spec: str
-    size: Annotated[int, Field(ge=4, le=1024)] | None = None
+    size: Annotated[int, Field(ge=SMALLEST_SIZE, le=1024)] | None = None
     fit: Fit = "crop"
     test: Annotated[float, Field(gt=0, lt=1)] = 0.2
     group: str | None = None
@@ -105,7 +105,7 @@ class Stage(RecipeTable):
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     weight_decay: Annotated[float, Field(ge=0)] = 2e-4
     optimizer: NamedPart = PartSpec(name="sgd")  # "adamw" does not use momentum
-    clip: Annotated[float, Field(ge=0)] = 0.0  # largest norm of the whole gradient; 0 disables
+    clip: Annotated[float, Field(ge=0)] = 0.0  # largest norm of all gradients together; 0 disables
     ema: Annotated[float, Field(ge=0, lt=1)] = 0.0  # EMA decay; the averaged weights are evaluated; 0 disables
 
     @property
@@ -172,7 +172,7 @@ class Recipe(RecipeTable):
         return {name: stage for name, stage in stages.items() if stage}
 
     def substance(self) -> dict[str, Any]:
-        """What decides the result: everything but the data's place, how the run computes, and what is logged."""
+        """What decides the result: everything but where the data are, how the run computes, and what is logged."""
         return self._written(exclude={"root": True, "engine": True, "logging": True, "data": WITHOUT_EFFECT})
 
     def to_toml(self) -> str:

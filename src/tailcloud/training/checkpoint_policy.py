@@ -12,10 +12,10 @@ from tailcloud.training.executors.base import EpochState
 from tailcloud.training.session import Session
 from tailcloud.training.stages.parts import StageParts
 
-LEAST_TRAINING_PER_SAVE = 20  # within an epoch, train at least so many times as long as saving takes
+MIN_TRAINING_PER_SAVE = 20  # within an epoch, training time between two saves over the time that a save takes
 STEPS_BETWEEN_CHECKS = 8  # with several ranks, which have to exchange a message for each check
 SLOW_SECONDS = 2.0  # if so many steps take longer, check after every step
-UNFINISHED_EPOCH = "standing"  # prefix of an EpochState in a checkpoint file
+UNFINISHED_EPOCH = "standing"  # prefix of the tensors of an EpochState in a checkpoint file
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Checkpointer:
         """Whether an unfinished epoch should be saved; never if ``checkpoint_seconds`` is 0 (after every epoch)."""
         seconds = self.session.recipe.engine.checkpoint_seconds
         since = time.perf_counter() - max(self.saved_at, self.epoch_started_at)
-        return seconds > 0 and since >= max(seconds, LEAST_TRAINING_PER_SAVE * self.save_seconds)
+        return seconds > 0 and since >= max(seconds, MIN_TRAINING_PER_SAVE * self.save_seconds)
 
     @property
     def slow(self) -> bool:

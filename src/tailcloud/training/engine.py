@@ -21,7 +21,7 @@ from tailcloud.training.model import cost_on
 from tailcloud.training.stages.cost import total_flops
 from tailcloud.training.stages.factory import make_loss, make_objective
 
-COMPILE_FROM = 2e14  # FLOPs of a whole run on a CPU; see docs/performance.md
+COMPILE_FROM = 2e14  # FLOPs of a run on a CPU; see docs/performance.md
 
 
 def unfused(failure: CannotFuse) -> str:

@@ -31,14 +31,14 @@ def write_examples(session: Session, folder: RunFolder, per_class: Sequence[floa
     predictions = session.predict(session.images.test, session.loss(last).scale)
     if not session.world.rank0:
         return
-    wrong = np.concatenate([surest_errors(predictions, label) for label in worst])
+    wrong = np.concatenate([most_confident_errors(predictions, label) for label in worst])
     images, chosen = session.dataset.test.some(wrong)
     small = thumbnails(torch.from_numpy(images)).numpy()
     examples = ErrorExamples(small, predictions.target[chosen], predictions.predicted[chosen])
     write_error_examples(folder.examples_file, examples, session.dataset.classes)
 
 
-def surest_errors(predictions: Predictions, label: int) -> NDArray[np.int64]:
+def most_confident_errors(predictions: Predictions, label: int) -> NDArray[np.int64]:
     """The indices of the misclassified images of a class, the most confident errors first."""
     wrong = np.flatnonzero((predictions.target == label) & (predictions.predicted != label))
     return wrong[np.argsort(-predictions.confidence[wrong], kind="stable")[:IMAGES_PER_CLASS]]

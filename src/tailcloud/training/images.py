@@ -7,7 +7,7 @@ import torch
 from tailcloud.data import Dataset, Split
 from tailcloud.data.loaders.decoder_pool import Decoders
 from tailcloud.data.loaders.images import Images
-from tailcloud.data.loaders.placement import automatic_workers, place_images, resized_like, stored_for_crops
+from tailcloud.data.loaders.placement import automatic_workers, place_images, resized_like, uncropped
 from tailcloud.recipe import Recipe
 from tailcloud.training.distributed.world import World
 
@@ -18,7 +18,8 @@ class RunImages:
     def __init__(self, recipe: Recipe, dataset: Dataset, device: torch.device) -> None:
         self.dataset, self.device, self.cache = dataset, device, recipe.data.cache
         self.decoders = Decoders(recipe.engine.workers or automatic_workers())
-        self.train = self.place(stored_for_crops(dataset.train) if recipe.augment.crop_area else dataset.train)
+        train = uncropped(dataset.train) if recipe.augment.needs_uncropped else dataset.train
+        self.train = self.place(train)
         self.test = self.place(dataset.test)
         self.val = self.place(resized_like(dataset.val, dataset.test)) if dataset.val else None
 
@@ -40,17 +41,17 @@ class RunImages:
         useless = self.cache != "none" and not self.dataset.train.streamed
         return ["data.cache is not used: all images are in memory."] if useless else []
 
-    def share_faults(self, world: World) -> None:
-        """Tell all ranks which images any rank could not read; too many of them stop the run."""
-        parts = [part for part in (self.train, self.val, self.test) if part]
-        unreadable = world.gather([dict(part.unreadable) for part in parts])
+    def share_unreadable(self, world: World) -> None:
+        """Report the images that any rank could not read to all ranks; too many of them stop the run."""
+        splits = [split for split in (self.train, self.val, self.test) if split]
+        unreadable = world.gather([dict(split.unreadable) for split in splits])
         with world.rank0_errors():
             for of_rank in unreadable:
-                for part, reasons in zip(parts, of_rank, strict=True):
-                    part.report_unreadable(reasons)
+                for split, reasons in zip(splits, of_rank, strict=True):
+                    split.report_unreadable(reasons)
 
     @property
-    def faults(self) -> list[str]:
+    def unreadable_remarks(self) -> list[str]:
         """What a result says about images that could not be read."""
-        parts = {"Training": self.train, "Validation": self.val, "Test": self.test}
-        return [f"{name}: {remark}" for name, part in parts.items() if part for remark in part.remarks]
+        splits = {"Training": self.train, "Validation": self.val, "Test": self.test}
+        return [f"{name}: {remark}" for name, split in splits.items() if split for remark in split.remarks]

@@ -1,10 +1,16 @@
-"""The training loop: one for all stages. Read this first.
+"""The training loop. Read this first: it goes from the run to its stages, its epochs and their steps.
 
-    for each stage:    head, trainable parameters, loss, batches
-        for each epoch:    steps, evaluation, a line in the log, a checkpoint (long epochs: several)
+    train               a run: for each stage, train it and measure it; then write the result
+      train_stage         transform the head, prepare batches, loss and optimiser; then, for each epoch:
+        train_epoch         all steps of the epoch (``executors`` run them)
+        evaluate            the accuracy after the epoch; not after every epoch if the recipe says so
+        finish_epoch        a line in the log, and a checkpoint (a ``Checkpointer`` also saves within long epochs)
 
 A checkpoint has everything that the rest of a run depends on, and all randomness follows from (seed, part, epoch): a
 run that is killed and resumed ends with the same bits as one that was not interrupted.
+
+Several processes (ranks) run this code together. Lines with ``world`` exchange data between them; with one process they
+do nothing.
 """
 
 import time
@@ -52,7 +58,7 @@ def train(
 ) -> Result | None:
     """Train a run to its end, from its newest checkpoint if there is one; the result is also written to the folder.
 
-    Of several ranks only rank 0 reads and writes the folder and returns the result; the others return None.
+    Only rank 0 reads and writes the folder and returns the result; other ranks return None.
     """
     observer = with_tensorboard(recipe, folder.path, observer) if world.rank0 else observer
     set_deterministic(device)
@@ -71,9 +77,9 @@ def train(
             progress.next_stage(name)
         train_stage(session, folder, progress, checkpoint, observer)
         progress.finished.append(finish_stage(session, progress, stage, observer))
-        checkpoint = None
-    session.images.share_faults(world)
-    with signals.stop_immediately():  # all that is trained is saved
+        checkpoint = None  # it was of the stage that is now finished
+    session.images.share_unreadable(world)
+    with signals.stop_immediately():  # everything that was trained is saved
         write_examples(session, folder, progress.finished[-1]["per_class"])
         return finish_run(session, folder, progress) if world.rank0 else None
 
@@ -81,15 +87,10 @@ def train(
 def train_stage(
     session: Session, folder: RunFolder, progress: TrainingProgress, checkpoint: Checkpoint | None, observer: Observer
 ) -> None:
-    """Train the remaining epochs of the current stage."""
+    """Train the remaining epochs of the current stage; ``checkpoint`` is the one that the stage continues from."""
     name, stage = progress.stage, session.recipe.stages[progress.stage]
     if progress.epoch == progress.step == 0:
-        with signals.stop_immediately():  # the stage before it is saved
-            remarks = start_stage(session, name)
-        for remark in remarks:
-            progress.changes.append(remark)
-            observer.note(remark)
-        session.world.broadcast(session.model.state_dict().values())
+        transform_head(session, progress, observer)
     observer.stage_started(name, stage, progress.epoch)
     if progress.epoch == stage.epochs:  # a stage that only transforms the head, or stage 1 taken from another run
         return
@@ -104,28 +105,26 @@ def train_stage(
         checkpointer.epoch_started()
         lr = learning_rate(stage, epoch)
         loss = train_epoch(session, parts, epoch, lr, resume_from, checkpointer.between_steps)
-        resume_from = None
-        line: dict[str, Any] = {"stage": name, "epoch": epoch + 1, "lr": lr, "loss": loss}
+        resume_from = None  # only the first epoch after a resume is unfinished
+        line = {"stage": name, "epoch": epoch + 1, "lr": lr, "loss": loss}
         if (epoch + 1) % session.recipe.selection.every == 0 or epoch + 1 == stage.epochs:
-            with checkpointer.evaluating(), parts.optimizer.averaged():
-                line |= evaluate_epoch(session, parts, progress, epoch + 1)
-                line |= log_gradients(session, parts, epoch + 1) if session.world.rank0 else {}
-        session.images.share_faults(session.world)
-        line["seconds"] = progress.spent + time.perf_counter() - checkpointer.epoch_started_at
-        progress.seconds += line["seconds"]
-        progress.begin_epoch(epoch + 1)
-        if session.world.rank0:
-            folder.append_log(line)
-        if progress.epoch == stage.epochs:
-            parts.optimizer.use_average()
-        stop = checkpointer.epoch_done(last=progress.epoch == stage.epochs)
-        observer.epoch_done(line)
-        if stop:
-            raise terminated(folder)
+            line |= evaluate(checkpointer, epoch + 1)
+        session.images.share_unreadable(session.world)
+        finish_epoch(checkpointer, line, observer)
+
+
+def transform_head(session: Session, progress: TrainingProgress, observer: Observer) -> None:
+    """Before the first step of a stage: make its head from the trained one. All ranks take the weights of rank 0."""
+    with signals.stop_immediately():  # the stage before is saved
+        remarks = start_stage(session, progress.stage)
+    for remark in remarks:
+        progress.changes.append(remark)
+        observer.note(remark)
+    session.world.broadcast(session.model.state_dict().values())
 
 
 def prepare_stage(session: Session, name: str, observer: Observer) -> StageParts:
-    """The parts of a stage, compiled or captured. What does not compile runs as plain PyTorch, with a note."""
+    """What a stage trains with, compiled or captured. What does not compile runs as plain PyTorch, with a note."""
     stage = session.recipe.stages[name]
     parts = make_parts(session, name)
     set_modes(session.model, stage)
@@ -149,7 +148,7 @@ def train_epoch(
     resume_from: EpochState | None = None,
     between_steps: Callable[[], None] | None = None,
 ) -> float:
-    """Train one epoch, or the rest of an unfinished one; the mean loss.
+    """Train one epoch, or the rest of an unfinished one (``resume_from``); returns the mean loss.
 
     Nothing is copied from the device before the end. Then all ranks take the batch-norm statistics of rank 0.
     """
@@ -174,3 +173,33 @@ def check_finite(losses: Tensor, parts: StageParts, epoch: int, lr: float) -> No
             f"the checkpoint before it is kept. The usual cause is a learning rate that is too high: "
             f"start a new run with --set {parts.name}.lr={lr / 10:g}, or a smaller {parts.name}.loss.scale"
         )
+
+
+def evaluate(checkpointer: Checkpointer, epoch: int) -> dict[str, Any]:
+    """The metrics after an epoch, for the log; with an EMA of the weights, those of the averaged weights."""
+    session, parts = checkpointer.session, checkpointer.parts
+    with checkpointer.evaluating(), parts.optimizer.averaged():
+        metrics = evaluate_epoch(session, parts, checkpointer.progress, epoch)
+        metrics |= log_gradients(session, parts, epoch) if session.world.rank0 else {}
+    return metrics
+
+
+def finish_epoch(checkpointer: Checkpointer, line: dict[str, Any], observer: Observer) -> None:
+    """Log a finished epoch, save a checkpoint if one is due, and stop here after SIGTERM.
+
+    ``line`` is the line of the log, without its seconds. After the last epoch the EMA replaces the weights, if there is
+    one.
+    """
+    progress, folder = checkpointer.progress, checkpointer.folder
+    line["seconds"] = progress.spent + time.perf_counter() - checkpointer.epoch_started_at
+    progress.seconds += line["seconds"]
+    progress.begin_epoch(line["epoch"])
+    if checkpointer.session.world.rank0:
+        folder.append_log(line)
+    last = progress.epoch == checkpointer.parts.stage.epochs
+    if last:
+        checkpointer.parts.optimizer.use_average()
+    stop = checkpointer.epoch_done(last=last)
+    observer.epoch_done(line)
+    if stop:
+        raise terminated(folder)

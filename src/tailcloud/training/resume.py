@@ -79,7 +79,7 @@ def check_same_environment(then: dict[str, Any], fingerprint: str, session: Sess
         observer.note("This run continues with eager steps, as it was started; a new run would be compiled.")
     now = session.environment
     defaults = {"loader": loader, "kernels": "plain", "ranks": 1, "accumulate": 1, "sync_batch_norm": False}
-    then = {**defaults, **then}  # of checkpoints from before these keys
+    then = {**defaults, **then}  # for checkpoints of older versions
     for key in sorted(now):
         if now[key] != then.get(key):
             observer.note(

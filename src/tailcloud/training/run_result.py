@@ -101,7 +101,7 @@ def make_result(
             "remarks": [
                 *dataset.profile.remarks(),
                 *dataset.remarks,
-                *session.images.faults,
+                *session.images.unreadable_remarks,
                 *session.overflows,
                 *progress.changes,
             ],
@@ -118,7 +118,7 @@ def make_result(
 
 
 def deployment_figures(session: Session, calibration: LogitCalibration) -> dict[str, Any]:
-    """``calibrated`` and ``priors``: the kept weights on the test part, computed as in use."""
+    """``calibrated`` and ``priors``: the kept weights on the test split, by PyTorch's own kernels, as in use."""
     session.model.eval()
     batches = session.images.test.in_order(session.transform)
     return measure_deployment(session.model, batches, calibration, session.dataset.profile.counts.tolist())

@@ -102,5 +102,5 @@ class Session:
 
     @property
     def best_on(self) -> str:
-        """The split on which the best epoch is chosen: validation if there is one, else test, and labelled so."""
+        """The split on which the best epoch is chosen: validation if there is one, else test; the result says which."""
         return "val" if self.images.val else "test"

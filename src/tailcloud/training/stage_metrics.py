@@ -1,4 +1,4 @@
-"""The metrics of a stage: a few after each evaluated epoch, all of them at its end."""
+"""The metrics of a stage: accuracy and softmax saturation after an epoch, all metrics at the end."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +16,7 @@ from tailcloud.training.session import Session
 from tailcloud.training.stages.parts import StageParts
 
 LOGGED = ("top1", "many", "medium", "few")
+GRADIENT_BATCH = 1024  # images
 
 
 def evaluate_epoch(session: Session, parts: StageParts, progress: TrainingProgress, epoch: int) -> dict[str, Any]:
@@ -29,6 +30,26 @@ def evaluate_epoch(session: Session, parts: StageParts, progress: TrainingProgre
     if better and session.recipe.selection.pick == "best":
         progress.best_weights = {name: value.clone() for name, value in session.model.state_dict().items()}
     return measured
+
+
+def log_gradients(session: Session, parts: StageParts, epoch: int) -> dict[str, Any]:
+    """``gradients``: for each class the mean |∂L/∂z_y| over its training images, without augmentation.
+
+    L is the loss of the stage, with its noise, on the outputs of the model in evaluation mode.
+    """
+    recipe = session.recipe
+    if not recipe.logging.gradients:
+        return {}
+    session.model.eval()
+    noise = device_generator(session.device, recipe.seed, parts.name, "watched clouds", epoch)
+    loss, classes = parts.objective.loss, session.dataset.classes
+    return {"gradients": class_gradients(session.model, _shuffled(session), loss, classes, noise)}
+
+
+def _shuffled(session: Session) -> Iterator[Batch]:
+    """Every training image once, in random order as in training: class weights compare the images of a batch."""
+    order = host_generator(session.recipe.seed, "watched order").permutation(len(session.images.train.labels))
+    return session.images.train_as_test.some(session.transform, torch.from_numpy(order), GRADIENT_BATCH)
 
 
 def finish_stage(session: Session, progress: TrainingProgress, stage: Stage, observer: Observer) -> dict[str, Any]:
@@ -63,26 +84,3 @@ def overflow(stage: str, predictions: Predictions) -> str:
         f"After {stage} the model's outputs are NaN or infinite for {predictions.non_finite:,} of "
         f"{len(predictions.target):,} test images, which count as wrong; a lower {stage}.lr usually helps."
     )
-
-
-BATCH = 1024
-
-
-def log_gradients(session: Session, parts: StageParts, epoch: int) -> dict[str, Any]:
-    """``gradients``: for each class the mean |∂L/∂z_y| over its training images, without augmentation.
-
-    L is the loss of the stage, with its noise, on the outputs of the model in evaluation mode.
-    """
-    recipe = session.recipe
-    if not recipe.logging.gradients:
-        return {}
-    session.model.eval()
-    noise = device_generator(session.device, recipe.seed, parts.name, "watched clouds", epoch)
-    loss, classes = parts.objective.loss, session.dataset.classes
-    return {"gradients": class_gradients(session.model, _shuffled(session), loss, classes, noise)}
-
-
-def _shuffled(session: Session) -> Iterator[Batch]:
-    """Every training image once, in random order as in training: class weights compare the images of a batch."""
-    order = host_generator(session.recipe.seed, "watched order").permutation(len(session.images.train.labels))
-    return session.images.train_as_test.some(session.transform, torch.from_numpy(order), BATCH)

@@ -73,7 +73,7 @@ def test_a_pickle_of_python_2_and_numpy_1(write):
 def test_code_is_refused_and_does_not_run(write, tmp_path, protocol):
     trace = tmp_path / "was-here"
     path = write(pickle.dumps({"data": Evil(os.system, f"touch {trace}")}, protocol))
-    with pytest.raises(TailcloudError, match=r"batch asks for (posix|nt)\.system, .* was not run"):
+    with pytest.raises(TailcloudError, match=r"batch refers to (posix|nt)\.system, .* was not run"):
         load_pickle(path)
     assert not trace.exists()
 
@@ -100,12 +100,12 @@ def test_code_is_refused_and_does_not_run(write, tmp_path, protocol):
     ids=lambda evil: evil.call[0].__name__ if isinstance(evil, Evil) else type(evil).__name__,
 )
 def test_nothing_but_plain_data_is_accepted(write, evil):
-    with pytest.raises(TailcloudError, match=r"batch (asks for|is truncated, damaged, or not a pickle)"):
+    with pytest.raises(TailcloudError, match=r"batch (refers to|is truncated, damaged, or not a pickle)"):
         load_pickle(write(pickle.dumps({"data": evil})))
 
 
 def test_old_style_instances_are_refused(write):
-    with pytest.raises(TailcloudError, match=r"asks for posix\.system"):
+    with pytest.raises(TailcloudError, match=r"refers to posix\.system"):
         load_pickle(write(b"(S'true'\niposix\nsystem\n."))
 
 

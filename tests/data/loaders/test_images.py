@@ -12,7 +12,7 @@ from helpers.streamed_parts import CLASSES, CPU, DECODERS, files, same
 from tailcloud.data.augment import Augment
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.images import Images
-from tailcloud.data.loaders.placement import place_images, resized_like, stored_for_crops
+from tailcloud.data.loaders.placement import place_images, resized_like, uncropped
 from tailcloud.sampling import make_sampler
 
 LEVELS = Normalise([0.0] * 3, [1 / 255] * 3)
@@ -52,14 +52,14 @@ def test_nothing_is_unreadable_at_first_and_reports_of_other_ranks_are_accepted(
     assert list(images.remarks) == []
 
 
-def test_files_are_stored_for_crops_and_evaluated_like_test_images(tmp_path):
+def test_files_are_read_uncropped_and_evaluated_like_test_images(tmp_path):
     streamed, resident = files(tmp_path, side=14)
     assert streamed.streamed
     assert not resident.streamed
-    larger = stored_for_crops(streamed).images
+    larger = uncropped(streamed).images
     assert (larger.side, larger.fit, larger.keep) == (16, "squash", 1.0)
-    assert resized_like(stored_for_crops(streamed), streamed).images.side == 14
-    assert stored_for_crops(resident) is resident
+    assert resized_like(uncropped(streamed), streamed).images.side == 14
+    assert uncropped(resident) is resident
     assert resized_like(resident, streamed) is resident
     assert np.array_equal(resized_like(streamed, resident).labels, streamed.labels)
 

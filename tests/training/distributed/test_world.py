@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from helpers.ranks import in_ranks
 from helpers.runs import Watcher, small_recipe
 from tailcloud.data import hold_out, open_dataset
-from tailcloud.errors import Elsewhere, TailcloudError, UsageError
+from tailcloud.errors import SilentExit, TailcloudError, UsageError
 from tailcloud.head_transforms import tuned_logit_adjust
 from tailcloud.runs.folder import RunFolder
 from tailcloud.training import checkpoint_policy, signals
@@ -187,8 +187,8 @@ def together_in(world):
 
 def test_a_sentence_is_said_once_and_by_the_one_that_it_is_about():
     rank0, other = in_ranks(2, together_in)
-    assert rank0 == [("UsageError", 2), ("Elsewhere", 2), 0]
-    assert other == [("Elsewhere", 2), ("UsageError", 2), 1]
+    assert rank0 == [("UsageError", 2), ("SilentExit", 2), 0]
+    assert other == [("SilentExit", 2), ("UsageError", 2), 1]
 
 
 def refuse(world):
@@ -207,7 +207,7 @@ def raise_usage():
 def test_only_one_process_says_what_all_of_them_know():
     rank0, other = in_ranks(2, fail_in)
     assert rank0[0] == [("UsageError", 2)] * 2
-    assert other[0] == [(Elsewhere.__name__, 2)] * 2
+    assert other[0] == [(SilentExit.__name__, 2)] * 2
     assert rank0[1:] == other[1:] == ("news", (True, False), [0, 1])
 
 
@@ -255,7 +255,7 @@ def test_a_process_that_went_away_is_a_sentence_of_rank_0():
     assert first_line(gone) == "Connection reset by peer"
     with pytest.raises(TailcloudError, match=sentence), lost_rank_errors(World(0, 2)):
         raise gone
-    with pytest.raises(Elsewhere), lost_rank_errors(World(1, 2)):
+    with pytest.raises(SilentExit), lost_rank_errors(World(1, 2)):
         raise gone
     with pytest.raises(RuntimeError, match="shapes"), lost_rank_errors(World(1, 2)):
         raise RuntimeError("shapes cannot be multiplied")

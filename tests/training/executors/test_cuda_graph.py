@@ -75,7 +75,7 @@ def test_an_epoch_trains_with_its_own_learning_rate():
         assert made.step.optimizer.groups[0].rate == lr
 
 
-def test_a_rehearsal_leaves_no_gradient_for_the_next_size_of_batch():
+def test_a_warm_up_leaves_no_gradient_for_the_next_size_of_batch():
     class Careful(TrainingStep):
         def loss(self, batch, generator):
             assert all(parameter.grad is None for parameter in self.model.parameters())
@@ -88,7 +88,7 @@ def test_a_rehearsal_leaves_no_gradient_for_the_next_size_of_batch():
     twin = build_classifier(Architecture("resnet8", "cosine", 0.25, 1, 3), 0)
     before = {name: value.clone() for name, value in twin.state_dict().items()}
     step = Careful(twin, Classify(GCLLoss([9, 3, 1])), SGD(STAGE, dict(twin.named_parameters()), CPU))
-    EagerExecutor(step, loader).rehearse()
+    EagerExecutor(step, loader).warm_up()
     assert sizes == [4, 3]
     assert all(parameter.grad is None for parameter in twin.parameters())
     assert all(torch.equal(before[name], value) for name, value in twin.state_dict().items())

@@ -37,14 +37,14 @@ def said(monkeypatch):
     return said
 
 
-def test_after_a_rehearsal_that_failed_the_run_waits_for_it_and_others_can_capture(said):
-    """The model is put back on the stream of the run, while the rehearsal may still be changing it on its own."""
+def test_after_a_warm_up_that_failed_the_run_waits_for_it_and_others_can_capture(said):
+    """The model is put back on the stream of the run, while the warm-up may still be changing it on its own."""
 
     def fail():
-        said.append("rehearsal")
+        said.append("warm-up")
         raise MemoryError
 
     for _ in range(2):
         with pytest.raises(MemoryError):
             capture(fail, fail)
-    assert said == ["capture waits for run", "rehearsal", "run waits for capture"] * 2
+    assert said == ["capture waits for run", "warm-up", "run waits for capture"] * 2

@@ -1,4 +1,4 @@
-"""Data augmentation on whole batches, on the device. Nothing here knows where images are stored.
+"""Data augmentation on whole batches, on the device. It does not depend on where images are stored.
 
 ``base`` says what an augmentation is. ``crop_flip``, ``resized_crop`` and ``color_jitter`` are one each; ``pipeline``
 applies them in the order of ``AUGMENTATIONS`` and then normalises (``normalize``). ``mixup`` blends images afterwards.
@@ -46,6 +46,11 @@ class Augment(_Options):  # type: ignore[misc, valid-type]
     def active(self) -> list[Augmentation]:
         """The augmentations that change images, in the order in which they are applied."""
         return [each for each in self.augmentations if each.is_active(self)]
+
+    @property
+    def needs_uncropped(self) -> bool:
+        """Whether image files are read uncropped and a little larger, for an augmentation that crops them."""
+        return any(each.needs_uncropped for each in self.active)
 
     def options_of(self, kind: type[Kind]) -> Kind:
         """The options of one augmentation."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
@@ -66,6 +66,7 @@ class Augmentation(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    needs_uncropped: ClassVar[bool] = False  # image files are read uncropped and a little larger than the model's input
 
     def is_active(self, augment: "Augment") -> bool:
         """Whether these options change images, given all options of the table."""

@@ -12,7 +12,7 @@ from tailcloud.data.augment.normalize import Normalise
 
 @dataclass(frozen=True)
 class AugmentPipeline:
-    """Applies the augmentations of a record to whole batches, on the device.
+    """Applies the augmentations of an ``[augment]`` table to batches, on the device.
 
     ``shape`` is the height and width that the model expects; by default that of the stored images.
     """

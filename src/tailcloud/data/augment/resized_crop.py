@@ -6,7 +6,7 @@ taken; if none fits, the largest centred box with an allowed ratio. Boxes are no
 
 from collections.abc import Sequence
 from math import log
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 import torch
@@ -37,6 +37,8 @@ Ratio = Annotated[float, Field(gt=0)]
 
 class ResizedCrop(Augmentation):
     """Random resized crops, mirrored where flips are on."""
+
+    needs_uncropped: ClassVar[bool] = True
 
     crop_area: Annotated[list[AreaShare], PAIR, AfterValidator(ascending)] | None = None  # shares of the image's area
     crop_ratio: Annotated[list[Ratio], PAIR, AfterValidator(ascending)] | None = None  # width / height; 3/4 to 4/3

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 (Krizhevsky, 2009), whole or long-tailed, from the official python or binary files."""
+"""CIFAR-10 and CIFAR-100 (Krizhevsky, 2009), complete or long-tailed, from the official python or binary files."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from tailcloud.data.benchmarks.cifar_files import CIFAR_EDITIONS, FINGERPRINTS, CifarEdition, Layout
 from tailcloud.data.benchmarks.safe_pickle import load_pickle
-from tailcloud.data.dataset import Dataset, Images, Labels, Split
+from tailcloud.data.dataset import Dataset, Labels, Split
+from tailcloud.data.image_io import Pixels
 from tailcloud.data.longtail import exponential_counts, longtail_positions
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.profile import classes_text
@@ -59,13 +60,13 @@ class CifarCopy:
 
     def split(self, files: list[str], images: int) -> tuple[Rows, Labels]:
         """The images and labels of some files together; every class must have the same number of images."""
-        pieces = [self._read(self.folder / file, images // len(files)) for file in files]
-        labels, share = np.concatenate([labels for _, labels in pieces]), images // self.edition.classes
+        parts = [self._read(self.folder / file, images // len(files)) for file in files]
+        labels, share = np.concatenate([labels for _, labels in parts]), images // self.edition.classes
         wrong = np.flatnonzero(np.bincount(labels, minlength=self.edition.classes) != share).tolist()
         if wrong:
             text = classes_text(wrong, self.class_names())
             raise self.damaged(self.folder, f"{text} should have {share:,} images in {' + '.join(files)}")
-        return np.concatenate([rows for rows, _ in pieces]), labels
+        return np.concatenate([rows for rows, _ in parts]), labels
 
     def damaged(self, path: Path, why: str) -> TailcloudError:
         """The error for a file that is not what it should be."""
@@ -97,7 +98,7 @@ class CifarCopy:
 
 
 def open_cifar(name: Name, ratio: float | None, root: Path) -> Dataset:
-    """CIFAR-10 or CIFAR-100 with imbalance ratio γ, or whole and balanced if ``ratio`` is None.
+    """CIFAR-10 or CIFAR-100 with imbalance ratio γ, or complete and balanced if ``ratio`` is None.
 
     The long-tailed subset is the one that papers use: exponential counts, seed 0. A copy that differs from the
     published files is opened too; ``remarks`` say so.
@@ -209,7 +210,7 @@ def _remedy(name: str, root: Path) -> str:
     return f'run "tailcloud data get {name} --root {quote(str(root))}"'
 
 
-def _images(rows: Rows) -> Images:
+def _images(rows: Rows) -> Pixels:
     return np.ascontiguousarray(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
 
 

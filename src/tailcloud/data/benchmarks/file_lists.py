@@ -1,8 +1,8 @@
 """ImageNet-LT, Places-LT and iNaturalist 2018, from their published lists; their images come from elsewhere.
 
 The first two are by Liu et al., "Large-Scale Long-Tailed Recognition in an Open World", CVPR 2019: lists of files of
-ImageNet and Places365 with labels. Classes, counts and fingerprint come from the lists
-alone; no image is opened for them.
+ImageNet and Places365 with labels. Classes, counts and fingerprint come from the lists alone; no image is opened for
+them. The images may be in another folder layout than that of the lists (``PlacedImages``).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,40 +43,6 @@ class PlacedImages(FileImages):
     def path(self, row: int) -> Path:
         """The file of an image."""
         return self.root / placed(self.names[row], self.pattern)
-
-
-def placed(path: str, pattern: str) -> str:
-    """A path of a list in another layout.
-
-    >>> placed("val/n01440764/1.JPEG", "{first}/{file}")
-    'val/1.JPEG'
-    >>> placed("train/cabin-outdoor/1.jpg", "data_256/{letter}/{nested}/{file}")
-    'data_256/c/cabin/outdoor/1.jpg'
-    >>> placed("data_256/c/cabin/outdoor/1.jpg", "train/{class}/{file}")
-    'train/cabin-outdoor/1.jpg'
-    """
-    if pattern == AS_LISTED:
-        return path
-    first, *inner, file = path.split("/") if "/" in path else ("", path)
-    folders = inner[1:] if len(inner) > 1 and len(inner[0]) == 1 else inner
-    name = "-".join(folders)
-    words = {"first": first, "rest": "/".join([*inner, file]), "file": file, "class": name}
-    return pattern.format_map({**words, "letter": name[:1], "nested": name.replace("-", "/")})
-
-
-def find_images(images: PlacedImages, folders: Iterable[Path], patterns: Sequence[str]) -> PlacedImages | None:
-    """The images in the folder and layout that has most of a sample of them; None if no layout has any."""
-    step = max(1, len(images) // SAMPLE)
-    layouts = [replace(images, root=folder, pattern=pattern) for folder in folders for pattern in patterns]
-    counts = [sum(_exists(layout.path(row)) for row in range(0, len(images), step)[:SAMPLE]) for layout in layouts]
-    return layouts[counts.index(max(counts))] if max(counts) else None
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # too long a name, or a folder that may not be read
-        return False
 
 
 def open_published(name: str, root: Path, options: ReadOptions) -> Dataset:
@@ -141,6 +107,40 @@ def with_images(name: str, root: Path, dataset: Dataset) -> Dataset:
         return replace(split, images=images)
 
     return _map_splits(dataset, found)
+
+
+def placed(path: str, pattern: str) -> str:
+    """A path of a list in another layout.
+
+    >>> placed("val/n01440764/1.JPEG", "{first}/{file}")
+    'val/1.JPEG'
+    >>> placed("train/cabin-outdoor/1.jpg", "data_256/{letter}/{nested}/{file}")
+    'data_256/c/cabin/outdoor/1.jpg'
+    >>> placed("data_256/c/cabin/outdoor/1.jpg", "train/{class}/{file}")
+    'train/cabin-outdoor/1.jpg'
+    """
+    if pattern == AS_LISTED:
+        return path
+    first, *inner, file = path.split("/") if "/" in path else ("", path)
+    folders = inner[1:] if len(inner) > 1 and len(inner[0]) == 1 else inner
+    name = "-".join(folders)
+    words = {"first": first, "rest": "/".join([*inner, file]), "file": file, "class": name}
+    return pattern.format_map({**words, "letter": name[:1], "nested": name.replace("-", "/")})
+
+
+def find_images(images: PlacedImages, folders: Iterable[Path], patterns: Sequence[str]) -> PlacedImages | None:
+    """The images in the folder and layout that has most of a sample of them; None if no layout has any."""
+    step = max(1, len(images) // SAMPLE)
+    layouts = [replace(images, root=folder, pattern=pattern) for folder in folders for pattern in patterns]
+    counts = [sum(_exists(layout.path(row)) for row in range(0, len(images), step)[:SAMPLE]) for layout in layouts]
+    return layouts[counts.index(max(counts))] if max(counts) else None
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # too long a name, or a folder that may not be read
+        return False
 
 
 def images_of(name: str, root: Path) -> list[FileImages]:

@@ -21,7 +21,7 @@ MAX_BYTES = 2**30  # the largest file of CIFAR has 155 million
 
 
 class _DType:
-    """Stands in for numpy.dtype: a whole or floating point number, in either byte order."""
+    """Replaces numpy.dtype: an integer or floating-point type, in either byte order."""
 
     def __init__(self, code: str | bytes, *_: object) -> None:
         self.code, self.order = _text(code), "|"
@@ -33,7 +33,7 @@ class _DType:
 
 
 class _Array:
-    """Stands in for numpy.ndarray until the file has been read."""
+    """Replaces numpy.ndarray until the file has been read."""
 
     def __init__(self, *_: object) -> None:
         self.values: NDArray[Any] = np.empty(0, np.uint8)
@@ -122,7 +122,7 @@ class _Reader(pickle._Unpickler):
             return ALLOWED[f"{module}.{name}"]
         except KeyError:
             raise TailcloudError(
-                f"{self.path} asks for {module}.{name}, which plain data do not need; it may be malicious, "
+                f"{self.path} refers to {module}.{name}, which plain data do not need; it may be malicious, "
                 f"and was not run; {self.remedy}"
             ) from None
 

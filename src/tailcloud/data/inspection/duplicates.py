@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcloud.data.dataset import Images
+from tailcloud.data.image_io import Pixels
 
 Vector = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
@@ -57,7 +57,7 @@ class Duplicates:
         return np.array([root(image) for image in range(images)], np.int64)
 
 
-def find_duplicates(arrays: Sequence[Images]) -> Duplicates:
+def find_duplicates(arrays: Sequence[Pixels]) -> Duplicates:
     """The pairs among all images of some arrays [N, H, W, C], numbered from 0 through all arrays."""
     blocks = [_hashed(images[start : start + BLOCK]) for images in arrays for start in range(0, len(images), BLOCK)]
     if not blocks:
@@ -73,7 +73,7 @@ def find_duplicates(arrays: Sequence[Images]) -> Duplicates:
     return Duplicates(same, alone[near], int(flat.sum()), curtailed)
 
 
-def _hashed(images: Images) -> tuple[NDArray[np.bytes_], Hashes, NDArray[np.uint8], NDArray[np.bool_]]:
+def _hashed(images: Pixels) -> tuple[NDArray[np.bytes_], Hashes, NDArray[np.uint8], NDArray[np.bool_]]:
     """Digest, difference hash and thumbnail of each image, and whether it has hardly any contrast."""
     digests = [blake2b(np.ascontiguousarray(image).data, digest_size=16).digest() for image in images]
     thumbnails = scaled(images, SIDE, SIDE).reshape(len(images), -1)
@@ -81,14 +81,14 @@ def _hashed(images: Images) -> tuple[NDArray[np.bytes_], Hashes, NDArray[np.uint
     return np.array(digests, "S16"), difference_hashes(images), np.rint(thumbnails).astype(np.uint8), flat
 
 
-def difference_hashes(images: Images) -> Hashes:
+def difference_hashes(images: Pixels) -> Hashes:
     """64 bits per image [N, H, W, C]: in 8 rows of 9 grey values, whether each is darker than the one on its left."""
     grey = scaled(images, 8, 9).mean(axis=3)
     darker = grey[:, :, 1:] < grey[:, :, :-1]
     return np.packbits(darker.reshape(len(images), 64), axis=1).view(np.uint64).reshape(-1)
 
 
-def scaled(images: Images, rows: int, columns: int) -> NDArray[np.float32]:
+def scaled(images: Pixels, rows: int, columns: int) -> NDArray[np.float32]:
     """Images [N, H, W, C] averaged to [N, rows, columns, C]."""
     down, across = (_averaging(size, target) for size, target in zip(images.shape[1:3], (rows, columns), strict=True))
     count, height, width, channels = images.shape

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from tailcloud.data import OWN, open_dataset, parse_spec
 from tailcloud.data.benchmarks.editions import EDITIONS
 from tailcloud.data.benchmarks.file_lists import listed
-from tailcloud.data.dataset import Dataset, Images
-from tailcloud.data.file_images import FileImages
-from tailcloud.data.image_io import Header
+from tailcloud.data.dataset import Dataset
+from tailcloud.data.image_io import Header, Pixels
 from tailcloud.data.read_options import ReadOptions
 from tailcloud.data.readers.build_dataset import DecodedFiles, read_files
 from tailcloud.data.readers.file_list import FileList
@@ -51,7 +50,7 @@ class Survey:
     labels: Vector = field(default_factory=lambda: np.empty(0, np.int64))
     splits: Sequence[str] = ()
     names: Sequence[str] | None = None
-    images: Sequence[Images] = ()
+    images: Sequence[Pixels] = ()
     headers: Sequence[Header] = ()
     broken: dict[str, str] = field(default_factory=dict)
     refusals: Sequence[str] = ()
@@ -98,7 +97,7 @@ def survey_dataset(dataset: Dataset) -> Survey:
     splits = {"train": dataset.train, "val": dataset.val, "test": dataset.test}
     present = {name: split for name, split in splits.items() if split}
     names = [split.names for split in present.values() if split.names is not None]
-    images = [split.images for split in present.values() if not isinstance(split.images, FileImages)]
+    images = [split.pixels for split in present.values() if not split.streamed]
     return Survey(
         dataset.spec,
         class_names=dataset.class_names,
@@ -143,7 +142,7 @@ def survey_files(spec: str, files: FileList, options: ReadOptions) -> Survey:
     read = read_files(spec, files, options, collect=True)
     decoded = read.decoded
     assert decoded is not None  # all files are, if problems are collected
-    resident = read.dataset and not isinstance(read.dataset.train.images, FileImages)
+    resident = read.dataset and not read.dataset.train.streamed
     surveyed = survey_dataset(read.dataset) if read.dataset and resident else _survey_decoded(spec, decoded)
     surveyed.dataset, surveyed.refusals, surveyed.remarks = read.dataset, read.problems, read.remarks
     surveyed.headers = decoded.headers

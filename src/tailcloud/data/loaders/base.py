@@ -47,7 +47,7 @@ class Loader(Protocol):
         """The share of the stage's epochs that are done before an epoch, 0 ≤ progress < 1."""
 
     def epoch(self, number: int) -> Iterator[Batch]:
-        """The batches of one epoch; the same ones whenever that epoch is asked for."""
+        """The batches of one epoch; an epoch always has the same batches."""
 
     def micro_batches(self, number: int, first: int = 0) -> Iterator[tuple[Batch, ...]]:
         """For each step of an epoch, from step ``first`` on, the micro-batches that this rank computes."""

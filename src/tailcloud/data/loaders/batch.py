@@ -1,4 +1,4 @@
-"""What a training step receives, wherever the images were."""
+"""A batch, which is what a training step receives, and the micro-batches into which it is cut."""
 
 from dataclasses import dataclass
 

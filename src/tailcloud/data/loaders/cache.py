@@ -1,5 +1,7 @@
 """A cache of decoded images: one file per split, decoded once and shared by all runs and processes.
 
+``cached`` opens the cache of a split, and fills it first if it does not exist.
+
 A cache is a folder named by its content, FOLDER/KEY: ``images.u8`` (uint8, one image after the other), ``aspects.f32``
 and ``about.json``, which also lists the files that could not be read. The folder gets its name when it is complete.
 """
@@ -25,8 +27,10 @@ import numpy as np
 import PIL
 from numpy.typing import NDArray
 
+from tailcloud.data.dataset import Labels
 from tailcloud.data.file_images import FileImages
-from tailcloud.data.loaders.decoder_pool import CHUNK, Aspects, Decoders, Failures, Pixels
+from tailcloud.data.image_io import Pixels
+from tailcloud.data.loaders.decoder_pool import CHUNK, Aspects, Decoders, Failures
 from tailcloud.data.loaders.file_reader import Fetched, FileReader
 from tailcloud.data.loaders.substitutes import Substitutes
 from tailcloud.data.memory import available_memory
@@ -36,9 +40,12 @@ from tailcloud.files import FORMAT, TEMPORARY, read_json
 from tailcloud.formatting import magnitude
 
 PIXELS, ASPECTS, ABOUT = "images.u8", "aspects.f32", "about.json"
+SHARED_MEMORY = Path("/dev/shm")
 BLOCK = 4096  # files whose size and time a thread reads per task
 THREADS = 4
 COPY_BYTES = 1 << 24  # per task: fewer tasks, since each of them delays the thread that launches kernels
+IMAGES_PER_WRITE = 4 * CHUNK
+SECONDS_BETWEEN_NOTES = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +74,29 @@ def _stamp(path: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
+@contextmanager
+def locked(place: Path) -> Iterator[None]:
+    """Only one process at a time builds a cache; the others wait until it is complete."""
+    path = place.with_suffix(".lock")
+    while True:
+        with path.open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                log.info("waiting for another process that is filling the cache in %s", place)
+                fcntl.flock(file, fcntl.LOCK_EX)
+            if _is_at(path, file.fileno()):
+                yield
+                return  # otherwise the lock file was removed while this process waited
+
+
+def _is_at(path: Path, file: int) -> bool:
+    """Whether an open file is still the file at a path; other processes may remove it at any time."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(file), path.stat())
+    return False
+
+
 @dataclass(frozen=True)
 class OpenCache:
     """An open cache: memory-mapped pixels [N, side, side, channels] and aspects [N], and the unreadable images."""
@@ -90,35 +120,10 @@ def open_cache(place: Path, images: FileImages) -> OpenCache:
     return OpenCache(place, np.asarray(pixels), np.asarray(aspects), unreadable, about)
 
 
-@contextmanager
-def locked(place: Path) -> Iterator[None]:
-    """Only one process at a time builds a cache; the others wait until it is complete."""
-    path = place.with_suffix(".lock")
-    while True:
-        with path.open("a") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                log.info("waiting for another process that is filling the cache in %s", place)
-                fcntl.flock(file, fcntl.LOCK_EX)
-            if _is_at(path, file.fileno()):
-                yield
-                return  # otherwise the lock file was removed while we waited
-
-
-def _is_at(path: Path, file: int) -> bool:
-    """Whether an open file is still the file at a path; other processes may remove it at any time."""
-    with suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(file), path.stat())
-    return False
-
-
 class CachedReader:
     """Copies images from a cache, in threads; ``reported`` says that its unreadable images were reported before."""
 
-    def __init__(
-        self, images: FileImages, labels: NDArray[np.int64], cache: OpenCache, *, reported: bool = False
-    ) -> None:
+    def __init__(self, images: FileImages, labels: Labels, cache: OpenCache, *, reported: bool = False) -> None:
         self.images, self.cache = images, cache
         self.substitutes = Substitutes(images, labels)
         self.substitutes.replace_all(cache.unreadable, reported=reported)
@@ -142,20 +147,6 @@ class CachedReader:
         np.take(self.cache.pixels, rows, axis=0, out=fetched.pixels.numpy()[here], mode="clip")
         np.take(self.cache.aspects, rows, out=fetched.aspects.numpy()[here], mode="clip")
         return {}
-
-
-def free_bytes(folder: Path) -> int:
-    """The free space of a folder's disk."""
-    disk = os.statvfs(folder)
-    return disk.f_bavail * disk.f_frsize
-
-
-SHARED_MEMORY = Path("/dev/shm")
-SECONDS_BETWEEN_NOTES = 5.0
-IMAGES_PER_WRITE = 4 * CHUNK
-
-log = logging.getLogger(__name__)
-Labels = NDArray[np.int64]
 
 
 def cached(images: FileImages, labels: Labels, decoders: Decoders, where: str) -> CachedReader:
@@ -201,9 +192,15 @@ def _check_room(images: FileImages, folder: Path, *, in_memory: bool) -> None:
         )
 
 
+def free_bytes(folder: Path) -> int:
+    """The free space of a folder's disk."""
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
+
+
 def _build(images: FileImages, labels: Labels, decoders: Decoders, place: Path) -> None:
     """Fill a cache in a temporary folder, then rename it; after a failure nothing is left behind."""
-    for old in place.parent.glob(f"{TEMPORARY}{place.name}-*"):  # of a process that was killed; we have its lock
+    for old in place.parent.glob(f"{TEMPORARY}{place.name}-*"):  # of a process that was killed; this one has the lock
         _remove(old)
     temporary = place.with_name(f"{TEMPORARY}{place.name}-{uuid4().hex}")
     temporary.mkdir()
@@ -271,14 +268,8 @@ def _with_notes(fetched_parts: Iterator[tuple[int, Fetched]], images: int) -> It
             left = (images - done) / rate
             log.info(
                 "%s of %s images are in the cache, %s per second, %s s left",
-                f"{done:,}",
-                f"{images:,}",
-                *_whole(rate, left),
+                *(f"{number:,.0f}" for number in (done, images, rate, left)),
             )
-
-
-def _whole(*numbers: float) -> list[str]:
-    return [f"{number:,.0f}" for number in numbers]
 
 
 def _remove(folder: Path) -> None:

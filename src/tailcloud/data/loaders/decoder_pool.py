@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailcloud.data.file_images import FileImages
+from tailcloud.data.image_io import Pixels
 from tailcloud.data.loaders.decoder_process import Answer
 from tailcloud.errors import TailcloudError
 
@@ -34,7 +35,6 @@ main(*map(int, sys.argv[2:]))
 """
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
-Pixels = NDArray[np.uint8]
 Aspects = NDArray[np.float32]
 Failures = dict[int, str]  # by position, why an image cannot be read
 
@@ -79,8 +79,8 @@ class Decoder:
 def _memory(size: int) -> IO[bytes]:
     """An unnamed file that several processes can map; in shared memory if there is enough of it."""
     place = Path("/dev/shm")
-    roomy = place.is_dir() and os.statvfs(place).f_bavail * os.statvfs(place).f_frsize > 2 * size
-    file = tempfile.TemporaryFile(dir=place if roomy else None)  # noqa: SIM115
+    fits = place.is_dir() and os.statvfs(place).f_bavail * os.statvfs(place).f_frsize > 2 * size
+    file = tempfile.TemporaryFile(dir=place if fits else None)  # noqa: SIM115
     os.posix_fallocate(file.fileno(), 0, size) if hasattr(os, "posix_fallocate") else file.truncate(size)
     return file
 
@@ -127,7 +127,7 @@ def _read(idle: "queue.SimpleQueue[Decoder | None]", images: FileImages, pixels:
             decoder = Decoder(size)
         return decoder.read(images, pixels, aspects)
     except BaseException:
-        decoder = None  # it may still send an answer that nobody waits for
+        decoder = None  # it may still send an answer to this request
         raise
     finally:
         idle.put(decoder)

@@ -23,7 +23,7 @@ class EpochPlan:
     """The draws of an epoch: one row per image of the epoch in all but ``lambdas``, which has one per step.
 
     ``order`` are positions in the data, ``partners`` rows of the epoch. ``others`` are the plans of further loaders
-    whose batches come along.
+    whose batches belong to the same steps.
     """
 
     order: Tensor

@@ -1,4 +1,4 @@
-"""Image files by row: requested first, waited for later."""
+"""Reads image files by row, in the background: ``fetch`` starts a read, ``wait`` waits for it."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -29,7 +29,7 @@ def unpacked(packed: Tensor, shape: Sequence[int]) -> tuple[Tensor, Tensor]:
 class Fetched:
     """Images that are being read: ``pixels`` [n, side, side, channels] as uint8 and ``aspects`` [n].
 
-    Both are parts of ``packed``, which is copied to a device at once. ``parts`` are the reads that fill it.
+    Both are views of ``packed``, which is copied to a device at once. ``parts`` are the reads that fill it.
     """
 
     rows: Positions
@@ -91,5 +91,5 @@ class FileReader:
         for number, part in enumerate(fetched.parts):
             for position, reason in part.result().items():
                 at = number * CHUNK + position
-                picture, aspect = self.substitutes.replace(int(fetched.rows[at]), reason)
-                fetched.pixels.numpy()[at], fetched.aspects[at] = picture, aspect
+                image, aspect = self.substitutes.replace(int(fetched.rows[at]), reason)
+                fetched.pixels.numpy()[at], fetched.aspects[at] = image, aspect

@@ -40,7 +40,7 @@ class Images(Protocol):
         """By row, why an image could not be read."""
 
     def report_unreadable(self, reasons: Mapping[int, str]) -> None:
-        """Learn which images other ranks could not read; too many unreadable images stop the run."""
+        """Record which images other ranks could not read; too many unreadable images stop the run."""
 
     @property
     def remarks(self) -> Sequence[str]:

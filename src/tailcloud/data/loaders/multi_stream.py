@@ -1,4 +1,4 @@
-"""Several loaders as one, for objectives that need two views of an image, or two samplers side by side."""
+"""Several loaders as one, for objectives that need two views of an image, or two samplers."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -43,7 +43,7 @@ class JoinedLoader:
         return self.first.progress(number)
 
     def epoch(self, number: int) -> Iterator[Batch]:
-        """The batches of one epoch; the same ones whenever that epoch is asked for."""
+        """The batches of one epoch; an epoch always has the same batches."""
         for batches in zip(*(loader.epoch(number) for loader in self.loaders), strict=True):
             yield self._joined(iter(batches))
 

@@ -13,7 +13,7 @@ from tailcloud.data.loaders.images import Images
 from tailcloud.data.loaders.resident import ResidentImages
 from tailcloud.data.loaders.stream import StreamImages
 
-MARGIN = 256 / 224  # how much larger images are stored that are cropped later
+MARGIN = 256 / 224  # how much larger images are read that are cropped later
 
 
 def place_images(split: Split, device: torch.device, decoders: Decoders | None = None, cache: str = "none") -> Images:
@@ -34,8 +34,8 @@ def automatic_workers() -> int:
     return max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
-def stored_for_crops(split: Split) -> Split:
-    """Training images in files, stored for random resized crops: the whole image, squashed, and a little larger."""
+def uncropped(split: Split) -> Split:
+    """Training images in files, read for random crops: the complete image, squashed, and a little larger."""
     if not isinstance(split.images, FileImages):
         return split
     side = round(split.images.side * MARGIN)

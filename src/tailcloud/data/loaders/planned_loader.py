@@ -85,7 +85,7 @@ class PlannedLoader(Generic[Source]):
         return number / self.epochs if self.epochs else 0.0
 
     def epoch(self, number: int) -> Iterator[Batch]:
-        """The batches of one epoch; the same ones whenever that epoch is asked for."""
+        """The batches of one epoch; an epoch always has the same batches."""
         plan = self.plan(number)
         for step in range(self.steps):
             yield self.at(plan, step)

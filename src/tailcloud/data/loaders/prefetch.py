@@ -79,7 +79,7 @@ class Prefetcher:
             fetching.append((order, self.reader.fetch(order[1], pinned=self.pinned)))
 
     def _copy(self, order: Order[Request], fetched: Fetched) -> Prefetched[Request]:
-        """Start the copy to the device of images that were read."""
+        """Wait until images are read, and start to copy them to the device."""
         self.reader.wait(fetched)
         request, _, extra = order
         with torch.cuda.stream(self.stream) if self.stream else nullcontext():

@@ -62,7 +62,7 @@ class StreamImages:
         return self.reader.substitutes.reasons
 
     def report_unreadable(self, reasons: Mapping[int, str]) -> None:
-        """Learn which images other ranks could not read; each is reported once, and too many stop the run."""
+        """Record which images other ranks could not read; each is reported once, and too many stop the run."""
         for row, reason in reasons.items():
             self.reader.substitutes.report(row, reason)
 
@@ -96,7 +96,7 @@ class StreamLoader(PlannedLoader[StreamImages]):
     """
 
     def epoch(self, number: int) -> Iterator[Batch]:
-        """The batches of one epoch; the same ones whenever that epoch is asked for."""
+        """The batches of one epoch; an epoch always has the same batches."""
         plan = self.plan(number)
         on_device = plan.to(self.device)
         return self._batches(plan, on_device, (self._whole(on_device, step) for step in range(self.steps)))

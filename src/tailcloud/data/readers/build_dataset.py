@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcloud.data.dataset import Dataset, Images, Split, channel_statistics
+from tailcloud.data.dataset import Dataset, Split, channel_statistics
 from tailcloud.data.file_images import FileImages
-from tailcloud.data.image_io import Header, Unreadable
+from tailcloud.data.image_io import Header, Pixels, Unreadable
 from tailcloud.data.memory import check_images_fit, image_shortage
 from tailcloud.data.packed_names import Names
 from tailcloud.data.parallel_io import check_unreadable, read_headers, read_images, unreadable_remark
@@ -69,7 +69,7 @@ class DecodedFiles:
     broken: Mapping[int, Unreadable]
     names: Sequence[str]
     assignment: SplitAssignment
-    images: Images
+    images: Pixels
     damaged: Collection[int]
 
 
@@ -177,7 +177,7 @@ def _assign(spec: str, files: FileList, options: ReadOptions, problems: Problems
 
 def assemble(
     assignment: SplitAssignment,
-    images: Images,
+    images: Pixels,
     names: Sequence[str] | None,
     fit: Fit,
     remarks: Sequence[str],
@@ -213,12 +213,12 @@ def _cut_out(whole: Split, belongs: Mask, kept: Mask) -> Split:
     rows = np.flatnonzero(belongs)
     if not len(rows) or not kept[rows].all():
         return whole.take(rows[kept[rows]])
-    piece = slice(rows[0], rows[-1] + 1)
+    here = slice(rows[0], rows[-1] + 1)
     return Split(
-        whole.pixels[piece],
-        whole.labels[piece],
-        None if whole.groups is None else whole.groups[piece],
-        None if whole.names is None else whole.names[piece],
+        whole.pixels[here],
+        whole.labels[here],
+        None if whole.groups is None else whole.groups[here],
+        None if whole.names is None else whole.names[here],
     )
 
 
@@ -308,7 +308,7 @@ class UnopenedFiles:
         return choose_size([(header.height, header.width) for header in self.headers], options)
 
     def shortage(self, options: ReadOptions) -> str | None:
-        """Why the images do not fit into memory, judged by the sample; None if they fit.
+        """Why the images do not fit into memory, estimated from the sample; None if they fit.
 
         No file is opened if they fit even at the largest default size.
         """

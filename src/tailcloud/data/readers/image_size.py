@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcloud.data.read_options import ReadOptions
+from tailcloud.data.read_options import SMALLEST_SIZE, ReadOptions
 
-SMALLEST_SIZE, LARGEST_DEFAULT_SIZE = 4, 64  # pixels a side
+LARGEST_DEFAULT_SIZE = 64  # pixels a side
 NARROW = 0.5  # of an image whose sides have a smaller ratio, a center crop loses more than half
 
 

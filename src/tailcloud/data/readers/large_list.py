@@ -275,7 +275,7 @@ def _skip_dot_slash(block: Bytes, starts: Vector, ends: Vector) -> Vector:
 
 
 def hash_names(block: Bytes, starts: Vector, ends: Vector) -> Hashes:
-    """A 64-bit hash of each stretch of bytes.
+    """A 64-bit hash of each slice of bytes.
 
     Eight bytes at a time are taken as a number and mixed into the hash; bytes behind the end are masked.
     """

@@ -1,4 +1,7 @@
-"""Images and labels in an ``.npz`` file, by the names that Keras and MedMNIST give to the arrays."""
+"""Images and labels in an ``.npz`` file, by the names that Keras and MedMNIST give to the arrays.
+
+Files are not trusted: names, shapes and types are read and checked before any array is, and pickles are refused.
+"""
 
 from collections.abc import Iterable
 from math import prod
@@ -10,8 +13,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from tailcloud.data.dataset import Dataset, Images
-from tailcloud.data.image_io import resize_image
+from tailcloud.data.dataset import Dataset
+from tailcloud.data.image_io import Pixels, resize_image
 from tailcloud.data.memory import check_images_fit, shortage
 from tailcloud.data.read_options import Fit, ReadOptions
 from tailcloud.data.readers.build_dataset import assemble
@@ -41,7 +44,7 @@ class ArrayHeader(NamedTuple):
 def array_names(path: Path) -> list[str]:
     """The names of the arrays in a file.
 
-    Compression that NumPy does not use is refused: Python may unpack more of it at once than it was asked for.
+    Compression that NumPy does not use is refused: Python may unpack more of it at once than was requested.
     """
     try:
         with ZipFile(path) as archive:
@@ -185,14 +188,14 @@ def _as_text(values: NDArray[Any]) -> list[str]:
     return [readable(str(value)) for value in text.tolist()]
 
 
-def _resized(path: Path, name: str, size: int, options: ReadOptions) -> Images:
+def _resized(path: Path, name: str, size: int, options: ReadOptions) -> Pixels:
     """The images of an array as uint8 [N, size, size, channels]."""
     values = read_array(path, name)
     images = to_uint8(f"{path}: {name}", values).reshape(*values.shape[:3], -1)
     return resize_images(images, (size, size), options.fit)
 
 
-def resize_images(images: Images, size: tuple[int, int], fit: Fit) -> Images:
+def resize_images(images: Pixels, size: tuple[int, int], fit: Fit) -> Pixels:
     """Images [N, H, W, C] resized to a size (height, width), each as by ``resize_image``."""
     if images.shape[1:3] == size:
         return images
@@ -202,7 +205,7 @@ def resize_images(images: Images, size: tuple[int, int], fit: Fit) -> Images:
     return result
 
 
-def to_uint8(what: str, values: NDArray[Any]) -> Images:
+def to_uint8(what: str, values: NDArray[Any]) -> Pixels:
     """Images of type uint8, uint16 (divided by 257) or float (from 0 to 1) as uint8; errors call them ``what``."""
     if values.dtype == np.uint8:
         return np.asarray(values, np.uint8)

@@ -19,7 +19,6 @@ MAX_DIGITS = 100  # a longer class name is sorted as text
 SPLIT_NAMES = ("train", "val", "test")
 TRAIN, VAL, TEST, NO_SPLIT = range(4)  # numbers, because text takes more memory for millions of images
 
-
 SplitNumbers = NDArray[np.uint8]
 
 
@@ -27,7 +26,7 @@ SplitNumbers = NDArray[np.uint8]
 class SplitAssignment:
     """The class of each image, and its split as a position in ``SPLIT_NAMES`` (``NO_SPLIT``: the image is not used).
 
-    ``has_test`` is False where nothing is set aside for testing: the training split then stands in its place.
+    ``has_test`` is False if nothing is set aside for testing: then the training split is also the test split.
     """
 
     spec: str

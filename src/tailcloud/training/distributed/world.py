@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, distributed
 
 from tailcloud.data.loaders.batch import BatchShare
-from tailcloud.errors import Elsewhere, TailcloudError, UsageError, explained
+from tailcloud.errors import SilentExit, TailcloudError, UsageError, explained
 from tailcloud.training.signals import Terminated
 
 TIMEOUT = timedelta(minutes=30)  # long, since a rank may have to prepare data first
@@ -129,9 +129,9 @@ class World:
 SINGLE_PROCESS = World()
 
 
-def silent_exit(code: int) -> Elsewhere:
+def silent_exit(code: int) -> SilentExit:
     """An error that ends this rank with an exit code and prints nothing: another rank prints the reason."""
-    error = Elsewhere("another process of this run prints the reason")
+    error = SilentExit("another process of this run prints the reason")
     error.exit_code = code
     return error
 

@@ -16,7 +16,7 @@ class EpochState:
 
 
 class Executor(Protocol):
-    """Runs whole epochs of one stage."""
+    """Runs the epochs of one stage."""
 
     def prepare(self) -> None:
         """Compile or capture before the first epoch; the model, in the modes of its stage, is left unchanged."""

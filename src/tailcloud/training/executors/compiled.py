@@ -45,7 +45,7 @@ class CompiledExecutor(EagerExecutor):
         try:
             with _compiling, without_logs(), without_recompile_limit():
                 self.step = replace(plain, objective=CompiledObjective(plain.objective))
-                self.rehearse()
+                self.warm_up()
         except Exception as error:
             self.step = plain
             raise CannotCompile(error) from None

@@ -20,15 +20,15 @@ from tailcloud.training.executors.eager import EagerExecutor
 from tailcloud.training.executors.step import TrainingStep
 
 STEPS_PER_GRAPH = 4
-WARM_UP = 3  # rehearsals before a capture, so that libraries have chosen their algorithms
+WARM_UP_RUNS = 3  # before a capture, so that libraries have chosen their algorithms
 
 _capturing = Lock()  # one capture at a time, whatever other runs of this process do meanwhile
 
 
 def capture(
-    work: Callable[[], None], rehearsal: Callable[[], None], generator: torch.Generator | None = None
+    work: Callable[[], None], warm_up: Callable[[], None], generator: torch.Generator | None = None
 ) -> torch.cuda.CUDAGraph:
-    """A graph of ``work``, after a few rehearsals; ``generator`` is what the work draws from."""
+    """A graph of ``work``, after a few calls of ``warm_up``; ``generator`` is what the work draws from."""
     graph = torch.cuda.CUDAGraph()
     with _capturing:
         # Streams come from a small pool; nothing else here uses those of high priority.
@@ -36,9 +36,9 @@ def capture(
         stream.wait_stream(torch.cuda.current_stream())
         try:
             with torch.cuda.stream(stream):
-                for _ in range(WARM_UP):
-                    rehearsal()
-        finally:  # a caller that restores tensors after a failed rehearsal must do so after it
+                for _ in range(WARM_UP_RUNS):
+                    warm_up()
+        finally:  # a caller that restores tensors after a failed warm-up must do so after it
             torch.cuda.current_stream().wait_stream(stream)
         if generator is not None:
             graph.register_generator_state(generator)
@@ -54,18 +54,18 @@ class GraphedEvaluation:
 
     def __init__(self, network: Callable[[Tensor], Tensor], images: Images, transform: Normalise, scale: float) -> None:
         self.network, self.images, self.transform, self.scale = network, images, transform, scale
-        self.judged: DevicePredictions | None = None
+        self.predictions: DevicePredictions | None = None
         self.graph = capture(self.work, self.work)
 
     def work(self) -> None:
         """What is captured."""
-        self.judged = predict_on_device(self.network, self.images.in_order(self.transform), self.scale)
+        self.predictions = predict_on_device(self.network, self.images.in_order(self.transform), self.scale)
 
     def __call__(self) -> DevicePredictions:
         """The predictions of the network as it is now."""
-        assert self.judged is not None
+        assert self.predictions is not None
         self.graph.replay()
-        return self.judged
+        return self.predictions
 
 
 class GraphedExecutor(EagerExecutor):
@@ -92,7 +92,7 @@ class GraphedExecutor(EagerExecutor):
         try:
             for steps, size in dict.fromkeys(self.launches()):
                 self.graphs[steps, size] = capture(
-                    partial(self.several_steps, steps, size), partial(self.rehearse_step, size), self.generator
+                    partial(self.several_steps, steps, size), partial(self.warm_up_step, size), self.generator
                 )
         finally:
             for name, value in state.items():
@@ -129,7 +129,7 @@ class GraphedExecutor(EagerExecutor):
             at += steps
         return launches
 
-    def rehearse_step(self, size: int) -> None:
+    def warm_up_step(self, size: int) -> None:
         """A step as it will be captured; its gradients are removed afterwards."""
         self.go_to(self.loader.sizes.index(size))
         self.one_step(size)

@@ -24,9 +24,9 @@ class EagerExecutor:
     def prepare(self) -> None:
         """Compile fused kernels here, where plain ones can still replace one that fails."""
         if self.step.network not in {None, self.step.model}:
-            self.rehearse()
+            self.warm_up()
 
-    def rehearse(self) -> None:
+    def warm_up(self) -> None:
         """Compute a loss and its gradients for every batch size, without an update; buffers are restored."""
         plan, sizes = self.loader.plan(0), self.loader.sizes
         buffers = list(self.step.model.buffers())

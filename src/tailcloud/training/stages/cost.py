@@ -1,4 +1,4 @@
-"""What a stage costs, in images, passes of the network and FLOPs."""
+"""The cost of a stage: images per step, passes of the network, FLOPs, and numbers kept per weight."""
 
 from tailcloud.objectives import OBJECTIVES
 from tailcloud.optimizers import OPTIMIZERS
