@@ -11,6 +11,6 @@ Needs no recipe:
 
 Needs a recipe:
 
-- ``implied_prior``: the prior that the outputs of a trained model imply.
-- ``run_calibration``: the calibration of a finished run, and which stages need held-out images.
+- ``run_calibration``: the calibration of a finished run, the prior that its outputs imply, and which stages need
+  held-out images.
 """

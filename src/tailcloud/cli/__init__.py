@@ -2,8 +2,8 @@
 
 Verbs: ``train``, ``watch``, ``evaluate``, ``predict``, ``inspect``, ``report``, ``rebalance``, ``bench``, ``export``,
 ``recipes``, ``data``. Shared: ``console`` (notes and errors), ``plugin_option``, and for verbs that train, ``progress``
-and ``train_summary``. Of one verb: ``train_plan`` (train), ``run_status`` and ``live_table`` (watch),
-``bench_progress`` and ``bench_summary`` (bench), ``prediction_output`` (predict), ``verify`` (data).
+and ``train_output``. Of one verb: ``run_status`` and ``live_table`` (watch), ``bench_display`` (bench),
+``prediction_output`` (predict), ``verify`` (data).
 """
 
 import os

@@ -1,8 +1,8 @@
 """Recipes: one TOML file decides a run, and is validated before anything is loaded.
 
-``schema`` has every table and field; ``library`` finds recipes, ``resolve`` merges them with their method and settings
-(``merge``, ``scale_transfer``), ``validate`` and ``parameter_names`` check them, ``old_words`` refuses those of older
-versions. ``plugin_methods`` are methods that plugins register.
+``schema`` has every table and field; ``library`` finds recipes, shipped or registered by plugins; ``resolve`` merges
+them with their method and settings (``merge``); ``validate`` and ``parameter_names`` check them; ``old_words`` refuses
+words of older versions.
 """
 
 from tailcloud.data.augment import Augment

@@ -2,7 +2,7 @@
 
 * A run in memory: ``session`` (all of it), ``model``, ``images``, ``engine`` (executor, precision), ``devices``.
 * The stages of a run: ``stages/``. How steps are run: ``executors/``. Several processes: ``distributed/``.
-* After an epoch or a stage: ``stage_metrics``, ``epoch_logging``, ``tensorboard_log``, ``error_examples``.
+* After an epoch or a stage: ``stage_metrics``, ``tensorboard_log``, ``error_examples``.
 * Saving and stopping: ``checkpoint_policy`` (when to save), ``resume`` (from a checkpoint), ``signals`` (SIGTERM).
 * ``schedule`` is the learning rate of each epoch, ``run_cost`` what a run takes before it is started.
 """

@@ -5,7 +5,6 @@
 - ``cifar_files``: the published files of CIFAR, their checksums and fingerprints.
 - ``download``: downloads and unpacks CIFAR.
 - ``safe_pickle``: reads the pickles of CIFAR without running them.
-- ``file_lists``: ImageNet-LT, Places-LT and iNaturalist 2018, from their published lists.
+- ``file_lists``: ImageNet-LT, Places-LT and iNaturalist 2018, from their published lists; finds their images on this machine.
 - ``editions``: what was published of these three.
-- ``image_root``: finds their images on this machine.
 """

@@ -5,9 +5,9 @@
 * All images on the device: ``resident``.
 * Images in their files: ``stream``, with ``prefetch`` (reads ahead), ``file_reader`` (images by row),
   ``decoder_pool`` and ``decoder_process`` (processes that decode files), ``substitutes`` (for unreadable files),
-  ``cache`` and ``cache_fill`` (decoded images in one file).
-* For all: ``batch``, ``epoch_plan`` (the draws of an epoch), ``planned_loader`` (sampled, augmented, mixed batches),
-  ``joined`` (several loaders as one), ``batch_share`` (the micro-batches of one rank).
+  ``cache`` (decoded images in one file).
+* For all: ``batch`` (a batch, and the micro-batches of one rank), ``epoch_plan`` (the draws of an epoch),
+  ``planned_loader`` (sampled, augmented, mixed batches), ``multi_stream`` (several loaders as one).
 
 A decoder process imports this package and must not import PyTorch with it, so nothing is imported here.
 """

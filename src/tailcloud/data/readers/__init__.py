@@ -8,5 +8,5 @@
 - ``split_assignment``: class and split of each image.
 - ``image_size``: the size at which images are read.
 - ``build_dataset``: image files become a data set, in memory or left in their files.
-- ``npz``: images and labels in an ``.npz`` file; ``npz_file`` reads its arrays safely.
+- ``npz``: images and labels in an ``.npz`` file, read without executing anything.
 """
