@@ -5,6 +5,7 @@
 - ``cifar_files``: the published files of CIFAR, their checksums and fingerprints.
 - ``download``: downloads and unpacks CIFAR.
 - ``safe_pickle``: reads the pickles of CIFAR without running them.
-- ``file_lists``: ImageNet-LT, Places-LT and iNaturalist 2018, from their published lists; finds their images on this machine.
+- ``file_lists``: ImageNet-LT, Places-LT and iNaturalist 2018, from their published lists, and where their images
+  are.
 - ``editions``: what was published of these three.
 """
