@@ -155,22 +155,22 @@ SCRIPT = """
 import sys, time
 sys.path[:0] = {paths!r}
 from pathlib import Path
-from tailcloud.data.loaders import cache_fill
+from tailcloud.data.loaders import cache as caching
 from tailcloud.data.dataset import Split
 from tailcloud.data.loaders.decoder_pool import Decoders
 from tailcloud.data.file_images import FileImages
 from tailcloud.data.packed_names import Names
 import numpy as np
 root, cache, slow = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
-plain = cache_fill._fetched
+plain = caching._fetched
 def slowly(reader):
     for found in plain(reader):
         print("filling", flush=True)
         time.sleep(slow)
         yield found
-cache_fill._fetched = slowly
+caching._fetched = slowly
 images = FileImages(root, Names.of([f"{{number}}.png" for number in range(100)]), 6)
-reader = cache_fill.cached(images, np.sort(np.arange(100) % 3), Decoders(1), cache)
+reader = caching.cached(images, np.sort(np.arange(100) % 3), Decoders(1), cache)
 print(reader.cache.pixels.sum(dtype=np.int64), flush=True)
 """
 
