@@ -40,5 +40,9 @@ def repair_interpreter():
     InterpreterBuilder.cast_impl, InterpreterBuilder.create_dot = rounded, widened
 
 
+interpreted_only = pytest.mark.skipif(not INTERPRETED, reason="blocks so small exist in the interpreter alone")
+
 if INTERPRETED:
     repair_interpreter()
+else:  # plain convolutions in float32 are what kernels are compared with
+    torch.backends.cudnn.allow_tf32 = False

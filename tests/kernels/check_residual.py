@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from helpers.kernel_device import DEVICE, needs_somewhere
+from helpers.kernel_device import DEVICE, interpreted_only, needs_somewhere
 from tailcloud.backbones import CifarResNet, create_backbone
 from tailcloud.kernels import residual
 from tailcloud.kernels.residual import FusedResNet, fits
@@ -105,6 +105,7 @@ def test_as_many_channels_as_there_can_be(monkeypatch):
     check_steps(plain, fused, (5, 6), ["moving"], [3])
 
 
+@interpreted_only
 @pytest.mark.parametrize(("modes", "counts"), [(["moving", "moving"], [3, 2]), (["frozen"], [2])])
 def test_maps_of_several_tiles(monkeypatch, modes, counts):
     """Rows that tiles share, a last tile that is not full, and more partial results than are added at once."""
