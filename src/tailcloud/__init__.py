@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tailcloud.profile import cloud_sizes
     from tailcloud.serving.load import load
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "LongTailClassifier",
     "Run",

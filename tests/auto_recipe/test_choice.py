@@ -49,7 +49,7 @@ def timing(monkeypatch):
             return StepTiming({"stage1": each, "stage2": each / 3, "stage3": 0.0}, each / 3, 0.0)
 
         monkeypatch.setattr("tailcloud.auto_recipe.time_budget.time_recipe", measured)
-        for module in ("choice", "epoch_budget"):  # a busy machine must not use up the budget
+        for module in ("choice", "time_budget"):  # a busy machine must not use up the budget
             monkeypatch.setattr(f"tailcloud.auto_recipe.{module}.time", SimpleNamespace(perf_counter=lambda: 0.0))
         return tried
 

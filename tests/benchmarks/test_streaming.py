@@ -28,7 +28,7 @@ def test_one_command_gives_a_table_and_a_record(tmp_path, capsys):
 def test_a_row_that_fails_says_why_and_the_others_go_on(tmp_path, monkeypatch):
     monkeypatch.setattr("tailcloud.data.loaders.cache.SHARED_MEMORY", tmp_path / "nowhere")
     rows = {row["name"]: row for row in measured(tmp_path)["rows"]}
-    assert "give a folder instead" in rows["cache in memory"]["reason"]
+    assert "name a folder" in rows["cache in memory"]["reason"]
     assert rows["on the device"]["images_per_second"] > 1
 
 

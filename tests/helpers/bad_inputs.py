@@ -314,7 +314,7 @@ SECTIONS = {
         Case("a list with a label that no class has", "inspect inat2018", inat("8142")),
         Case("a list that leads out of the data folder", "inspect inat2018", inat("1", path="../../passwd")),
     ],
-    "ReadOptions images of your own": [
+    "Reading images of your own": [
         Case("a path where nothing is", "inspect ./photos"),
         Case("a folder without images", "inspect photos", text("photos/cat/notes.txt", "")),
         Case("images without class folders", "inspect photos", images("photos/1.png", "photos/2.png")),

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from tailcloud.data import Split
-from tailcloud.data.dataset import Images
+from tailcloud.data.image_io import Pixels
 from tailcloud.errors import TailcloudError, UsageError, plugin_sentence, unknown
 from tailcloud.files import write_atomically
 from tailcloud.runs.folder import RunFolder
@@ -40,7 +40,7 @@ class Export:
 
 
 def export_run(
-    run: Path, to: str, out: Path | None = None, images: Images | None = None, *, force: bool = False
+    run: Path, to: str, out: Path | None = None, images: Pixels | None = None, *, force: bool = False
 ) -> Export:
     """Write the model of a run folder in the format ``FORMATS[to]``, by default into that folder.
 
@@ -53,7 +53,7 @@ def export_run(
     sample = sample_images(model_file.image_shape, images)
     content = _encoded(run, to, PortableClassifier(model.classifier, model_file), model_file)
 
-    def original(batch: Images) -> NDArray[np.float32]:
+    def original(batch: Pixels) -> NDArray[np.float32]:
         probabilities: NDArray[np.float32] = model.predict_proba(torch.from_numpy(batch)).numpy()
         return probabilities
 
@@ -100,7 +100,7 @@ def check_target(run: Path, target: Path, *, force: bool) -> Path:
     return target
 
 
-def sample_images(shape: tuple[int, int, int], images: Images | None = None) -> Images:
+def sample_images(shape: tuple[int, int, int], images: Pixels | None = None) -> Pixels:
     """Up to 256 evenly spaced images, or random images by default."""
     most = max(3, min(MAX_IMAGES, MAX_PIXELS // (shape[0] * shape[1])))
     if images is None:
@@ -109,7 +109,7 @@ def sample_images(shape: tuple[int, int, int], images: Images | None = None) -> 
     return np.ascontiguousarray(images[positions])
 
 
-def sample_split(split: Split) -> Images:
+def sample_split(split: Split) -> Pixels:
     """Up to 256 evenly spaced images of a split; other image files are not read."""
     wanted = min(MAX_IMAGES, len(split))
     images, _ = split.some(np.linspace(0, len(split) - 1, wanted).astype(np.int64))
@@ -118,12 +118,12 @@ def sample_split(split: Split) -> Images:
     return images
 
 
-def largest_difference(one: Predictor, other: Predictor, images: Images) -> float:
+def largest_difference(one: Predictor, other: Predictor, images: Pixels) -> float:
     """The largest difference of a probability, over batches of several sizes; NaN if one of them is NaN."""
     return float(np.max([np.abs(one(batch) - other(batch)).max() for batch in batches(images)]))
 
 
-def batches(images: Images) -> Iterator[Images]:
+def batches(images: Pixels) -> Iterator[Pixels]:
     """Batches of 1, 2, 7 and then 32 images."""
     start, sizes = 0, iter(BATCH_SIZES)
     while start < len(images):
