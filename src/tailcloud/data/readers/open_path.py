@@ -77,7 +77,7 @@ def list_files(path: Path, root: Path = DEFAULT_ROOT, group: str | None = None) 
     if path.is_dir():
         return read_folder(path)
     if not path.exists():
-        raise TailcloudError(f"there is no {path}; {KINDS}")
+        raise TailcloudError(f"{path} does not exist; {KINDS}")
     if path.suffix.lower() not in LIST_SUFFIXES or not path.is_file():
         raise UsageError(f"{path} is not a data set; {KINDS} (unpack archives first)")
     files = csv_list.read_list(path, group)
