@@ -148,7 +148,7 @@ def test_folders_without_classes_or_images_are_refused(tmp_path):
     draw(tmp_path / "a.png")
     with pytest.raises(UsageError, match=r"1.image but no class folders"):
         opened(tmp_path)
-    with pytest.raises(TailcloudError, match="there is no"):
+    with pytest.raises(TailcloudError, match="does not exist"):
         opened(tmp_path / "absent")
     (tmp_path / "photos.zip").write_bytes(b"")
     with pytest.raises(UsageError, match="unpack archives first"):
