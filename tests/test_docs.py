@@ -46,6 +46,7 @@ def test_the_python_page_runs(tmp_path, monkeypatch, capsys):
         if "predict_proba" in block:  # a trained model
             assert len(scope["names"]) == 500
             assert scope["probabilities"].argmax(dim=1).equal(scope["logits"].argmax(dim=1))
+    assert "probabilities" in scope
     assert str(Path("runs/digits/report.html")) in capsys.readouterr().out
     test = scope["torch"].from_numpy(scope["data"].test.images).flatten(1).float() / 255
     right = scope["model"](test).argmax(dim=1).numpy() == scope["data"].test.labels

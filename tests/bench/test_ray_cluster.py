@@ -30,7 +30,9 @@ def test_a_run_gets_a_gpu_with_its_part_of_the_cores_or_a_core(machines, cluster
 
 @pytest.mark.parametrize("cluster", [Cluster(device="cuda"), Cluster(gpus=0.5), Cluster(cores=17)])
 def test_a_share_that_no_machine_has_is_refused_instead_of_waited_for(cluster):
-    with pytest.raises(TailcloudError, match=r"a run needs .*, and the machines of this Ray have 0 GPUs and 16 cores"):
+    with pytest.raises(
+        TailcloudError, match=r"a run needs .*, and the machines of this Ray cluster have 0 GPUs and 16 cores"
+    ):
         run_resources([HEAD], cluster)
 
 

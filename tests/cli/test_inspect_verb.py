@@ -54,7 +54,7 @@ def test_a_folder_is_shown_with_all_that_is_wrong(photos):
 def test_the_plan_is_that_of_training(photos):
     code, said = command("inspect photos --set data.size=8")
     before, _, plan = said.partition("What training would do")
-    assert "timing a few steps" in before
+    assert "Timing a few steps" in before
     assert code == 0, said
     assert "resnet8, for images of 8 pixels." in plan
     assert "on this machine" in plan
@@ -64,7 +64,7 @@ def test_the_plan_is_that_of_training(photos):
 def test_built_in_data_have_their_own_recipe():
     code, said = command("inspect digits-lt")
     assert code == 0, said
-    assert "The recipe that comes with these data: gcl on resnet" in said
+    assert "for these data: gcl with resnet" in said
     assert "on this machine" in said
 
 

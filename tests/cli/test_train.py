@@ -142,7 +142,7 @@ def test_a_third_stage_is_in_the_plan_or_refused_before_anything_is_written(tail
         "train --set stage3.head_transform=tuned-logit-adjust",
         "train --dry-run --set stage3.head_transform=tuned-logit-adjust",
     ):
-        with pytest.raises(UsageError, match=r"train with --set selection\.split=0\.1, which holds some out"):
+        with pytest.raises(UsageError, match=r"add --set selection\.split=0\.1"):
             tailcloud(words)
     assert not (tmp_path / "runs").exists()
 
@@ -160,7 +160,7 @@ def test_resuming_several_seeds_starts_those_that_are_missing(tailcloud, tmp_pat
 
 def test_resuming_with_a_changed_field_names_it(tailcloud):
     tailcloud(f"train --out run {SMALL}")
-    with pytest.raises(UsageError, match=r"was started with stage1.epochs = 1, and this command asks for 5"):
+    with pytest.raises(UsageError, match=r"was started with stage1.epochs = 1, and this command has 5"):
         tailcloud("train --resume --out run --set stage1.epochs=5")
     with pytest.raises(TailcloudError, match="holds no run"):
         tailcloud("train --resume --out nothing")
@@ -168,7 +168,7 @@ def test_resuming_with_a_changed_field_names_it(tailcloud):
 
 def test_resuming_with_another_seed_is_refused(tailcloud):
     tailcloud(f"train --out run {SMALL}")
-    with pytest.raises(UsageError, match="was started with seed = 0, and this command asks for 1"):
+    with pytest.raises(UsageError, match="was started with seed = 0, and this command has 1"):
         tailcloud(f"train --resume --out run --seed 1 {SMALL}")
 
 

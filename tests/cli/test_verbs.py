@@ -71,7 +71,7 @@ def test_inspect_says_when_there_is_no_tail(call):
 def test_bars_of_many_classes_fit_a_screen():
     lines = bars(list(range(1000, 0, -1)), [f"c{i}" for i in range(1000)])
     assert len(lines) <= 41
-    assert lines[-1] == "(one class in 25 shown)"
+    assert lines[-1] == "(one in 25 classes shown)"
 
 
 def test_evaluate_prints_a_table_or_json(call, finished_run):

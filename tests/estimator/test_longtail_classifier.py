@@ -143,7 +143,7 @@ def test_what_its_second_stage_does_is_corrected_on_the_images_held_out(digits):
     classifier = small("gcl", epochs=2, validation_fraction=0.1).fit(digits.train.images, digits.train.labels)
     result = classifier.result_
     assert [stage["name"] for stage in result["stages"]] == ["stage1", "stage2", "stage3"]
-    assert "which its temperature and stage3 were fitted on too" in " ".join(result["remarks"])
+    assert "the temperature and stage3 were fitted to" in " ".join(result["remarks"])
     assert "held-out images" in result["remarks"][-1]
     assert len(classifier.predict(digits.test.images[:7])) == 7
     kept = small("gcl", epochs=1, validation_fraction=0.1, settings={"stage3.head_transform": "keep"})
@@ -156,7 +156,10 @@ def test_what_its_second_stage_does_is_corrected_on_the_images_held_out(digits):
 def test_where_nothing_is_held_out_the_result_says_that_it_is_of_training_images(fitted):
     assert fitted.result_["dataset"]["images"] == {"train": 331, "val": 0, "test": 331}
     assert fitted.model_.fitted_on is None
-    assert "of the training images, and says nothing about others" in fitted.result_["remarks"][-1]
+    assert (
+        "measured on the training images, and does not say how well the model generalises"
+        in fitted.result_["remarks"][-1]
+    )
 
 
 def test_the_best_epoch_is_not_picked_on_training_images(digits):
@@ -287,7 +290,7 @@ def test_a_saved_classifier_is_a_run_folder(fitted, digits, tmp_path):
         result = CliRunner().invoke(app, words, catch_exceptions=False)
         assert result.exit_code == 0, result.output
     page = (tmp_path / "kept" / "report.html").read_text()
-    assert "every figure is of the training images" in page
+    assert "every figure is measured on the training images" in page
 
 
 def test_the_classifier_of_any_run_loads(finished_run, digits):
@@ -349,7 +352,7 @@ ROWS, GOOD, TWO = np.zeros((4, 64), np.uint8), np.zeros((4, 8, 8), np.uint8), [0
         (GOOD, [0.5, 1.5, 2.5, 0.1], "Unknown label type"),
         ("photos/", TWO, "photos/ has its own labels"),
         ("digits-lt", None, "digits-lt is not a folder"),
-        ("not/there", None, "there is no not/there"),
+        ("not/there", None, "not/there does not exist"),
     ],
 )
 def test_what_cannot_be_trained_on_is_told_in_a_sentence(images, labels, sentence):

@@ -28,13 +28,13 @@ OLD = {
 def test_a_file_of_old_words_is_refused(tmp_path, text, renamed):
     file = tmp_path / "recipe.toml"
     file.write_text(text if text.startswith("data") else f'data = "digits-lt"\n{text}\n')
-    sentence = f"{file} was written by an older tailcloud: {renamed}; rename it, or train again"
+    sentence = f"{file} was written by an older tailcloud: {renamed}; rename it there"
     with pytest.raises(UsageError) as refused:
         load_recipe(str(file))
-    assert str(refused.value) == sentence
+    assert str(refused.value).startswith(sentence)
     with pytest.raises(UsageError) as refused:
         RunFolder(tmp_path).recipe()
-    assert str(refused.value) == sentence
+    assert str(refused.value).startswith(sentence)
 
 
 def test_old_words_in_settings_are_refused():

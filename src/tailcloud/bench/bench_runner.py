@@ -84,7 +84,7 @@ def train_missing(runs: Sequence[BenchRun], display: BenchDisplay, trainer: Trai
     Runs that another process trains at the same time, such as another bench on the same folders, are waited for.
     """
     again = shlex.join(["tailcloud", *sys.argv[1:]])
-    with resume_advice(lambda: f'"{again}"'), display:
+    with resume_advice(lambda: f'"{again}"', [run.folder for run in runs]), display:
         elsewhere = train_round(steps_of(runs), display, trainer)
         while elsewhere:
             wait_for(elsewhere, display)

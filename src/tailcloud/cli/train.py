@@ -77,6 +77,7 @@ def train(
     Ctrl-C exits with status 130; SIGTERM saves a checkpoint, then exits with 143. Continue with --resume.
     """
     started = time.perf_counter()  # before the imports, which take seconds of a time budget
+    from tailcloud.launch.execute import NOTHING_WRITTEN, Stopped
     from tailcloud.launch.run_plan import TrainRequest, plan_runs
     from tailcloud.training.distributed.world import world_from_environment
 
@@ -97,7 +98,10 @@ def train(
     if world.size > 1:
         train_shared(request, world)
         return
-    runs = plan_runs(request)
+    try:
+        runs = plan_runs(request)
+    except KeyboardInterrupt:
+        raise Stopped(NOTHING_WRITTEN) from None
     show_plan(request, runs)
     if dry_run:
         return

@@ -18,6 +18,7 @@
 
 from collections.abc import Callable
 from dataclasses import fields
+from difflib import get_close_matches
 from pathlib import Path
 
 from tailcloud.data.benchmarks.cifar import open_cifar, open_cifar_for_tuning
@@ -27,7 +28,7 @@ from tailcloud.data.benchmarks.file_lists import open_published
 from tailcloud.data.dataset import Dataset, Split, hold_out
 from tailcloud.data.read_options import ReadOptions
 from tailcloud.data.readers.open_path import open_path
-from tailcloud.errors import UsageError, unknown
+from tailcloud.errors import UsageError
 
 __all__ = [
     "OWN",
@@ -71,7 +72,12 @@ def parse_spec(spec: str) -> tuple[str, float | None]:
     if name not in SOURCES:
         if is_path(spec):
             return OWN, None
-        raise UsageError(f"{unknown('data set', name, SOURCES)}; there is no folder or file of that name either")
+        beside = (path.name for path in Path().iterdir())
+        close = get_close_matches(name, [*SOURCES, *beside], n=1)
+        hint = f'did you mean "{close[0]}"? Known' if close else "known"
+        raise UsageError(
+            f'there is no folder, file or data set "{name}"; {hint} data sets: {", ".join(sorted(SOURCES))}'
+        )
     if name in EDITIONS:
         if colon:
             raise UsageError(f'{name} has a fixed imbalance and takes no ratio; write "{name}"')

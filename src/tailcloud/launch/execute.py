@@ -19,11 +19,14 @@ from tailcloud.launch.fleet import Job, Outcome, train_on_streams, train_side_by
 from tailcloud.launch.run_data import open_data
 from tailcloud.launch.run_plan import PlannedRun, check_machine
 from tailcloud.recipe import Recipe
+from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.observer import Observer
 from tailcloud.runs.result import Result
 from tailcloud.training.devices import pick_device, resumed_device
 from tailcloud.training.distributed.world import SINGLE_PROCESS, World, rank_device
 from tailcloud.training.signals import Terminated
+
+NOTHING_WRITTEN = "stopped before training started; nothing was written"
 
 
 class Stopped(TailcloudError):
@@ -121,13 +124,13 @@ def execute_all(runs: Sequence[PlannedRun], device: str, observers: Sequence[Obs
         Stopped: Ctrl-C.
         Terminated: SIGTERM. Both say how to resume.
     """
-    with resume_advice(lambda: f'"{resume_command(runs)}"'):
+    with resume_advice(lambda: f'"{resume_command(runs)}"', [run.folder for run in runs]):
         return run_jobs([partial(execute, run, device) for run in runs], observers, device)
 
 
 @contextmanager
-def resume_advice(command: Callable[[], str]) -> Iterator[None]:
-    """If training is stopped inside, the error says how to resume: with this ``command``.
+def resume_advice(command: Callable[[], str], folders: Sequence[RunFolder]) -> Iterator[None]:
+    """If training in these folders is stopped inside, the error says how to resume: with this ``command``.
 
     Raises:
         Stopped: Ctrl-C.
@@ -136,6 +139,10 @@ def resume_advice(command: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
+        if not any(folder.exists for folder in folders):
+            raise Stopped(NOTHING_WRITTEN) from None
+        if not any(folder.checkpoints.is_dir() and any(folder.checkpoints.iterdir()) for folder in folders):
+            raise Stopped(f"stopped before the first checkpoint; start again with {command()}") from None
         raise Stopped(f"stopped; training is saved up to about the last second; continue with {command()}") from None
     except Terminated:
         raise Terminated(f"stopped by SIGTERM; continue with {command()}") from None

@@ -84,7 +84,7 @@ class TrainRequest:
         if isinstance(recipe, Recipe):
             return shlex.join(["tailcloud", "train", str(folder.recipe_file), *plugin_arguments()])
         words = ["tailcloud", "train", *([recipe] if recipe else [])]
-        budget = f"{self.time_budget:g}s" if isinstance(self.time_budget, int | float) else self.time_budget
+        budget = f"{self.time_budget:.12g}s" if isinstance(self.time_budget, int | float) else self.time_budget
         for option, value in (("--data", self.spec), ("--root", self.root), ("--time-budget", budget)):
             words += [option, value] if value is not None else []
         for setting in self.settings:
@@ -118,7 +118,7 @@ def plan_runs(request: TrainRequest) -> list[PlannedRun]:
         TailcloudError: the request is not valid, as far as that shows before the data are opened.
     """
     if request.resume and request.time_budget is not None and len(request.seeds) < 2:
-        raise UsageError("--time-budget is for a new run; a run that is resumed keeps the recipe it was started with")
+        raise UsageError("a time budget is for a new run; a run that is resumed keeps the recipe it was started with")
     if request.resume and request.out and not request.recipes and not request.seeds:
         return [existing_run(RunFolder(request.out), request)]
     if len(set(request.seeds)) < len(request.seeds):
@@ -182,7 +182,7 @@ def needs_choice(request: TrainRequest, recipe: Recipe) -> bool:
     """Whether a recipe has to be chosen: none is named, and the data have none, or there is a time budget."""
     if request.recipes and request.time_budget is not None:
         raise UsageError(
-            f"--time-budget chooses a recipe, and {request.names()[0]} is a recipe already; leave out one of them, or "
+            f"a time budget chooses a recipe, and {request.names()[0]} is a recipe already; leave out one of them, or "
             "shorten the recipe with --set stage1.epochs=N"
         )
     return not request.recipes and (parse_spec(recipe.data.spec)[0] == OWN or request.time_budget is not None)

@@ -41,7 +41,7 @@ def plan_shared_run(request: TrainRequest) -> PlannedRun:
 def execute_shared(run: PlannedRun, device: str, observer: Observer, world: World) -> Result:
     """Execute a run in this process of a world; if it is stopped, rank 0 alone says how to resume."""
     try:
-        with resume_advice(lambda: f'"{torchrun_resume_command(run)}"'):
+        with resume_advice(lambda: f'"{torchrun_resume_command(run)}"', [run.folder]):
             return execute(run, device, observer, world=world)
     except (Stopped, Terminated) as stop:
         if world.rank0:

@@ -1,6 +1,7 @@
 """``tailcloud.train``: train a run from Python, as ``tailcloud train`` does from the command line."""
 
 import json
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,11 +11,13 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from tailcloud import plugins
 from tailcloud.data import Dataset
 from tailcloud.errors import UsageError
+from tailcloud.formatting import number
 from tailcloud.launch.execute import execute, resume_advice, resume_command
 from tailcloud.launch.run_data import CachedSource, OpenDataset, clear_data_cache
 from tailcloud.launch.run_plan import PlannedRun, TrainRequest, plan_runs
@@ -24,7 +27,7 @@ from tailcloud.runs.result import Result
 from tailcloud.serving.load import TrainedClassifier, load
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """A finished run.
 
@@ -37,6 +40,11 @@ class Run:
     path: Path
     recipe: Recipe
     result: Result
+
+    def __repr__(self) -> str:
+        """The run in one line."""
+        figures = f"{self.result.method} on {self.result.dataset.spec}, top-1 {number(self.result.top1.last)} %"
+        return f"Run({str(self.path)!r}: {figures})"
 
     @cached_property
     def model(self) -> TrainedClassifier:
@@ -114,7 +122,7 @@ def train(
     observer = observer or LoggingObserver()
     with process_state_restored():
         planned = plan_run(request, observer)
-        with resume_advice(partial(_resume_call, planned)):
+        with resume_advice(partial(_resume_call, planned), [planned.folder]):
             result = execute(planned, device, observer)
     return Run(planned.folder.path, planned.recipe, result)
 
@@ -131,14 +139,17 @@ def setting_words(settings: Mapping[str, Any] | Sequence[str] | None) -> list[st
 
 
 def toml_value(value: Any, key: str) -> str:
-    """A value in TOML."""
+    """A value in TOML; NumPy's numbers are taken as Python's."""
+    value = value.item() if isinstance(value, np.generic) else value
     if isinstance(value, Mapping):
         entries = (f"{json.dumps(str(name))} = {toml_value(each, f'{key}.{name}')}" for name, each in value.items())
         return f"{{{', '.join(entries)}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(toml_value(each, key) for each in value)}]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if isinstance(value, str | int | float):
-        return json.dumps(value, ensure_ascii=False)
+        return json.dumps(value)
     raise UsageError(f"settings: {key} is {value!r}; it should be a number, text, a list or a table")
 
 

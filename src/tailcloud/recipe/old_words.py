@@ -21,7 +21,10 @@ OLD_HEAD_TRANSFORMS = {"level": "tuned-logit-adjust"}
 def check_old_words(table: Mapping[str, Any], file: str) -> None:
     """Refuse a recipe file that was written by an older version."""
     if renamed := ", ".join(renamed_words(table)):
-        raise UsageError(f"{file} was written by an older tailcloud: {renamed}; rename it, or train again")
+        raise UsageError(
+            f"{file} was written by an older tailcloud: {renamed}; rename it there (a run that is not finished has to "
+            "be trained again)"
+        )
 
 
 def check_old_settings(table: Mapping[str, Any]) -> None:

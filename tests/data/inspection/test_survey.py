@@ -175,3 +175,10 @@ def test_sizes_and_kinds_of_files():
     assert facts["smallest, median, largest"] == "5×5, 10×20, 30×30"
     assert facts["color modes"] == "RGB 2, L 1"
     assert facts["not square"] == "1 of 3"
+
+
+def test_images_without_a_test_split_are_counted_once(tmp_path):
+    draw_classes(tmp_path, {"cat": 6, "dog": 3})
+    surveyed = survey(str(tmp_path), options=ReadOptions(test=0.0))
+    assert list(surveyed.counts()) == ["train"]
+    assert surveyed.counts()["train"].tolist() == [6, 3]

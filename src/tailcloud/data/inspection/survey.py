@@ -94,7 +94,8 @@ def survey(spec: str, root: str | Path = "data", options: ReadOptions = ReadOpti
 
 def survey_dataset(dataset: Dataset) -> Survey:
     """A survey of a data set that training accepts: all images, split by split."""
-    splits = {"train": dataset.train, "val": dataset.val, "test": dataset.test}
+    test = None if dataset.test is dataset.train else dataset.test
+    splits = {"train": dataset.train, "val": dataset.val, "test": test}
     present = {name: split for name, split in splits.items() if split}
     names = [split.names for split in present.values() if split.names is not None]
     images = [split.pixels for split in present.values() if not split.streamed]
