@@ -34,4 +34,4 @@ def test_a_row_that_fails_says_why_and_the_others_go_on(tmp_path, monkeypatch):
 
 def test_data_that_are_not_there_are_a_sentence(tmp_path, capsys):
     assert streaming.main([str(tmp_path / "none")]) == 1
-    assert "there is no" in capsys.readouterr().err
+    assert "does not exist" in capsys.readouterr().err

@@ -106,7 +106,7 @@ def test_what_is_said_to_go_on_with_several_chosen_runs_finds_them(images, monke
 
     monkeypatch.setattr(execute, "run_jobs", stopped)
     _, complaint = command(words)
-    again = re.search(r'continue with "tailcloud ([^"]*)"', complaint).group(1)
+    again = re.search(r'with "tailcloud ([^"]*)"', complaint).group(1)
     text = said(f"{again} --dry-run")
     assert "Chosen" not in text
     assert f"seed 0 in {started[0]}" in text
