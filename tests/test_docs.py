@@ -130,6 +130,7 @@ def test_every_name_to_import_is_there():
         assert resolve_name(name) is not None, name
 
 
+@pytest.mark.slow
 def test_every_figure_comes_from_a_record():
     """The tables of docs/*.md and README.md and the recipes' headers are what benchmarks/render.py would write."""
     command = [sys.executable, str(ROOT / "benchmarks" / "render.py"), "--check"]

@@ -79,6 +79,7 @@ def test_a_choice_is_an_ordinary_recipe(timing, tmp_path):
     assert load_recipe(str(tmp_path / "mine.toml")) == recipe
 
 
+@pytest.mark.slow
 def test_short_time_takes_smaller_models_then_smaller_images_then_fewer_epochs(timing):
     tried = timing(1e-3)
     dataset = photos([400, 300, 100, 20], side=64)

@@ -98,6 +98,7 @@ def test_a_killed_worker_costs_nothing_but_time(bench, tmp_path):
     assert list(folder.path.parent.glob(".tmp-*")) == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_tasks_and_leaves_what_is_finished(bench, monkeypatch):
     finish = BenchProgress.finish
 
@@ -117,6 +118,7 @@ def test_ctrl_c_ends_the_tasks_and_leaves_what_is_finished(bench, monkeypatch):
     assert not any(RunFolder(path).is_locked for path in place.iterdir())
 
 
+@pytest.mark.slow
 def test_a_machine_without_the_data_fails_the_cell_with_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = "bench table1 --on ray --only ce --only crt --only cifar10-lt:100 --seed 0 --root nowhere --json t.json"

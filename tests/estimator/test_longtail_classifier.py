@@ -425,6 +425,7 @@ def test_the_example_in_the_docstring_runs():
     assert not outcome.failed
 
 
+@pytest.mark.slow
 def test_the_example_of_the_guide_is_the_file_and_runs(tmp_path):
     example = ROOT / "examples" / "estimator.py"
     page = (ROOT / "docs" / "python.md").read_text()

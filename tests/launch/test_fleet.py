@@ -44,6 +44,7 @@ def full_disk(observer):
     raise OSError(28, "No space left on device", "run/log.jsonl")
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_a_sentence_and_takes_no_other_run_with_it():
     outcomes = train_side_by_side([good, dead, good], [Watcher() for _ in range(3)])
     assert "the worker process was killed" in str(outcomes[1])

@@ -54,6 +54,7 @@ def test_every_head_is_the_same_in_onnx(head, tmp_path):
     assert np.ptp(said, axis=0).max() > 0.01, "a model that says the same of all images cannot show a mistake"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backbone", sorted(set(KINDS.values()) - {"resnet8"}))
 def test_every_kind_of_backbone_is_the_same_in_onnx(backbone, tmp_path):
     done = export_run(write_model(tmp_path, backbone), "onnx", images=IMAGES)

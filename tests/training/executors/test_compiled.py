@@ -186,6 +186,7 @@ def test_runs_in_threads_compile_one_after_the_other(light):
 COMPILED = {"engine": {"executor": "compiled"}}
 
 
+@pytest.mark.slow
 def test_an_interrupted_compiled_run_ends_where_it_would_have_ended(tmp_path, light):
     recipe = small_recipe(COMPILED)
     run(tmp_path / "undisturbed", recipe)

@@ -94,6 +94,7 @@ def test_a_warm_up_leaves_no_gradient_for_the_next_size_of_batch():
     assert all(torch.equal(before[name], value) for name, value in twin.state_dict().items())
 
 
+@pytest.mark.slow
 def test_training_does_not_import_the_compiler():
     """It takes seconds, which a short run would mostly consist of."""
     code = """
