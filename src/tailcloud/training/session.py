@@ -18,8 +18,8 @@ from tailcloud.training import signals
 from tailcloud.training.distributed.world import SINGLE_PROCESS, World
 from tailcloud.training.engine import RunEngine
 from tailcloud.training.executors.cuda_graph import GraphedEvaluation
-from tailcloud.training.images import RunImages
 from tailcloud.training.model import architecture, cost_on, first_model
+from tailcloud.training.run_images import RunImages
 from tailcloud.training.stages.cost import flops_per_step
 from tailcloud.training.stages.factory import make_loss
 

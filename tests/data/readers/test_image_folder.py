@@ -9,7 +9,7 @@ import pytest
 
 from helpers.drawing import draw, draw_classes
 from tailcloud.data import ReadOptions, hold_out, open_dataset
-from tailcloud.data.readers.folder import read_folder
+from tailcloud.data.readers.image_folder import read_folder
 from tailcloud.errors import TailcloudError, UsageError
 
 

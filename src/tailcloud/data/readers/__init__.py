@@ -1,7 +1,7 @@
 """Your own images, opened by their path or given as a list of files.
 
 - ``open_path``: decides what a path is, and opens it.
-- ``folder``: a folder of class folders, as a file list.
+- ``image_folder``: a folder of class folders, as a file list.
 - ``csv_list``: a CSV, TSV or text list, as a file list.
 - ``large_list``: text lists of millions of images.
 - ``file_list``: the record that folders and lists become.

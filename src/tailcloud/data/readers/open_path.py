@@ -8,7 +8,7 @@ from tailcloud.data.read_options import ReadOptions
 from tailcloud.data.readers import csv_list
 from tailcloud.data.readers.build_dataset import UnopenedFiles, build_dataset, build_streamed
 from tailcloud.data.readers.file_list import FileList
-from tailcloud.data.readers.folder import read_folder
+from tailcloud.data.readers.image_folder import read_folder
 from tailcloud.data.readers.large_list import LargeList, UnexpectedLine, read_large_list
 from tailcloud.data.readers.npz import open_npz
 from tailcloud.data.readers.split_assignment import complete_assignment
