@@ -130,7 +130,7 @@ def test_nothing_to_look_at_is_an_error(tmp_path):
     (tmp_path / "cat" / "1.jpg").write_text("")
     with pytest.raises(TailcloudError, match="1 of 1 images"):
         survey(str(tmp_path))
-    with pytest.raises(TailcloudError, match="there is no"):
+    with pytest.raises(TailcloudError, match="does not exist"):
         survey(str(tmp_path / "nowhere"))
 
 
