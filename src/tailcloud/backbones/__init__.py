@@ -5,6 +5,7 @@ from functools import partial
 
 from tailcloud.backbones.base import Backbone
 from tailcloud.backbones.cifar_resnet import CifarResNet
+from tailcloud.backbones.efficientnet_lite import EFFICIENTNETS, EfficientNetLite
 from tailcloud.backbones.fresh_block import FRESH_SUFFIX, FreshResNet
 from tailcloud.backbones.resnet import RESNETS, SMALL_STEM_SUFFIX, ResNet
 from tailcloud.backbones.timm_models import TIMM_PREFIX, TimmBackbone, check_timm
@@ -15,6 +16,7 @@ __all__ = [
     "BACKBONES",
     "Backbone",
     "CifarResNet",
+    "EfficientNetLite",
     "ResNet",
     "TwoBranchResNet",
     "branched",
@@ -30,6 +32,7 @@ BACKBONES: dict[str, Callable[..., Backbone]] = {
     **{name: partial(ResNet, *parts) for name, parts in RESNETS.items()},
     **{name + TWO_BRANCH_SUFFIX: partial(TwoBranchLargeResNet, *parts) for name, parts in RESNETS.items()},
     **{name + FRESH_SUFFIX: partial(FreshResNet, *parts) for name, parts in RESNETS.items()},
+    **{name: partial(EfficientNetLite, *factors) for name, factors in EFFICIENTNETS.items()},
     **{name + SMALL_STEM_SUFFIX: partial(ResNet, *parts, small=True) for name, parts in RESNETS.items()},
 }
 

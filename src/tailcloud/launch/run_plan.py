@@ -237,7 +237,9 @@ def check_machine(recipe: Recipe, device: torch.device) -> None:
     check_engine(recipe.engine, device)
     check_logging(recipe.logging)
     if recipe.model.weights:
-        check_weights(find_weights(recipe.model.weights, recipe.root), recipe.model.weights_sha256)
+        check_weights(
+            find_weights(recipe.model.weights, recipe.root, recipe.model.backbone), recipe.model.weights_sha256
+        )
 
 
 def check_folders(folders: Sequence[RunFolder], request: TrainRequest, *, single: bool) -> None:

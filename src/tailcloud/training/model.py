@@ -17,7 +17,7 @@ def first_model(recipe: Recipe, dataset: Dataset) -> tuple[Classifier, Pretraine
     spec, model = recipe.model, build_classifier(architecture(recipe, dataset, recipe.model.head), recipe.seed)
     if not spec.weights:
         return model, None
-    file = find_weights(spec.weights, recipe.root)
+    file = find_weights(spec.weights, recipe.root, spec.backbone)
     return model, load_pretrained(model.backbone, file, dataset.shape[2], spec.weights_sha256)
 
 
