@@ -1,6 +1,12 @@
 """What many tests share: a run that takes a second, and somebody who watches it."""
 
+import atexit
 import os
+import shutil
+import tempfile
+
+os.environ["TAILCLOUD_CACHE"] = tempfile.mkdtemp(prefix="tailcloud-tests-")  # nothing goes into the user's own cache
+atexit.register(shutil.rmtree, os.environ["TAILCLOUD_CACHE"], ignore_errors=True)
 
 if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):  # each has its share of the cores, and so have its children
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // int(workers))))

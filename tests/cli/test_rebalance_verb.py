@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tailcloud.cli import app
-from tailcloud.cli.rebalance import SECOND_STAGES, rebalanced
+from tailcloud.cli.rebalance import SECOND_STAGES, VIEWS, rebalanced
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.recipe import load_recipe, parse_setting
 
@@ -52,7 +52,9 @@ def test_the_new_run_is_a_run_like_any_other(call, tmp_path):
 @pytest.mark.parametrize("name", ["digits-lt/gcl", "cifar100-lt/ce-mixup", "cifar100-lt/gcl"])
 @pytest.mark.parametrize("second", SECOND_STAGES.values())
 def test_the_recipe_is_the_one_that_two_methods_have_from_the_start(name, second):
-    assert rebalanced(load_recipe(name), second, []) == load_recipe(f"{name}+{second}")
+    on_features = [{"stage2": {"views": VIEWS}}]
+    assert rebalanced(load_recipe(name), second, []) == load_recipe(f"{name}+{second}", on_features)
+    assert rebalanced(load_recipe(name), second, ["stage2.views=0"]) == load_recipe(f"{name}+{second}")
 
 
 def test_a_third_stage_goes_with_the_second_one_unless_it_is_asked_for():
@@ -62,7 +64,7 @@ def test_a_third_stage_goes_with_the_second_one_unless_it_is_asked_for():
     recipe = load_recipe("digits-lt/gcl", levelled)
     assert rebalanced(recipe, "crt", []).stage3 is None
     again = rebalanced(recipe, "crt", ["stage3.head_transform=tuned-logit-adjust"])
-    assert again == load_recipe("digits-lt/gcl+crt", levelled)
+    assert again == load_recipe("digits-lt/gcl+crt", [*levelled, {"stage2": {"views": VIEWS}}])
 
 
 def test_a_third_stage_without_held_out_images_is_refused_before_anything_is_written(call, tmp_path):

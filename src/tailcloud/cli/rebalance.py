@@ -12,6 +12,8 @@ from tailcloud.errors import TailcloudError, UsageError, unknown
 if TYPE_CHECKING:
     from tailcloud.recipe import Recipe
 
+VIEWS = 4  # of each image, for a second stage that trains only the head
+
 SECOND_STAGES = {  # option value → the method that has this second stage
     "crt": "crt",
     "lws": "lws",
@@ -45,7 +47,11 @@ def rebalance(
         tailcloud rebalance runs/digits-lt-ce-seed0 --with tau-norm --set stage2.head_transform.tau=0.7
 
     The new folder is a run like any other; its method is called FIRST+SECOND, for example ce+crt.
+
+    The network stays as it is, so features of 4 views of each image are computed once, and the head trains on them in
+    seconds. --set stage2.views=0 trains on images instead, as the published methods do.
     """
+    from tailcloud.cli.console import print_note
     from tailcloud.cli.progress import execute_with_progress
     from tailcloud.cli.train_output import finish_with_errors, print_result
     from tailcloud.launch.run_data import open_data
@@ -63,6 +69,11 @@ def rebalance(
     child.folder.check_free()
     check_machine(recipe, pick_device(device))
     open_data(recipe)  # refuses data that the new stages cannot use
+    if recipe.stage2 and recipe.stage2.views and recipe.stage2.epochs:
+        print_note(
+            f"The second stage trains on features of {recipe.stage2.views} views of each image, which are computed "
+            "once; --set stage2.views=0 trains on images."
+        )
     fork_run(parent, child.folder, recipe, child.command)
     outcomes = execute_with_progress([child], device)
     if not isinstance(outcomes[0], TailcloudError):
@@ -79,7 +90,8 @@ def default_folder(run: Path, second: str) -> Path:
 def rebalanced(recipe: "Recipe", second: str, settings: list[str]) -> "Recipe":
     """The recipe of a run with the second stage of another method on the same data.
 
-    A third stage is dropped: it belongs to the second stage that is replaced.
+    A third stage is dropped: it belongs to the second stage that is replaced. A second stage that trains only the head
+    takes features instead of images, unless a setting says otherwise.
     """
     from tailcloud.recipe import find_recipe, parse_setting, read_toml, resolve
     from tailcloud.recipe.library import default_recipe
@@ -95,7 +107,11 @@ def rebalanced(recipe: "Recipe", second: str, settings: list[str]) -> "Recipe":
                 f"--set {setting} cannot be used with rebalance: the method is FIRST+SECOND, and --with names SECOND"
             )
         table = merge(table, parse_setting(setting))
-    return resolve(table, "the re-balanced run")
+    found = resolve(table, "the re-balanced run")
+    stage = found.stage2
+    if stage is None or "views" in table.get("stage2", {}) or not stage.trains_only_head or stage.second_sampler:
+        return found
+    return resolve(merge(table, {"stage2": {"views": VIEWS}}), "the re-balanced run")
 
 
 def command(run: Path, second: str, settings: list[str], out: Path) -> str:

@@ -45,7 +45,7 @@ def trainable(value: str) -> str:
 
 NamedPart = Annotated[PartSpec, BeforeValidator(named)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
-WITHOUT_EFFECT = {"loader", "cache"}  # fields of [data] that change no result
+WITHOUT_EFFECT = {"loader", "cache", "feature_cache"}  # fields of [data] that change no result
 
 
 class Data(RecipeTable):
@@ -60,11 +60,12 @@ class Data(RecipeTable):
     small: Small = "drop"
     loader: LoaderKind = "auto"
     cache: Annotated[str, Field(min_length=1)] = "none"  # for images in files: "none", "ram" or a folder
+    feature_cache: Annotated[str, Field(min_length=1)] = "auto"  # for stages with views: "auto", "none" or a folder
 
     @property
     def read_options(self) -> ReadOptions:
         """How the images are read."""
-        return ReadOptions(**self.model_dump(exclude={"spec", "cache"}))
+        return ReadOptions(**self.model_dump(exclude={"spec", "cache", "feature_cache"}))
 
 
 def specified(value: object) -> object:
@@ -94,6 +95,7 @@ class Stage(RecipeTable):
     loss: NamedPart
     objective: NamedPart = PartSpec(name="classify")
     train: Annotated[str, AfterValidator(trainable)] = "all"
+    views: Annotated[int, Field(ge=0, le=64)] = 0  # of each image, whose features train the head; 0: images do
     head_transform: NamedPart = PartSpec(name="keep")  # applied to the head before the first step
     batch_norm: Literal["moving", "frozen"] = "moving"
     lr: Annotated[float, Field(gt=0)] = 0.1
@@ -117,6 +119,11 @@ class Stage(RecipeTable):
     def backbone_parts(self) -> list[str]:
         """The trained parts of the backbone; if there are any, its other parts are frozen."""
         return [part for part in self.parts if part.startswith("backbone.")]
+
+    @property
+    def trains_only_head(self) -> bool:
+        """Whether the backbone stays as it is."""
+        return not self.epochs or all(part.partition(".")[0] == "head" for part in self.parts)
 
 
 class Selection(RecipeTable):

@@ -52,6 +52,7 @@ def check_parts(recipe: Recipe, name: str) -> None:
         objective = try_part(f"{where}.objective", stage.objective, objectives_with(loss))
         check_batches(name, stage_name, stage, objective)
         check_model(where, stage, objective, kind, recipe.model.branches)
+        check_views(where, stage, objective)
 
 
 def check_optimizer(where: str, stage: Stage) -> None:
@@ -110,6 +111,22 @@ def check_model(where: str, stage: Stage, objective: Objective, head: str, branc
         raise UsageError(f'{objective_is} works with the head {names}, not with "{head}"')
     if objective.branches > branches:
         raise UsageError(f"{objective_is} needs a backbone of two branches; set model.branches = 2")
+
+
+def check_views(where: str, stage: Stage, objective: Objective) -> None:
+    """A stage on features trains only the head, with an objective that takes one batch of features."""
+    if not stage.views:
+        return
+    if not stage.trains_only_head:
+        raise UsageError(
+            f'{where}.views = {stage.views} takes features of a frozen backbone, and train = "{stage.train}" trains '
+            'it; set train = "head", or views = 0'
+        )
+    if stage.epochs and (objective.views or objective.second or objective.branches > 1):
+        raise UsageError(
+            f"{where}.views = {stage.views} takes features instead of images, and "
+            f'objective = "{stage.objective.name}" needs images; set views = 0'
+        )
 
 
 def is_a(factory: object, kind: type) -> bool:

@@ -60,6 +60,13 @@ class RunEngine:
         return "graphed" if self.device.type == "cuda" and self.images.capturable else "eager"
 
     @property
+    def feature_executor(self) -> str:
+        """The same for a stage on features, which are on the device; its steps are too small to compile by default."""
+        if self.uses_micro_batches or self.recipe.engine.executor != "auto":
+            return self.executor
+        return "graphed" if self.device.type == "cuda" else "eager"
+
+    @property
     def precision(self) -> str:
         """What the model computes in: bfloat16 on CUDA, float32 elsewhere, unless the recipe says otherwise."""
         return _unless_auto(self.recipe.engine.precision, "bfloat16" if self.device.type == "cuda" else "float32")

@@ -28,7 +28,7 @@ def write_examples(session: Session, folder: RunFolder, per_class: Sequence[floa
     if not worst:
         return
     last = list(session.recipe.stages.values())[-1]
-    predictions = session.predict(session.images.test, session.loss(last).scale)
+    predictions = session.predict(session.inputs.test, session.loss(last).scale)
     if not session.world.rank0:
         return
     wrong = np.concatenate([most_confident_errors(predictions, label) for label in worst])

@@ -64,6 +64,7 @@ def train(
     set_deterministic(device)
     with signals.stop_immediately():  # there is nothing to save yet
         session = world.on_all_ranks(partial(Session, recipe, dataset, device, world))
+    session.note = observer.note
     set_threads(recipe, session.step_flops)
     for remark in session.remarks:
         observer.note(remark)
@@ -115,8 +116,10 @@ def train_stage(
 
 def transform_head(session: Session, progress: TrainingProgress, observer: Observer) -> None:
     """Before the first step of a stage: make its head from the trained one. All ranks take the weights of rank 0."""
+    started = time.perf_counter()
     with signals.stop_immediately():  # the stage before is saved
         remarks = start_stage(session, progress.stage)
+    progress.seconds += time.perf_counter() - started
     for remark in remarks:
         progress.changes.append(remark)
         observer.note(remark)

@@ -53,5 +53,6 @@ class RunImages:
     @property
     def unreadable_remarks(self) -> list[str]:
         """What a result says about images that could not be read."""
-        splits = {"Training": self.train, "Validation": self.val, "Test": self.test}
+        train = self.train if self.train.remarks or "train_as_test" not in vars(self) else self.train_as_test
+        splits = {"Training": train, "Validation": self.val, "Test": self.test}
         return [f"{name}: {remark}" for name, split in splits.items() if split for remark in split.remarks]

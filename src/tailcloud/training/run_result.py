@@ -25,7 +25,7 @@ ONLY_OF_STAGES = ("name", "epochs", "top1", "best", "executor", "kernels", "seco
 def finish_run(session: Session, folder: RunFolder, progress: TrainingProgress) -> Result:
     """Write the model and then the result: a run with a ``result.json`` is finished."""
     counts = session.dataset.profile.counts.tolist()
-    calibration = calibrate_run(session.model, session.images.val, session.transform, session.recipe, counts)
+    calibration = calibrate_run(session.plain_network, session.inputs.val, session.transform, session.recipe, counts)
     write_model(session, folder, calibration)
     result = make_result(session, folder, progress, calibration)
     write_result(folder.result_file, result)
@@ -120,8 +120,8 @@ def make_result(
 def deployment_figures(session: Session, calibration: LogitCalibration) -> dict[str, Any]:
     """``calibrated`` and ``priors``: the kept weights on the test split, by PyTorch's own kernels, as in use."""
     session.model.eval()
-    batches = session.images.test.in_order(session.transform)
-    return measure_deployment(session.model, batches, calibration, session.dataset.profile.counts.tolist())
+    batches = session.inputs.test.in_order(session.transform)
+    return measure_deployment(session.plain_network, batches, calibration, session.dataset.profile.counts.tolist())
 
 
 def describe_data(dataset: Dataset) -> dict[str, Any]:

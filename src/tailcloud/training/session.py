@@ -1,23 +1,34 @@
 """A run in memory: its recipe, images and model, and how it computes."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Unpack
 
 import torch
 
-from tailcloud.classifier import Cost
+from tailcloud.classifier import Classifier, Cost
 from tailcloud.data import Dataset
 from tailcloud.data.augment.normalize import Normalise
+from tailcloud.data.loaders.base import Loader, LoaderOptions
 from tailcloud.data.loaders.images import Images
 from tailcloud.evaluation import DevicePredictions, Predictions, predict_on_device, to_predictions
 from tailcloud.heads import Head
+from tailcloud.kernels import FusedNetwork
 from tailcloud.losses import Loss
+from tailcloud.objectives import Network
 from tailcloud.recipe import Recipe, Stage
+from tailcloud.sampling import Sampler
 from tailcloud.training import signals
 from tailcloud.training.distributed.world import SINGLE_PROCESS, World
 from tailcloud.training.engine import RunEngine
 from tailcloud.training.executors.cuda_graph import GraphedEvaluation
+from tailcloud.training.features.embedder import Embedder
+from tailcloud.training.features.feature_cache import FeatureCache, default_folder
+from tailcloud.training.features.head_network import HeadNetwork
+from tailcloud.training.features.run_features import RunFeatures
+from tailcloud.training.features.views import numbered_views
 from tailcloud.training.model import architecture, cost_on, first_model
 from tailcloud.training.run_images import RunImages
 from tailcloud.training.stages.cost import flops_per_step
@@ -25,7 +36,11 @@ from tailcloud.training.stages.factory import make_loss
 
 
 class Session:
-    """Everything that a run has on the device."""
+    """Everything that a run has on the device.
+
+    ``inputs`` are the splits that the current stage trains and evaluates on: its images, or their features if the stage
+    has ``views``. ``note`` receives sentences on what takes long; set it to hear them.
+    """
 
     def __init__(self, recipe: Recipe, dataset: Dataset, device: torch.device, world: World = SINGLE_PROCESS) -> None:
         self.recipe, self.dataset, self.device, self.world = recipe, dataset, device, world
@@ -39,6 +54,10 @@ class Session:
         self.engine = RunEngine(recipe, self.dataset, self.images.train, self.model, world)
         self.overflows: list[str] = []  # remarks on outputs that are NaN or infinite
         self.evaluations: dict[tuple[int, float], GraphedEvaluation] = {}
+        self.features: RunFeatures | None = None  # of the current stage, if it has views
+        self.head_network = HeadNetwork(self.model.head)
+        self.trained_on_images = False  # whether the backbone may have changed in this process
+        self.note: Callable[[str], None] = lambda _: None
 
     @property
     def remarks(self) -> list[str]:
@@ -49,9 +68,69 @@ class Session:
         """The loss of a stage, for these class counts."""
         return make_loss(stage, self.dataset.profile.counts.tolist()).to(self.device)
 
+    def enter_stage(self, name: str) -> list[str]:
+        """Take the images, or with ``views`` their features, as the inputs from now on. Returns remarks on that."""
+        stage, augment = self.recipe.stages[name], self.recipe.augment
+        self.evaluations.clear()
+        self.features = None
+        if not stage.views:
+            return []
+        views = numbered_views(augment, stage.views if stage.epochs else 1)
+        embedder = Embedder(self.model, self.architecture.backbone, self.transform, self.dataset.shape)
+        self.features = RunFeatures(self.images, embedder, views, self.feature_cache(), self.tell)
+        if not stage.epochs or len(views) == stage.views:
+            return []
+        return [f"views = {stage.views}, but [augment] makes only {len(views)} different; these are used."]
+
+    def feature_cache(self) -> FeatureCache | None:
+        """Where features are kept on disk; None for a backbone that was trained here, which nobody needs again."""
+        setting = self.recipe.data.feature_cache
+        if setting == "none" or self.trained_on_images:
+            return None
+        return FeatureCache(default_folder() if setting == "auto" else Path(setting).expanduser(), self.tell)
+
+    def tell(self, sentence: str) -> None:
+        """Pass a sentence on to ``note``."""
+        self.note(sentence)
+
+    @property
+    def inputs(self) -> RunImages | RunFeatures:
+        """The splits of the current stage."""
+        return self.features or self.images
+
+    @property
+    def network(self) -> Network:
+        """What trains and evaluates on the inputs of the current stage."""
+        return self.head_network if self.features else self.engine.network
+
+    @property
+    def plain_network(self) -> Classifier | HeadNetwork:
+        """The same in PyTorch's own kernels."""
+        return self.head_network if self.features else self.model
+
+    @property
+    def fused(self) -> FusedNetwork | None:
+        """The fused kernels of the current stage."""
+        return None if self.features else self.engine.fused
+
+    @property
+    def kernels(self) -> str:
+        """Which kernels compute the current stage."""
+        return "fused" if self.fused else "plain"
+
+    @property
+    def executor(self) -> str:
+        """How the steps of the current stage run."""
+        return self.engine.feature_executor if self.features else self.engine.executor
+
+    def loader(self, sampler: Sampler, **options: Unpack[LoaderOptions]) -> Loader:
+        """The training batches of the current stage."""
+        source = self.features.train if self.features else self.engine
+        return source.loader(sampler, self.transform, **options)
+
     def use_head(self, head: Head) -> None:
         """Replace the model's head; graphs that were captured with the old one are dropped."""
-        self.model.head = head
+        self.model.head, self.head_network = head, HeadNetwork(head)
         self.evaluations.clear()
 
     def use_plain_kernels(self) -> None:
@@ -76,8 +155,8 @@ class Session:
 
     def predict_share(self, images: Images, scale: float) -> DevicePredictions:
         """The predictions for this rank's share of a split, on the device; by a CUDA graph if steps are graphs."""
-        network = self.engine.network
-        if self.engine.executor != "graphed" or not images.capturable:
+        network = self.head_network if images.kind == "features" else self.engine.network
+        if self.executor != "graphed" or not images.capturable:
             batches = images.in_order(self.transform, self.world.share())
             return predict_on_device(network, signals.until_stopped(batches), scale)
         key = id(images), scale

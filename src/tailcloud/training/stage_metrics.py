@@ -22,10 +22,10 @@ GRADIENT_BATCH = 1024  # images
 def evaluate_epoch(session: Session, parts: StageParts, progress: TrainingProgress, epoch: int) -> dict[str, Any]:
     """Accuracy after an epoch, for the log; remembers the best epoch, chosen on validation if there is any."""
     counts = session.dataset.profile.counts
-    test = summarise(session.predict(session.images.test, parts.scale), counts)
+    test = summarise(session.predict(session.inputs.test, parts.scale), counts)
     measured = {key: test[key] for key in LOGGED}
-    if session.images.val:
-        measured["val_top1"] = summarise(session.predict(session.images.val, parts.scale), counts)["top1"]
+    if session.inputs.val:
+        measured["val_top1"] = summarise(session.predict(session.inputs.val, parts.scale), counts)["top1"]
     better = progress.note_best(epoch, measured.get("val_top1", test["top1"]), test["top1"], session.best_on)
     if better and session.recipe.selection.pick == "best":
         progress.best_weights = {name: value.clone() for name, value in session.model.state_dict().items()}
@@ -43,19 +43,19 @@ def log_gradients(session: Session, parts: StageParts, epoch: int) -> dict[str, 
     session.model.eval()
     noise = device_generator(session.device, recipe.seed, parts.name, "watched clouds", epoch)
     loss, classes = parts.objective.loss, session.dataset.classes
-    return {"gradients": class_gradients(session.model, _shuffled(session), loss, classes, noise)}
+    return {"gradients": class_gradients(session.plain_network, _shuffled(session), loss, classes, noise)}
 
 
 def _shuffled(session: Session) -> Iterator[Batch]:
     """Every training image once, in random order as in training: class weights compare the images of a batch."""
     order = host_generator(session.recipe.seed, "watched order").permutation(len(session.images.train.labels))
-    return session.images.train_as_test.some(session.transform, torch.from_numpy(order), GRADIENT_BATCH)
+    return session.inputs.train_as_test.some(session.transform, torch.from_numpy(order), GRADIENT_BATCH)
 
 
 def finish_stage(session: Session, progress: TrainingProgress, stage: Stage, observer: Observer) -> dict[str, Any]:
     """All metrics of the last epoch. If another epoch was picked, load its weights and add its metrics as well."""
     scale, counts = session.loss(stage).scale, session.dataset.profile.counts
-    predictions = session.predict(session.images.test, scale)
+    predictions = session.predict(session.inputs.test, scale)
     last = summarise(predictions, counts)
     if predictions.non_finite:
         session.overflows.append(overflow(progress.stage, predictions))
@@ -67,13 +67,13 @@ def finish_stage(session: Session, progress: TrainingProgress, stage: Stage, obs
         **last,
         "confusion": confusion(predictions, session.dataset.classes),
         "best": {key: best[key] for key in ("epoch", "top1", "on")},
-        "executor": session.engine.executor,
-        "kernels": session.engine.kernels,
+        "executor": session.executor,
+        "kernels": session.kernels,
         "seconds": progress.seconds,
     }
     if progress.best_weights:
         session.model.load_state_dict(progress.best_weights)
-        picked = summarise(session.predict(session.images.test, scale), counts)
+        picked = summarise(session.predict(session.inputs.test, scale), counts)
         result["picked"] = {"epoch": best["epoch"], "on": best["on"], **picked}
     return result
 

@@ -1,9 +1,11 @@
 """Normalisation: from stored pixels to the input of a network."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+
+Transform = Callable[[Tensor], Tensor]  # of stored images [batch, H, W, C]
 
 
 class Normalise:

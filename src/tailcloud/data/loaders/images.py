@@ -1,6 +1,6 @@
 """The images of one split, wherever they are stored: what a run needs of them.
 
-``resident`` and ``stream`` implement ``Images``; ``placement`` chooses between them.
+``resident`` and ``stream`` implement ``Images``; ``placement`` chooses between them. ``features`` has features instead.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import ClassVar, Protocol, Unpack
 import torch
 from torch import Tensor
 
-from tailcloud.data.augment.normalize import Normalise
+from tailcloud.data.augment.normalize import Normalise, Transform
 from tailcloud.data.loaders.base import Loader, LoaderOptions
 from tailcloud.data.loaders.batch import WHOLE_BATCH, Batch, BatchShare
 from tailcloud.sampling import Sampler
@@ -32,7 +32,7 @@ class Images(Protocol):
     def in_order(self, transform: Normalise, share: BatchShare = WHOLE_BATCH) -> Iterator[Batch]:
         """Every image once, without augmentation, for evaluation; or every image of the batches in a rank's share."""
 
-    def some(self, transform: Normalise, rows: Tensor, batch: int) -> Iterator[Batch]:
+    def some(self, transform: Transform, rows: Tensor, batch: int) -> Iterator[Batch]:
         """The images at some rows (a tensor on the host), without augmentation."""
 
     @property

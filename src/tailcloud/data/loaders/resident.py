@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from tailcloud.data.augment.mixup import mix
-from tailcloud.data.augment.normalize import Normalise
+from tailcloud.data.augment.normalize import Normalise, Transform
 from tailcloud.data.dataset import Split
 from tailcloud.data.loaders.base import Loader, LoaderOptions
 from tailcloud.data.loaders.batch import WHOLE_BATCH, Batch, BatchShare
 from tailcloud.data.loaders.epoch_plan import EpochPlan
-from tailcloud.data.loaders.planned_loader import PlannedLoader
+from tailcloud.data.loaders.planned_loader import PlannedLoader, Source
 from tailcloud.sampling import Sampler
 
 CPU_PIXELS = 128 * 32 * 32  # of a batch that fits into a CPU's cache
@@ -53,7 +53,7 @@ class ResidentImages:
             here = slice(start, start + batch)
             yield Batch(transform(self.images[here]), self.labels[here])
 
-    def some(self, transform: Normalise, rows: Tensor, batch: int) -> Iterator[Batch]:
+    def some(self, transform: Transform, rows: Tensor, batch: int) -> Iterator[Batch]:
         """The images at some rows (a tensor on the host), without augmentation."""
         for here in torch.split(rows.to(self.device), batch):
             yield Batch(transform(self.images[here]), self.labels[here])
@@ -72,8 +72,8 @@ class ResidentImages:
         return ()
 
 
-class ResidentLoader(PlannedLoader[ResidentImages]):
-    """Batches of images that are on the device."""
+class DeviceLoader(PlannedLoader[Source]):
+    """Batches of what is on the device; a subclass says what goes into a row of an epoch."""
 
     def plan(self, number: int) -> EpochPlan:
         """Every draw of an epoch, on the device."""
@@ -81,7 +81,7 @@ class ResidentLoader(PlannedLoader[ResidentImages]):
 
     def assemble(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
         """The batch at some rows of an epoch: device code on whole batches, without draws and host values."""
-        floats, target = self._augmented(plan, rows)
+        floats, target = self.rows(plan, rows)
         if not self.mixup:
             return Batch(floats, target)
         partners = plan.partners[rows] - rows[0]
@@ -89,13 +89,21 @@ class ResidentLoader(PlannedLoader[ResidentImages]):
 
     def assemble_micro_batch(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
         """The same for rows whose mixup partners may be elsewhere in their batch."""
-        floats, target = self._augmented(plan, rows)
+        floats, target = self.rows(plan, rows)
         if not self.mixup:
             return Batch(floats, target)
-        others, other = self._augmented(plan, plan.partners[rows])
+        others, other = self.rows(plan, plan.partners[rows])
         return Batch(mix(floats, others, lam), target, other, lam)
 
-    def _augmented(self, plan: EpochPlan, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def rows(self, plan: EpochPlan, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """What the network receives for some rows of an epoch, before mixup, and their classes."""
+        raise NotImplementedError
+
+
+class ResidentLoader(DeviceLoader[ResidentImages]):
+    """Batches of images that are on the device."""
+
+    def rows(self, plan: EpochPlan, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The augmented images at some rows of an epoch, and their classes."""
         chosen = plan.order[rows]
         return self.pipeline(self.data.images[chosen], plan.draws, rows), self.data.labels[chosen]

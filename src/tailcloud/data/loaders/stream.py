@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from tailcloud.data.augment.mixup import mix
-from tailcloud.data.augment.normalize import Normalise
+from tailcloud.data.augment.normalize import Normalise, Transform
 from tailcloud.data.dataset import Split
 from tailcloud.data.file_images import FileImages
 from tailcloud.data.loaders.base import Loader, LoaderOptions
@@ -50,7 +50,7 @@ class StreamImages:
         bounds = share.bounds(0, -(-len(images) // batch))
         return self.some(transform, torch.cat([images[first * batch : last * batch] for first, last in bounds]), batch)
 
-    def some(self, transform: Normalise, rows: Tensor, batch: int) -> Iterator[Batch]:
+    def some(self, transform: Transform, rows: Tensor, batch: int) -> Iterator[Batch]:
         """The images at some rows (a tensor on the host), without augmentation."""
         requests = ((None, some.numpy(), (some,)) for some in torch.split(rows, batch))
         for arrived in self.prefetcher.prefetch(requests):

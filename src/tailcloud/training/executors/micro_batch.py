@@ -18,7 +18,7 @@ from tailcloud.classifier import Classifier
 from tailcloud.data.loaders.base import Loader
 from tailcloud.data.loaders.batch import Batch
 from tailcloud.errors import UsageError
-from tailcloud.objectives import Objective, cut
+from tailcloud.objectives import Network, Objective, cut
 from tailcloud.optimizers import Optimizer
 from tailcloud.training.distributed.world import World
 from tailcloud.training.executors.base import EpochState
@@ -41,7 +41,7 @@ def check_micro_batches(objective: Objective, stage: str) -> None:
 class ModelWithObjective(nn.Module):
     """Model and objective as one module, as DistributedDataParallel needs it."""
 
-    def __init__(self, model: Classifier, objective: Objective) -> None:
+    def __init__(self, model: Network, objective: Objective) -> None:
         super().__init__()
         self.model, self.objective = model, objective
 
@@ -89,7 +89,7 @@ class MicroBatchStep:
 
 def micro_batch_step(step: TrainingStep, world: World) -> MicroBatchStep:
     """The same step on micro-batches. All ranks start with the weights of rank 0."""
-    compute: Any = ModelWithObjective(step.model, step.objective)
+    compute: Any = ModelWithObjective(step.network or step.model, step.objective)
     if world.size > 1:
         # find_unused_parameters also keeps the gradient buckets unchanged: a resumed run then adds in the same
         # order as one that was not interrupted.

@@ -15,8 +15,11 @@ def images_per_step(stage: Stage) -> int:
 
 
 def passes(stage: Stage) -> int:
-    """The cost of an image in forward passes; a stage that trains only the head needs no backward pass."""
-    return FORWARD + (BACKWARD if {"all", "backbone"} & set(stage.parts) else 0)
+    """The cost of an image in forward passes.
+
+    A stage that trains only the head needs no backward pass; one on features needs none at all.
+    """
+    return 0 if stage.views else FORWARD + (BACKWARD if {"all", "backbone"} & set(stage.parts) else 0)
 
 
 def copies(stage: Stage) -> int:

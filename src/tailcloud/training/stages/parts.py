@@ -40,6 +40,7 @@ class StageParts:
 def make_parts(session: Session, name: str) -> StageParts:
     """The parts of the stage of that name; freezes what the stage does not train."""
     stage = session.recipe.stages[name]
+    session.trained_on_images = session.trained_on_images or not stage.views
     objective = _make_objective(session, stage)
     loader = _make_loader(session, name, objective)
     parameters = set_trainable(session.model, stage)
@@ -50,16 +51,16 @@ def make_parts(session: Session, name: str) -> StageParts:
 
 
 def _make_executor(session: Session, objective: Objective, optimizer: Optimizer, loader: Loader) -> Executor:
-    engine = session.engine
-    step = TrainingStep(session.model, objective, optimizer, engine.precision == "bfloat16", engine.network)
-    if engine.uses_micro_batches:
+    half = session.engine.precision == "bfloat16"
+    step = TrainingStep(session.model, objective, optimizer, half, session.network)
+    if session.engine.uses_micro_batches:
         return MicroBatchExecutor(step, loader, session.world)
-    return EXECUTORS[engine.executor](step, loader)
+    return EXECUTORS[session.executor](step, loader)
 
 
 def _make_objective(session: Session, stage: Stage) -> Objective:
     """The objective of a stage, in fused kernels if they can compute it."""
-    counts, fused = session.dataset.profile.counts.tolist(), session.engine.fused
+    counts, fused = session.dataset.profile.counts.tolist(), session.fused
     plain = make_objective(stage, session.loss(stage), counts, session.model.backbone.features).to(session.device)
     return fused.objective(plain) if fused else plain
 
@@ -76,9 +77,8 @@ def _make_loader(session: Session, name: str, objective: Objective) -> Loader:
 def _sampled(session: Session, name: str, stage: Stage, sampler: PartSpec, views: str = "views") -> Loader:
     """The batches of one sampler; all draws are derived from ``name`` and ``views``."""
     dataset = session.dataset
-    return session.engine.loader(
+    return session.loader(
         make_sampler(sampler.name, dataset.train.labels, dataset.classes, **sampler.options),
-        session.transform,
         batch=stage.batch,
         augment=session.recipe.augment,
         shape=dataset.shape[:2],

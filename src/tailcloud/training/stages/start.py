@@ -17,10 +17,13 @@ from tailcloud.training.stages.factory import make_head_transform
 
 def start_stage(session: Session, name: str) -> list[str]:
     """Before the first step of a stage: transform the head and put it into the model. Returns remarks on that."""
+    remarks = session.enter_stage(name)
     stage, old = session.recipe.stages[name], session.model.head
+    if session.features:
+        session.features.load(train=stage.epochs > 0)
     transform = make_head_transform(stage, session.dataset.profile.counts.tolist())
     session.model.eval()
-    new, remarks = _new_head(session, name), list[str]()
+    new = _new_head(session, name)
     held = partial(held_out_before, session, name)
     trained = TrainedModelView(session.loss(stage).scale, partial(train_features, session), held, remarks.append)
     with torch.no_grad():
@@ -30,7 +33,8 @@ def start_stage(session: Session, name: str) -> list[str]:
 
 
 def use_new_head(session: Session, name: str) -> None:
-    """Give the model a head of the kind that a stage trains; its weights are loaded afterwards."""
+    """Give the model a head of the kind that a stage trains, to continue it; its weights are loaded afterwards."""
+    session.enter_stage(name)
     session.use_head(_new_head(session, name))
 
 
@@ -42,12 +46,12 @@ def _new_head(session: Session, name: str) -> Head:
 def train_features(session: Session) -> tuple[Tensor, Tensor]:
     """The features of all training images without augmentation, and their classes."""
     session.model.eval()
-    batches = session.images.train_as_test.in_order(session.transform)
-    return torch.cat([session.model.features(batch.images).float() for batch in batches]), session.images.train.labels
+    batches, network = session.inputs.train_as_test.in_order(session.transform), session.plain_network
+    return torch.cat([network.features(batch.images).float() for batch in batches]), session.images.train.labels
 
 
 def held_out_before(session: Session, name: str) -> HeldOutOutputs | None:
     """The model's outputs for the validation images before a stage; None if there are too few images."""
     counts = session.dataset.profile.counts.tolist()
     prior = implied_prior(session.recipe, counts, name)
-    return predict_held_out(session.model, session.images.val, session.transform, prior)
+    return predict_held_out(session.plain_network, session.inputs.val, session.transform, prior)

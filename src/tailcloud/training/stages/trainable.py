@@ -26,10 +26,11 @@ def set_trainable(model: Classifier, stage: Stage) -> dict[str, nn.Parameter]:
 def set_modes(model: Classifier, stage: Stage) -> None:
     """Training mode; frozen batch-norm statistics are used and not updated.
 
-    If a stage trains parts of the backbone, the statistics of its other parts are frozen.
+    If a stage trains parts of the backbone, the statistics of its other parts are frozen; all of them if it trains on
+    features.
     """
     model.train()
-    model.backbone.train(stage.batch_norm == "moving" and not stage.backbone_parts)
+    model.backbone.train(stage.batch_norm == "moving" and not stage.backbone_parts and not stage.views)
     if stage.batch_norm == "moving" and stage.backbone_parts:
         for name, module in model.named_modules():
             if within(name, stage.backbone_parts):
