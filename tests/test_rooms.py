@@ -17,6 +17,7 @@ data/readers data/benchmarks data/inspection/duplicates
 data
 data/inspection
 backbones heads losses
+weights
 classifier
 optimizers
 evaluation

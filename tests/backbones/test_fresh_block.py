@@ -6,7 +6,8 @@ from safetensors.torch import save_file
 
 from helpers.runs import run, small_recipe
 from tailcloud.backbones import create_backbone
-from tailcloud.backbones.pretrained import load_pretrained, read_tensors
+from tailcloud.weights.load import load_pretrained, read_tensors
+from tailcloud.weights.resolve import from_file
 from tailcloud.errors import UsageError
 
 WIDTH = 0.0625
@@ -25,7 +26,7 @@ def test_the_trunk_is_filled_and_the_new_block_is_not(published):
     weights, file = published
     backbone = create_backbone("resnet50-fresh", width=WIDTH)
     before = {name: value.clone() for name, value in backbone.fresh.state_dict().items()}
-    load_pretrained(backbone, file, 3)
+    load_pretrained(backbone, from_file(file), 3)
     state = backbone.state_dict()
     trunk = {name for name in state if not name.startswith("fresh.")}
     assert trunk == {name for name in weights if not name.startswith("layer4.2.")}
@@ -36,8 +37,8 @@ def test_the_trunk_is_filled_and_the_new_block_is_not(published):
 def test_the_new_block_has_the_place_of_the_one_that_is_left_out(published):
     _, file = published
     fresh, whole = (create_backbone(name, width=WIDTH).double().eval() for name in ("resnet50-fresh", "resnet50"))
-    load_pretrained(fresh, file, 3)
-    load_pretrained(whole, file, 3)
+    load_pretrained(fresh, from_file(file), 3)
+    load_pretrained(whole, from_file(file), 3)
     fresh.fresh.load_state_dict(whole.layer4[2].state_dict())
     images = torch.randn(2, 3, 40, 40, dtype=torch.float64)
     torch.testing.assert_close(fresh(images), whole(images))
@@ -60,7 +61,7 @@ def test_a_deeper_networks_weights_are_refused(tmp_path, file, other):
         weights["layer4.3.conv1.weight"] = torch.zeros(1)
     save_file(weights, tmp_path / "w.safetensors")
     with pytest.raises(UsageError, match=r"has layer\d\.\d+\..*, so it is for a deeper backbone;"):
-        load_pretrained(create_backbone(other, width=0.02), str(tmp_path / "w.safetensors"), 3)
+        load_pretrained(create_backbone(other, width=0.02), from_file(str(tmp_path / "w.safetensors")), 3)
 
 
 def test_a_run_trains_the_new_block_and_the_head_and_nothing_else(tmp_path):

@@ -8,7 +8,8 @@ from torch import nn
 
 from helpers.runs import small_recipe
 from tailcloud.backbones import create_backbone
-from tailcloud.backbones.pretrained import load_pretrained
+from tailcloud.weights.load import load_pretrained
+from tailcloud.weights.resolve import from_file
 from tailcloud.classifier import Architecture, cost
 from tailcloud.data import open_dataset
 from tailcloud.errors import UsageError
@@ -52,7 +53,7 @@ def test_a_timm_model_is_a_backbone_with_its_own_normalisation(stand_in, tmp_pat
     backbone = create_backbone("timm:tiny")
     assert backbone(torch.zeros(2, 3, 8, 8)).shape == (2, backbone.features)
     torch.save(Tiny(3).state_dict(), tmp_path / "w.pth")
-    assert load_pretrained(backbone, str(tmp_path / "w.pth"), 3).std == [0.25] * 3
+    assert load_pretrained(backbone, from_file(str(tmp_path / "w.pth")), 3).std == [0.25] * 3
 
 
 def test_a_model_for_images_of_another_size_is_a_sentence(stand_in, monkeypatch):

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from tailcloud.backbones import branched, create_backbone
-from tailcloud.backbones.pretrained import load_pretrained
+from tailcloud.weights.load import load_pretrained
+from tailcloud.weights.resolve import from_file
 from tailcloud.classifier import Architecture, build_classifier, cost
 
 
@@ -59,6 +60,6 @@ def test_published_weights_fill_all_but_the_branches(tmp_path):
     weights = create_backbone("resnet18", width=0.125).state_dict()
     torch.save(weights, tmp_path / "w.pth")
     backbone = create_backbone("resnet18-two-branch", width=0.125)
-    load_pretrained(backbone, str(tmp_path / "w.pth"), 3)
+    load_pretrained(backbone, from_file(str(tmp_path / "w.pth")), 3)
     assert backbone.layer4[0].conv1.weight.equal(weights["layer4.0.conv1.weight"])
     assert not backbone.branch_a.conv1.weight.equal(backbone.branch_b.conv1.weight)

@@ -40,7 +40,7 @@ def candidates(dataset: Dataset, device: torch.device, base: Recipe) -> list[Can
     """Candidates for a data set, in order of preference; ``base`` is the recipe with the user's settings alone."""
     side, images = max(dataset.shape[:2]), len(dataset.train)
     start = match_backbone(base.model.weights) if base.model.weights else None
-    if not start and needs_pretraining(dataset):
+    if not base.model.weights and needs_pretraining(dataset):
         start = find_local_weights(base.root)
     any_size = is_user_data(dataset) and base.data.size is None
     pretrained = [Candidate(max(side, LARGE_SIDE) if any_size else side, *start)] if start else []

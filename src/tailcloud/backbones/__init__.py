@@ -22,6 +22,7 @@ __all__ = [
     "branched",
     "check_backbone",
     "create_backbone",
+    "plain_name",
 ]
 
 DEPTHS = {f"resnet{6 * blocks + 2}": blocks for blocks in (1, 3, 5, 7, 9, 18)}
@@ -44,6 +45,11 @@ def branched(name: str, branches: int) -> str:
         if branches == 2 and not name.endswith(TWO_BRANCH_SUFFIX)
         else name
     )
+
+
+def plain_name(name: str) -> str:
+    """The backbone whose weights files this one reads: without a fresh block or a second branch."""
+    return name.removesuffix(FRESH_SUFFIX).removesuffix(TWO_BRANCH_SUFFIX)
 
 
 def check_backbone(name: str) -> None:

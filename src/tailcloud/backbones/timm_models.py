@@ -1,4 +1,6 @@
-"""Any model of the timm library as a backbone: ``timm:convnext_tiny``. Needs the extra ``timm``."""
+"""Any model of the timm library as a backbone: ``timm:convnext_tiny``, or with the tag of its weights
+``timm:convnext_tiny.in12k_ft_in1k``. Needs the extra ``timm``.
+"""
 
 from importlib.util import find_spec
 
@@ -17,21 +19,23 @@ def timm_is_installed() -> bool:
 
 
 def check_timm(name: str) -> None:
-    """Refuse ``timm:NAME`` if timm is not installed or has no such model."""
+    """Refuse ``timm:NAME`` or ``timm:NAME.TAG`` if timm is not installed, or has no such model or tag."""
     if not timm_is_installed():
         raise UsageError(f'the backbone "{name}" needs the timm library; install it with "{INSTALL_TIMM}"')
     import timm
 
-    if not timm.is_model(name.removeprefix(TIMM_PREFIX)):
-        raise UsageError(
-            f'timm {timm.__version__} has no model "{name.removeprefix(TIMM_PREFIX)}"; timm.list_models() lists all'
-        )
+    model, _, tag = name.removeprefix(TIMM_PREFIX).partition(".")
+    if not timm.is_model(model):
+        raise UsageError(f'timm {timm.__version__} has no model "{model}"; timm.list_models() lists all')
+    if tag and f"{model}.{tag}" not in (known := timm.list_pretrained(f"{model}.*")):
+        tags = ", ".join(each.partition(".")[2] for each in known)
+        raise UsageError(f'timm {timm.__version__} has no weights "{tag}" of {model}; known: {tags or "none"}')
 
 
 class TimmBackbone(Backbone):
-    """A timm model without its classifier, and the normalisation that its published weights expect.
+    """A timm model without its classifier, and the normalisation that the weights of its tag expect.
 
-    Nothing is downloaded: weights come from a file, ``model.weights``.
+    Nothing is downloaded here: ``tailcloud.weights`` finds the file that ``model.weights`` means.
     """
 
     def __init__(self, name: str, *, channels: int = 3, width: float = 1.0) -> None:

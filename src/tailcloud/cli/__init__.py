@@ -1,7 +1,7 @@
 """The command line: one file per verb. Heavy imports stay inside the verbs, so that ``--help`` is fast.
 
 Verbs: ``train``, ``watch``, ``evaluate``, ``predict``, ``inspect``, ``report``, ``rebalance``, ``bench``, ``export``,
-``recipes``, ``data``. Shared: ``console`` (notes and errors), ``plugin_option``, and for verbs that train, ``progress``
+``recipes``, ``data``, ``weights``. Shared: ``console`` (notes and errors), ``plugin_option``, and for verbs that train, ``progress``
 and ``train_output``. For one verb: ``run_status`` and ``live_table`` (watch), ``bench_display`` (bench),
 ``prediction_output`` (predict), ``verify`` (data).
 """
@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from tailcloud import __version__
-from tailcloud.cli import data, recipes
+from tailcloud.cli import data, recipes, weights
 from tailcloud.cli.bench import bench
 from tailcloud.cli.console import print_error, print_log_as_notes
 from tailcloud.cli.evaluate import evaluate
@@ -46,6 +46,7 @@ for verb in (train, watch, evaluate, predict, inspect, report, rebalance, bench,
     app.command()(verb)
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(data.app, name="data")
+app.add_typer(weights.app, name="weights")
 
 
 def _show_version(wanted: bool) -> None:

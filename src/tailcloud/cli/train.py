@@ -52,6 +52,13 @@ def train(
             metavar="TIME", help="Without a recipe: choose one that trains within this time, such as 90s, 10m or 2h."
         ),
     ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            help='What the backbone starts from: "pretrained", a tag or a file; "none": from scratch. Short for '
+            "--set model.weights=…"
+        ),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check everything, print the plan, train nothing.")
@@ -85,7 +92,7 @@ def train(
         recipes=recipes or [],
         data=data,
         root=root,
-        settings=settings or [],
+        settings=[*(settings or []), *([f"model.weights={weights}"] if weights else [])],
         seeds=seeds_of(seed or []),
         out=output,
         resume=resume,

@@ -24,6 +24,8 @@ FIELDS = {  # parameter of the classifier → field of the recipe
     "seed": "seed",
     "epochs": "stage1.epochs",
     "size": "data.size",
+    "backbone": "model.backbone",
+    "weights": "model.weights",
     "validation_fraction": "selection.split",
 }
 # scikit-learn's checks look for "requires y to be passed, but the target y is None"

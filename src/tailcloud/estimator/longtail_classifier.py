@@ -34,6 +34,9 @@ class LongTailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         method: one of ``tailcloud recipes ls``, for example "ce" or "mislas".
         epochs: of the first stage; by default chosen from the data and the time.
         size: pixels a side that every image is resized to; by default chosen from the images.
+        backbone: a name such as "efficientnet_lite0"; by default chosen from the images.
+        weights: what the backbone starts from: "pretrained", a tag, a file, or "none" for training from scratch; by
+            default chosen. ``tailcloud weights ls`` lists what is published.
         validation_fraction: the share of each class that is held out of training, to calibrate on; by default 0.1, or
             0 if there are fewer than 500 images.
         settings: fields of the recipe, as tables or with dots: ``{"stage1.lr": 0.05}``. They win over all others.
@@ -65,6 +68,8 @@ class LongTailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         epochs: int | None = None,
         size: int | None = None,
+        backbone: str | None = None,
+        weights: str | None = None,
         validation_fraction: float | None = None,
         settings: dict[str, Any] | None = None,
         time_budget: str | float | None = None,
@@ -76,6 +81,8 @@ class LongTailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.method = method
         self.epochs = epochs
         self.size = size
+        self.backbone = backbone
+        self.weights = weights
         self.validation_fraction = validation_fraction
         self.settings = settings
         self.time_budget = time_budget

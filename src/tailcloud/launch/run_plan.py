@@ -18,6 +18,7 @@ from tailcloud.launch.run_data import DataSource, has_test, note_same_images, op
 from tailcloud.plugins import plugin_arguments
 from tailcloud.recipe import Recipe, differences, load_recipe, parse_setting, resolve
 from tailcloud.recipe.merge import merge
+from tailcloud.recipe.schema import Model
 from tailcloud.runs.folder import RunFolder
 from tailcloud.training.devices import check_engine, pick_device
 
@@ -147,7 +148,8 @@ def runs_of_recipe(reference: str | Recipe | None, request: TrainRequest) -> lis
     single = len(seeds) == 1 and len(request.recipes) < 2
     check_folders([folders[seed] for seed in new], request, single=single)
     if new:
-        check_machine(recipe, pick_device(request.device))
+        decided = not choosing or weights_are_decided(request, recipe)
+        check_machine(recipe, pick_device(request.device), weights=decided, download=not request.dry_run)
     if choosing and new:
         others = [folder.recipe() for seed, folder in folders.items() if seed not in new]
         recipe, reasons = (others[0], ()) if others else choose_recipe(request, requested)
@@ -229,17 +231,39 @@ def for_timing(dataset: Dataset, overrides: Sequence[Mapping[str, Any]]) -> Data
     return replace(dataset, test=hold_out(dataset, split or EXPECTED_SPLIT).val or dataset.train)
 
 
-def check_machine(recipe: Recipe, device: torch.device) -> None:
-    """Refuse a recipe that needs a device, a package or a file of weights that is not here."""
-    from tailcloud.backbones.pretrained import check_weights, find_weights
+def weights_are_decided(request: TrainRequest, recipe: Recipe) -> bool:
+    """Whether the weights are known before a recipe is chosen: they are a file, or the request names the backbone."""
+    from tailcloud.weights.resolve import is_file_name
+
+    models = [layer["model"] for layer in request.overrides() if "model" in layer]
+    return is_file_name(recipe.model.pretrained or "") or any("backbone" in model for model in models)
+
+
+def check_machine(recipe: Recipe, device: torch.device, *, weights: bool = True, download: bool = True) -> None:
+    """Refuse a recipe that needs a device or a package that is not here, or a file of weights that cannot be had.
+
+    Args:
+        recipe: the recipe.
+        device: where it is to run.
+        weights: whether its weights are looked at.
+        download: whether weights that are not here are downloaded; if not, a note says what would be.
+    """
     from tailcloud.training.tensorboard_log import check_logging
 
     check_engine(recipe.engine, device)
     check_logging(recipe.logging)
-    if recipe.model.weights:
-        check_weights(
-            find_weights(recipe.model.weights, recipe.root, recipe.model.backbone), recipe.model.weights_sha256
-        )
+    if weights and recipe.model.pretrained:
+        check_weights(recipe.model, recipe.model.pretrained, recipe.root, download=download)
+
+
+def check_weights(model: Model, weights: str, root: str, *, download: bool) -> None:
+    """Find the weights of a model, and download them if they are not here."""
+    from tailcloud.weights.resolve import is_file_name, resolve_weights, to_download
+
+    if not download and not is_file_name(weights) and (sentence := to_download(model.backbone, weights)):
+        logger.warning(sentence)
+        return
+    resolve_weights(model.backbone, weights, root, sha256=model.weights_sha256, download=download)
 
 
 def check_folders(folders: Sequence[RunFolder], request: TrainRequest, *, single: bool) -> None:

@@ -25,7 +25,7 @@ def check_names(recipe: Recipe, name: str) -> None:
 def frozen_remarks(recipe: Recipe) -> list[str]:
     """A remark if the first stage freezes parts of a backbone that has no pretrained weights."""
     stage, model = recipe.stage1, recipe.model
-    if model.weights or not stage.epochs or {"all", "backbone"} & set(stage.parts):
+    if model.pretrained or not stage.epochs or {"all", "backbone"} & set(stage.parts):
         return []
     return [
         f'stage1.train = "{stage.train}", and model.weights is not set: the other parts of {model.backbone} '

@@ -80,8 +80,13 @@ class Model(RecipeTable):
     branches: Literal[1, 2] = 1  # 2: the last block twice, for objectives that need it
     width: Annotated[float, Field(gt=0, le=64)] = 1.0
     head: str = "linear"
-    weights: str | None = None  # a file with pretrained weights of the backbone
+    weights: str | None = None  # "pretrained", a tag of published weights, or a file; "none" as unset: from scratch
     weights_sha256: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{8,64}$")] | None = None  # or its first digits
+
+    @property
+    def pretrained(self) -> str | None:
+        """The weights that the backbone starts from; None if it is trained from scratch."""
+        return None if self.weights == "none" else self.weights
 
 
 class Stage(RecipeTable):

@@ -96,6 +96,11 @@ def limits(result: Result, about: ModelFile) -> list[str]:
         "Not checked here: training images that are near duplicates of test images; run tailcloud inspect on the data.",
         "Top-1 accuracy depends on the class frequencies of the test images; with other frequencies it differs.",
     ]
+    if result.model.weights:
+        sentences.append(
+            "Not checked: whether test images, or images like them, are among those that the pretrained weights were "
+            "trained on."
+        )
     if about.calibration.fitted_on is None:
         sentences.append("Probabilities are not calibrated: the model may be overconfident or underconfident.")
     return sentences

@@ -1,6 +1,7 @@
 """Labels that several pages and the model card share."""
 
 from tailcloud.profile import FEW_BELOW, MANY_ABOVE
+from tailcloud.runs.weights_record import WeightsRecord
 
 GROUP_BOUNDS = {
     "many": f"more than {MANY_ABOVE} training images",
@@ -14,6 +15,15 @@ CLASS_FREQUENCIES = {
 }
 ASSUMED_FREQUENCIES = {"train": "those of the training images", "uniform": "all classes equally often"}
 SPLITS = {"test": "the test set", "val": "the validation set", "train": "the training set"}
+
+
+def pretraining(weights: WeightsRecord | None) -> str:
+    """The weights that training started from, in words."""
+    if weights is None:
+        return "none: trained from scratch"
+    learned = f"trained on {weights.trained_on}" if weights.trained_on else "trained on unknown data"
+    terms = f"licence {weights.licence}" if weights.licence else "licence unknown"
+    return f"{weights.name}, {learned}, {terms}, from {weights.source}"
 
 
 def split_name(split: str | None) -> str:

@@ -10,6 +10,7 @@ from tailcloud.data.read_options import Fit
 from tailcloud.errors import TailcloudError
 from tailcloud.files import read_json, write_json
 from tailcloud.runs.record import FileRecord, ImageCount, first_problem
+from tailcloud.runs.weights_record import WeightsRecord
 
 LARGEST_FILE = 1 << 28  # bytes
 Side = Annotated[int, Field(ge=1, le=4096)]  # pixels
@@ -42,7 +43,11 @@ class CalibrationSettings(ModelFileRecord):
 
 
 class ModelFile(ModelFileRecord):
-    """A whole ``model.json``; ``prior`` is the class prior that the outputs assume, None in older files."""
+    """A whole ``model.json``.
+
+    ``prior`` is the class prior that the outputs assume, None in older files. ``weights`` are the pretrained weights
+    that training started from.
+    """
 
     architecture: Architecture
     class_names: Annotated[list[str], Field(min_length=1)]
@@ -50,6 +55,7 @@ class ModelFile(ModelFileRecord):
     transform: ImageTransform
     calibration: CalibrationSettings
     prior: list[Share] | None = None
+    weights: WeightsRecord | None = None
 
     @model_validator(mode="after")
     def _lengths_agree(self) -> Self:

@@ -15,6 +15,7 @@ from tailcloud.errors import TailcloudError
 from tailcloud.files import read_json, write_json
 from tailcloud.profile import GROUPS, shot_groups
 from tailcloud.runs.record import FileRecord, ImageCount, Measured, first_problem
+from tailcloud.runs.weights_record import WeightsRecord
 
 LISTED_CLASSES = 10_000  # classes that a page lists one by one
 
@@ -118,13 +119,14 @@ class ProtocolRecord(FileRecord):
 
 
 class ModelRecord(FileRecord):
-    """The network and its cost; ``flops`` are those of one image."""
+    """The network, its cost, and the pretrained weights it started from; ``flops`` are those of one image."""
 
     backbone: str = "unknown"
     head: str | None = None
     width: float | None = None
     parameters: int | None = None
     flops: int | Measured = None
+    weights: WeightsRecord | None = None
 
 
 class CalibrationScores(FileRecord):

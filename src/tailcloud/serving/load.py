@@ -24,7 +24,8 @@ class TrainedClassifier(nn.Module):
     ``softmax(logits / temperature)`` are calibrated probabilities; the temperature was fitted on the split
     ``fitted_on``, and is 1 if that is None. ``prior`` is the class prior that the logits assume (None in models
     of older versions). ``size`` (height, width), ``fit`` and ``keep`` (the central share that is kept) say how an image
-    file is resized.
+    file is resized. ``weights`` says which pretrained weights training started from, and under which licence; None if
+    it started from scratch.
     """
 
     def __init__(self, classifier: Classifier, model_file: ModelFile) -> None:
@@ -36,6 +37,7 @@ class TrainedClassifier(nn.Module):
         self.class_names, self.counts = model_file.class_names, model_file.counts
         self.scale, self.temperature, self.fitted_on = calibration.scale, calibration.temperature, calibration.fitted_on
         self.prior = None if model_file.prior is None else normalised(model_file.prior)
+        self.weights = model_file.weights
 
     def forward(self, images: Tensor) -> Tensor:
         """Logits of normalised images."""

@@ -45,4 +45,5 @@ def metadata(model_file: ModelFile) -> dict[str, str]:
         "fitted_on": json.dumps(model_file.calibration.fitted_on),
         "prior": json.dumps(model_file.prior),
         "tailcloud": tailcloud.__version__,
+        **({"weights": model_file.weights.model_dump_json()} if model_file.weights else {}),
     }

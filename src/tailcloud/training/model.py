@@ -1,9 +1,10 @@
 """The model of a run, with its initial weights."""
 
-from tailcloud.backbones.pretrained import Pretrained, find_weights, load_pretrained
 from tailcloud.classifier import Architecture, Classifier, Cost, build_classifier, cost_of
 from tailcloud.data import Dataset
 from tailcloud.recipe import Recipe, head_kinds
+from tailcloud.weights.load import load_pretrained
+from tailcloud.weights.resolve import PretrainedWeights, resolve_weights
 
 
 def architecture(recipe: Recipe, dataset: Dataset, head: str | None = None) -> Architecture:
@@ -12,13 +13,13 @@ def architecture(recipe: Recipe, dataset: Dataset, head: str | None = None) -> A
     return Architecture(model.backbone, head or last, model.width, dataset.shape[2], dataset.classes)
 
 
-def first_model(recipe: Recipe, dataset: Dataset) -> tuple[Classifier, Pretrained | None]:
-    """The model before its first stage, and its pretrained weights if the recipe names some."""
+def first_model(recipe: Recipe, dataset: Dataset) -> tuple[Classifier, PretrainedWeights | None]:
+    """The model before its first stage, and its pretrained weights if the recipe names some; nothing is downloaded."""
     spec, model = recipe.model, build_classifier(architecture(recipe, dataset, recipe.model.head), recipe.seed)
-    if not spec.weights:
+    if not spec.pretrained:
         return model, None
-    file = find_weights(spec.weights, recipe.root, spec.backbone)
-    return model, load_pretrained(model.backbone, file, dataset.shape[2], spec.weights_sha256)
+    weights = resolve_weights(spec.backbone, spec.pretrained, recipe.root, sha256=spec.weights_sha256)
+    return model, load_pretrained(model.backbone, weights, dataset.shape[2])
 
 
 def cost_on(model: Classifier, dataset: Dataset) -> Cost:

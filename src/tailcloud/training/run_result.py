@@ -60,8 +60,14 @@ def describe_model(session: Session, calibration: LogitCalibration) -> ModelFile
                 "fitted_on": calibration.fitted_on,
             },
             "prior": calibration.prior.tolist(),
+            **weights_record(session),
         }
     )
+
+
+def weights_record(session: Session) -> dict[str, Any]:
+    """``weights``, the pretrained weights that the run started from; nothing if it started from scratch."""
+    return {"weights": session.pretrained.record()} if session.pretrained else {}
 
 
 def make_result(
@@ -96,6 +102,7 @@ def make_result(
                 "width": recipe.model.width,
                 "parameters": cost.parameters,
                 "flops": cost.flops,
+                **weights_record(session),
             },
             "recipe": recipe.substance(),
             "remarks": [

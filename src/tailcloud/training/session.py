@@ -33,6 +33,7 @@ from tailcloud.training.model import architecture, cost_on, first_model
 from tailcloud.training.run_images import RunImages
 from tailcloud.training.stages.cost import flops_per_step
 from tailcloud.training.stages.factory import make_loss
+from tailcloud.weights.licence import is_permissive, licence_text
 
 
 class Session:
@@ -62,7 +63,15 @@ class Session:
     @property
     def remarks(self) -> list[str]:
         """What a user should know before the run."""
-        return [*self.images.remarks, *self.engine.remarks]
+        return [*self.images.remarks, *self.engine.remarks, *self.licence_remarks]
+
+    @property
+    def licence_remarks(self) -> list[str]:
+        """A remark if the licence of published weights is not Apache, MIT or BSD."""
+        weights = self.pretrained
+        if weights is None or weights.source == "file" or is_permissive(weights.licence):
+            return []
+        return [f"The weights {weights.name} have {licence_text(weights.licence)}: it applies to this model too."]
 
     def loss(self, stage: Stage) -> Loss:
         """The loss of a stage, for these class counts."""

@@ -9,12 +9,13 @@ from typer.testing import CliRunner
 
 from helpers.runs import Watcher, small_recipe
 from tailcloud.backbones import create_backbone
-from tailcloud.backbones.pretrained import find_weights, load_pretrained, read_tensors
 from tailcloud.cli import app
 from tailcloud.data import open_dataset
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.runs.folder import RunFolder
 from tailcloud.training.loop import train
+from tailcloud.weights.load import load_pretrained, read_tensors
+from tailcloud.weights.resolve import find_file, from_file, resolve_weights
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def fresh(**options):
 def test_pytorch_files_load_however_they_were_saved(published, wrapped, tmp_path):
     torch.save(wrapped(published), tmp_path / "w.pth")
     backbone = fresh()
-    load_pretrained(backbone, str(tmp_path / "w.pth"), 3)
+    load_pretrained(backbone, from_file(str(tmp_path / "w.pth")), 3)
     for name, value in backbone.state_dict().items():
         assert value.equal(published[name]), name
 
@@ -45,7 +46,7 @@ def test_safetensors_load_and_say_what_they_are(published, tmp_path):
     file = tmp_path / "w.safetensors"
     save_file(published, file)
     backbone = fresh()
-    start = load_pretrained(backbone, str(file), 3)
+    start = load_pretrained(backbone, from_file(str(file)), 3)
     assert backbone.conv1.weight.equal(published["conv1.weight"])
     assert start.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
     assert start.mean == [0.485, 0.456, 0.406]
@@ -54,8 +55,8 @@ def test_safetensors_load_and_say_what_they_are(published, tmp_path):
 def test_grey_images_are_seen_as_equal_colours(published, tmp_path):
     save_file(published, tmp_path / "w.safetensors")
     grey, colour = fresh(channels=1).eval(), fresh().eval()
-    start = load_pretrained(grey, str(tmp_path / "w.safetensors"), 1)
-    load_pretrained(colour, str(tmp_path / "w.safetensors"), 3)
+    start = load_pretrained(grey, from_file(str(tmp_path / "w.safetensors")), 1)
+    load_pretrained(colour, from_file(str(tmp_path / "w.safetensors")), 3)
     image = torch.randn(2, 1, 32, 32)
     torch.testing.assert_close(grey(image), colour(image.expand(-1, 3, -1, -1)))
     assert start.mean == [pytest.approx(0.449)]
@@ -64,9 +65,9 @@ def test_grey_images_are_seen_as_equal_colours(published, tmp_path):
 def test_weights_of_another_backbone_are_refused(published, tmp_path):
     save_file(published, tmp_path / "w.safetensors")
     with pytest.raises(UsageError, match="of shape"):
-        load_pretrained(create_backbone("resnet18", width=0.1), str(tmp_path / "w.safetensors"), 3)
+        load_pretrained(create_backbone("resnet18", width=0.1), from_file(str(tmp_path / "w.safetensors")), 3)
     with pytest.raises(UsageError, match=r"has no layer1\.2"):
-        load_pretrained(create_backbone("resnet34", width=0.05), str(tmp_path / "w.safetensors"), 3)
+        load_pretrained(create_backbone("resnet34", width=0.05), from_file(str(tmp_path / "w.safetensors")), 3)
 
 
 class Evil:
@@ -113,9 +114,9 @@ def test_a_file_with_another_digest_is_refused(published, tmp_path):
     save_file(published, file)
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     for right in (digest, digest[:8], digest.upper()):
-        assert load_pretrained(fresh(), str(file), 3, right).sha256 == digest
+        assert resolve_weights("resnet18", str(file), sha256=right).sha256 == digest
     with pytest.raises(TailcloudError, match=rf"has the SHA-256 {digest}, but model.weights_sha256 is 00000000;"):
-        load_pretrained(fresh(), str(file), 3, "00000000")
+        resolve_weights("resnet18", str(file), sha256="00000000")
 
 
 def test_a_digest_is_checked_before_a_run_is_made(published, tmp_path):
@@ -133,9 +134,9 @@ def test_a_digest_has_digits():
 def test_a_relative_name_is_looked_for_here_and_then_beside_the_data(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "root" / "weights").mkdir(parents=True)
-    assert find_weights("weights/w.pth", "root") == "weights/w.pth"
+    assert find_file("weights/w.pth", "root") == "weights/w.pth"
     (tmp_path / "root" / "weights" / "w.pth").write_bytes(b"")
-    assert find_weights("weights/w.pth", "root") == "root/weights/w.pth"
+    assert find_file("weights/w.pth", "root") == "root/weights/w.pth"
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights" / "w.pth").write_bytes(b"")
-    assert find_weights("weights/w.pth", "root") == "weights/w.pth"
+    assert find_file("weights/w.pth", "root") == "weights/w.pth"
