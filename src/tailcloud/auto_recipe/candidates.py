@@ -1,29 +1,41 @@
 """Candidate models and image sizes for a data set, in order of preference."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import torch
 
 from tailcloud.backbones import BACKBONES
-from tailcloud.backbones.timm_models import INSTALL_TIMM, TIMM_PREFIX, timm_is_installed
+from tailcloud.backbones.timm_models import TIMM_PREFIX, timm_is_installed
 from tailcloud.data import OWN, Dataset, parse_spec
 from tailcloud.recipe import Recipe
+from tailcloud.weights import available
+from tailcloud.weights.resolve import PRETRAINED, is_file_name
 
 TINY_SIDE, LARGE_SIDE = 20, 96  # pixels: below, one block a stage is enough; from here on, a stem with strides
 MIN_SIDE = 32  # pixels; images are not shrunk below this to save time
-FEW_IMAGES = 20_000  # with fewer, pretrained weights help most
+FEW_IMAGES = 20_000  # with fewer, a network from scratch stays small
 WEIGHTS_FOLDER, WEIGHTS_SUFFIXES = "weights", (".safetensors", ".pth")
+
+PRETRAINED_BACKBONE = "efficientnet_lite0"  # its weights are in a package that is always installed
+PRETRAINED_SIDES = (224, 192, 160, 128, 96)  # pixels; more are better as long as time allows
+SHARPEST = 1.6  # images are enlarged up to this factor; beyond, they show nothing new
+SMALLEST_FULL_SIDE = 128  # but always to this side if time allows: the network has not learned from smaller ones
+FROM_SCRATCH_FIELDS = {"model.width", "model.branches"}  # they change a network, so that no weights fit
+
+Part = Literal["all", "last", "head"]
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A backbone and an image size, with pretrained weights or without."""
+    """A backbone and an image size; with pretrained weights also which part of the network is trained."""
 
     side: int
     backbone: str
     weights: str | None = None
+    part: Part = "all"
 
 
 def is_user_data(dataset: Dataset) -> bool:
@@ -31,24 +43,63 @@ def is_user_data(dataset: Dataset) -> bool:
     return parse_spec(dataset.spec)[0] == OWN
 
 
-def needs_pretraining(dataset: Dataset) -> bool:
-    """Whether pretrained weights would help: the user's own images, few, and not tiny."""
-    return is_user_data(dataset) and len(dataset.train) < FEW_IMAGES and max(dataset.shape[:2]) >= MIN_SIDE
-
-
-def candidates(dataset: Dataset, device: torch.device, base: Recipe) -> list[Candidate]:
-    """Candidates for a data set, in order of preference; ``base`` is the recipe with the user's settings alone."""
+def scratch_candidates(dataset: Dataset, device: torch.device, base: Recipe) -> list[Candidate]:
+    """Networks without pretrained weights; ``base`` is the recipe with the user's settings alone."""
     side, images = max(dataset.shape[:2]), len(dataset.train)
-    start = match_backbone(base.model.weights) if base.model.weights else None
-    if not base.model.weights and needs_pretraining(dataset):
-        start = find_local_weights(base.root)
-    any_size = is_user_data(dataset) and base.data.size is None
-    pretrained = [Candidate(max(side, LARGE_SIDE) if any_size else side, *start)] if start else []
-    sides = _sides(side) if any_size else [side]
-    return [*pretrained, *(Candidate(each, name) for each in sides for name in backbones(each, images, device))]
+    sides = _halved(side) if is_user_data(dataset) and base.data.size is None else [side]
+    return [Candidate(each, name) for each in sides for name in backbones(each, images, device)]
 
 
-def _sides(side: int) -> Iterator[int]:
+def pretrained_candidates(
+    dataset: Dataset, device: torch.device, base: Recipe, fields: Collection[str]
+) -> list[Candidate]:
+    """Networks with pretrained weights: all of it trained, then its last layers, then its head alone.
+
+    Each for the largest images first. Empty if these data are trained from scratch. ``fields`` are those that the user
+    has set.
+    """
+    start = pretrained_start(dataset, base, fields)
+    if start is None:
+        return []
+    parts: tuple[Part, ...] = ("all", "head") if device.type == "cuda" else ("all", "last", "head")
+    if "stage1.train" in fields:
+        parts = ("all",)
+    sides = pretrained_sides(dataset, base)
+    return [Candidate(side, *start, part) for part in parts for side in sides]
+
+
+def pretrained_sides(dataset: Dataset, base: Recipe) -> list[int]:
+    """Sides at which a pretrained network may see the images, the largest first."""
+    if base.data.size is not None or not is_user_data(dataset):
+        return [max(dataset.shape[:2])]
+    native = dataset.native_side or max(dataset.shape[:2])
+    most = max(SMALLEST_FULL_SIDE, SHARPEST * native)
+    return [side for side in PRETRAINED_SIDES if side <= most]
+
+
+def pretrained_start(dataset: Dataset, base: Recipe, fields: Collection[str]) -> tuple[str, str] | None:
+    """The backbone and the weights that training starts from; None: from scratch.
+
+    Weights that the user names; else those of the backbone that the user names, if they are here; else a file in the
+    folder ``weights`` of the data root; else the default network. Benchmarks, tiny images and changed networks start
+    from scratch.
+    """
+    model = base.model
+    if model.pretrained:
+        named = (model.backbone, model.pretrained) if "model.backbone" in fields else None
+        return named or match_backbone(model.pretrained) or (PRETRAINED_BACKBONE, model.pretrained)
+    if model.weights == "none" or not is_user_data(dataset) or FROM_SCRATCH_FIELDS & set(fields):
+        return None
+    if max(dataset.native_side or 0, *dataset.shape[:2]) < TINY_SIDE:
+        return None
+    if "model.backbone" in fields:
+        return (model.backbone, PRETRAINED) if available(model.backbone) else None
+    return find_local_weights(base.root) or (
+        (PRETRAINED_BACKBONE, PRETRAINED) if available(PRETRAINED_BACKBONE) else None
+    )
+
+
+def _halved(side: int) -> Iterator[int]:
     """The side of the images, halved again and again."""
     yield side
     while side // 2 >= MIN_SIDE:
@@ -77,6 +128,8 @@ def match_backbone(file: str) -> tuple[str, str] | None:
 
     ``resnet18-f37072fd.pth`` is for resnet18, ``convnext_tiny.in12k.safetensors`` for timm's convnext_tiny.
     """
+    if not is_file_name(file):
+        return None
     name = Path(file).stem.partition(".")[0].partition("-")[0]
     if name in BACKBONES:
         return name, file
@@ -87,12 +140,3 @@ def _timm_has(name: str) -> bool:
     import timm
 
     return bool(timm.is_model(name))
-
-
-def pretraining_hint(root: str) -> str:
-    """How to get pretrained weights for a small data set, as a sentence."""
-    others = "" if timm_is_installed() else f' (or those of any timm model, after "{INSTALL_TIMM}")'
-    return (
-        "Pretrained weights would help with so few images: put published weights of resnet18, resnet34 or resnet50 "
-        f"into {Path(root) / WEIGHTS_FOLDER}{others}."
-    )

@@ -1,23 +1,37 @@
 """The choice of a recipe for a data set, a device and a time budget, with reasons."""
 
+import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
-from tailcloud.auto_recipe.candidates import candidates, needs_pretraining, pretraining_hint
+from tailcloud.auto_recipe.candidates import is_user_data, pretrained_candidates, scratch_candidates
 from tailcloud.auto_recipe.draft import Draft, Settings, fields_of
 from tailcloud.auto_recipe.flip_test import run_flip_test
+from tailcloud.auto_recipe.head_trial import try_heads
+from tailcloud.auto_recipe.pretrained_draft import DEFAULT_METHOD, HEAD_METHODS, PretrainedDraft
 from tailcloud.auto_recipe.rules import BALANCED_RATIO, describe_data
-from tailcloud.auto_recipe.time_budget import MIN_EPOCH_SHARE, BudgetedDraft, fit_epochs, time_and_fit
+from tailcloud.auto_recipe.time_budget import (
+    BudgetedDraft,
+    fit_epochs,
+    fit_pretrained,
+    seconds_left,
+    time_and_fit,
+)
 from tailcloud.data import Dataset
 from tailcloud.formatting import duration
-from tailcloud.recipe import load_recipe
+from tailcloud.recipe import Recipe, load_recipe
 
 DEFAULT_CPU_BUDGET = 1800.0  # seconds
 FALLBACK_METHOD = "logit-adjust-posthoc"  # if too few epochs fit for GCL
+TRIAL_SHARE = 0.3  # of the time that is left after features are computed
+
+AnyDraft = TypeVar("AnyDraft", bound=Draft)
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -35,8 +49,9 @@ def choose(
     budget: float | None = None,
     overrides: Sequence[Settings] = (),
     started: float | None = None,
+    open_data: Callable[[Recipe], Dataset] | None = None,
 ) -> Choice:
-    """Choose backbone, image size, batch size, epochs, augmentation, second stage and validation split.
+    """Choose network, weights, image size, batch size, epochs, augmentation, method and validation split.
 
     Args:
         dataset: the data set before anything is held out.
@@ -44,22 +59,40 @@ def choose(
         budget: seconds that the run may take; by default half an hour on a CPU and no limit on a GPU.
         overrides: settings of the user, which replace chosen ones.
         started: when the budget started, by ``time.perf_counter``; by default now.
+        open_data: opens the data of a recipe, so that heads can be tried on features; None: none is tried.
     """
     started = time.perf_counter() if started is None else started
     base = load_recipe(None, [{"data": dataset.spec}, *overrides])
     limit = budget or (DEFAULT_CPU_BUDGET if device.type == "cpu" else None)
-    flips = run_flip_test(dataset.train)
-    drafts: list[Draft] = []
-    for candidate in candidates(dataset, device, base):
-        draft = Draft(dataset, candidate, device, flips, overrides)
-        drafts += [draft] if not any(same_model(draft, other) for other in drafts) else []
-    *skipped, fitted = fit_first_fast_enough(drafts, limit, started)
-    best = with_fallback(fitted, started)
-    why = [*skipped_reason(skipped), *fallback_reason(best), *best.draft.reasons(), *best.reasons(budget)]
-    reasons = [describe_data(dataset), *why]
-    if needs_pretraining(dataset) and not best.draft.one_epoch.model.weights:
-        reasons.append(pretraining_hint(base.root))
-    return Choice(best.settings, reasons, best.seconds(best.epochs))
+    flips, fields = run_flip_test(dataset.train), set(fields_of(overrides))
+    candidates = pretrained_candidates(dataset, device, base, fields)
+    if candidates:
+        method = None if "method" in fields else DEFAULT_METHOD
+        drafts = [PretrainedDraft(dataset, each, device, flips, overrides, method) for each in candidates]
+        *skipped, best = fit_pretrained(unique(drafts), limit, started)
+        best, trial = with_best_head(best, open_data, started)
+        why = [*too_slow(skipped), *best.draft.reasons(), *trial, *best.reasons(budget)]
+    else:
+        scratch = [Draft(dataset, each, device, flips, overrides) for each in scratch_candidates(dataset, device, base)]
+        *skipped, best = fit_first_fast_enough(unique(scratch), limit, started)
+        best = with_fallback(best, started)
+        from_scratch = scratch_reason(dataset, base)
+        why = [*from_scratch, *too_slow(skipped), *fallback_reason(best), *best.draft.reasons(), *best.reasons(budget)]
+    return Choice(best.settings, [describe_data(dataset), *why], best.seconds(best.epochs))
+
+
+def unique(drafts: Sequence[AnyDraft]) -> list[AnyDraft]:
+    """The drafts without those that are the same because of the overrides."""
+    kept: list[AnyDraft] = []
+    for draft in drafts:
+        kept += [draft] if not any(same_model(draft, other) for other in kept) else []
+    return kept
+
+
+def same_model(one: Draft, other: Draft) -> bool:
+    """Whether two drafts are the same because of the overrides."""
+    first, second = one.one_epoch, other.one_epoch
+    return (first.model, one.side, first.stage1.train) == (second.model, other.side, second.stage1.train)
 
 
 def fit_first_fast_enough(drafts: Sequence[Draft], limit: float | None, started: float) -> list[BudgetedDraft]:
@@ -80,19 +113,48 @@ def fit_first_fast_enough(drafts: Sequence[Draft], limit: float | None, started:
     return [*tried, fit_epochs(drafts[-1], cheapest.timing, limit, started)]
 
 
-def same_model(one: Draft, other: Draft) -> bool:
-    """Whether two drafts are the same because of the overrides."""
-    return (one.one_epoch.model, one.side) == (other.one_epoch.model, other.side)
+def with_best_head(
+    fitted: BudgetedDraft, open_data: Callable[[Recipe], Dataset] | None, started: float
+) -> tuple[BudgetedDraft, list[str]]:
+    """The draft with the head that does best on held-out images, and the reason for it.
+
+    Only if the network stays frozen, so that a head costs seconds, and the user names no method.
+    """
+    draft = fitted.draft
+    fixed = any(field in {"method", "model.head"} or "stage" in field for field in fields_of(draft.overrides))
+    if not isinstance(draft, PretrainedDraft) or not draft.trains_head_alone or fixed:
+        return fitted, []
+    if open_data is None:
+        return fitted, [
+            f"Of {len(HEAD_METHODS)} heads the best on held-out images is taken: {', '.join(HEAD_METHODS)}."
+        ]
+    drafts = {name: replace(draft, method=name) for name in HEAD_METHODS}
+    recipes = {name: each.recipe(each.default_epochs) for name, each in drafts.items()}
+    dataset = open_data(recipes[DEFAULT_METHOD])
+    left = seconds_left(fitted.limit, started)
+    trial = try_heads(recipes, dataset, draft.device, None if left is None else TRIAL_SHARE * left, logger.info)
+    computed = replace(fitted.timing, evaluate=0.0)  # the run finds the features
+    return fit_epochs(drafts[trial.best], computed, fitted.limit, started), [trial.reason()]
 
 
-def skipped_reason(skipped: Sequence[BudgetedDraft]) -> list[str]:
+def too_slow(skipped: Sequence[BudgetedDraft]) -> list[str]:
     """Why larger models were skipped; nothing if none were."""
     if not skipped:
         return []
-    names = ", ".join(f"{one.draft.one_epoch.model.backbone} at {one.draft.side} pixels" for one in skipped)
-    first = skipped[0]
-    epochs = f"{first.affordable_epochs} of {first.draft.default_epochs} epochs fit into {duration(first.limit)}"
-    return [f"Too slow: {names}; of the first, {epochs}."]
+    first, last = skipped[0], skipped[-1]
+    epochs = f"{last.affordable_epochs} of at least {last.draft.enough_epochs:.0f} epochs fit"
+    names = ", ".join(f"{one.draft.title}" for one in ([first, last] if len(skipped) > 3 else skipped))
+    others = f" and {len(skipped) - 2} in between" if len(skipped) > 3 else ""
+    return [f"Too slow for {duration(first.limit)}: {names}{others}; of the last, {epochs}."]
+
+
+def scratch_reason(dataset: Dataset, base: Recipe) -> Iterator[str]:
+    """Why the network is trained from scratch, for a user's own images."""
+    if is_user_data(dataset) and not base.model.weights:
+        yield (
+            "The network is trained from scratch, because no pretrained weights suit these images or this network; "
+            '"tailcloud weights ls" lists those that there are.'
+        )
 
 
 def with_fallback(fitted: BudgetedDraft, started: float) -> BudgetedDraft:
@@ -110,5 +172,5 @@ def with_fallback(fitted: BudgetedDraft, started: float) -> BudgetedDraft:
 def fallback_reason(fitted: BudgetedDraft) -> Iterator[str]:
     """Why the fallback method was chosen; nothing if it was not."""
     if fitted.draft.method:
-        epochs = round(MIN_EPOCH_SHARE * fitted.draft.default_epochs)
+        epochs = round(fitted.draft.enough_epochs)
         yield f"Logit-adjusted cross-entropy instead of GCL, which needs at least {epochs} epochs."

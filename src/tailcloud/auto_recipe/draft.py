@@ -28,6 +28,7 @@ Settings = Mapping[str, Any]
 
 STAGE2_SHARE, MIN_STAGE2_EPOCHS = 0.15, 5  # of the epochs of the first stage
 FEW_STEPS, MIXUP_OF_FEW_STEPS = 5000, 0.4  # a first stage of fewer steps gets less mixup
+MIN_EPOCH_SHARE = 0.3  # of the default epochs
 MIN_STEPS, MIN_EPOCHS, MAX_MIN_EPOCHS = 1000, 5, 30  # a first stage needs 1000 steps, that is 5 to 30 epochs
 
 
@@ -73,6 +74,11 @@ class Draft:
         return {"spec": self.dataset.spec, **chosen.settings.get("data", {})}
 
     @property
+    def title(self) -> str:
+        """The model and its image size in a few words."""
+        return f"{self.one_epoch.model.backbone} at {self.side} pixels"
+
+    @property
     def side(self) -> int:
         """Pixels a side of the training images."""
         return self.one_epoch.data.size or max(self.dataset.shape[:2])
@@ -101,7 +107,12 @@ class Draft:
     @property
     def default_epochs(self) -> int:
         """Epochs of a first stage without a time limit."""
-        return default_epochs(self.dataset, self.candidate)
+        return default_epochs(self.dataset)
+
+    @property
+    def enough_epochs(self) -> float:
+        """Fewer epochs than this are too few for the draft: a smaller model trains better."""
+        return MIN_EPOCH_SHARE * self.default_epochs
 
     @property
     def min_epochs(self) -> int:
@@ -118,11 +129,15 @@ class Draft:
         chosen["stage1"]["epochs"] = epochs
         if "stage2" in chosen:
             chosen["stage2"].setdefault("epochs", max(MIN_STAGE2_EPOCHS, round(STAGE2_SHARE * epochs)))
-        steps = epochs * len(self.dataset.train) // chosen["stage1"]["batch"]
-        if steps < FEW_STEPS and self.base.stage1.mixup > MIXUP_OF_FEW_STEPS:
+        if self.needs_less_mixup(epochs):
             chosen["stage1"]["mixup"] = MIXUP_OF_FEW_STEPS
         chosen["selection"]["every"] = every
         return chosen
+
+    def needs_less_mixup(self, epochs: int) -> bool:
+        """Whether a first stage of so many epochs is too short for the mixup of the method."""
+        steps = epochs * len(self.dataset.train) // self.chosen.settings["stage1"]["batch"]
+        return steps < FEW_STEPS and self.base.stage1.mixup > MIXUP_OF_FEW_STEPS
 
     def recipe(self, epochs: int, every: int = 1) -> Recipe:
         """The recipe with those settings and the overrides."""

@@ -1,4 +1,4 @@
-"""Rules that follow from the data alone: augmentation, validation split, batch size, stages, pretrained weights.
+"""Rules that follow from the data alone: augmentation, validation split, batch size, stages.
 
 Every rule chooses settings of a recipe, and gives a reason for each setting that a user should know.
 """
@@ -23,7 +23,6 @@ EPOCHS, EPOCHS_OF_MANY_IMAGES, MANY_IMAGES = 200, 100, 50_000
 BATCH_SIZES = ((20_000, 64), (100_000, 128))  # (up to so many images, batch size); beyond, LARGEST_BATCH
 LARGEST_BATCH = 256
 CROP_SHARE = 8  # images are shifted by up to their side over this
-FINE_TUNING_LR, FINE_TUNING_EPOCHS = 0.01, 30  # with pretrained weights
 
 
 @dataclass
@@ -43,20 +42,21 @@ class ChosenSettings:
 
 
 def choose_model(chosen: ChosenSettings, dataset: Dataset, candidate: Candidate) -> None:
-    """Backbone, image size and pretrained weights of the candidate."""
+    """Backbone and image size of the candidate."""
     side, now = candidate.side, max(dataset.shape[:2])
     chosen.set("model.backbone", candidate.backbone, f"{candidate.backbone}, for images of {side} pixels.")
     if is_user_data(dataset) and (side != now or dataset.shape[0] == dataset.shape[1]):
         chosen.set("data.size", side, f"Images are resized to {side} pixels instead of {now}." if side != now else "")
-    if candidate.weights:
-        reason = f"{len(dataset.train):,} images are too few to train from scratch"
-        chosen.set("model.weights", candidate.weights, f"Pretrained weights from {candidate.weights}: {reason}.")
-        chosen.set("stage1.lr", FINE_TUNING_LR)
 
 
 def choose_augmentation(chosen: ChosenSettings, dataset: Dataset, side: int, flips: FlipTest) -> None:
     """Small shifts always; horizontal flips if the flip test allows them."""
     chosen.set("augment.crop_padding", max(1, round(side / CROP_SHARE)))
+    choose_flips(chosen, dataset, flips)
+
+
+def choose_flips(chosen: ChosenSettings, dataset: Dataset, flips: FlipTest) -> None:
+    """Horizontal flips if the flip test allows them."""
     colour = dataset.shape[2] > 1
     hits = f"from {flips.hits:,} to {flips.flipped_hits:,} of {flips.images:,}"
     if flips.flips_hurt:
@@ -122,10 +122,8 @@ def choose_correction(chosen: ChosenSettings, dataset: Dataset, recipe: Recipe) 
         chosen.set("stage3.head_transform", "tuned-logit-adjust", reason)
 
 
-def default_epochs(dataset: Dataset, candidate: Candidate) -> int:
-    """The epochs of a first stage without a time limit."""
-    if candidate.weights:
-        return FINE_TUNING_EPOCHS
+def default_epochs(dataset: Dataset) -> int:
+    """The epochs of a first stage from scratch without a time limit."""
     return EPOCHS if len(dataset.train) <= MANY_IMAGES else EPOCHS_OF_MANY_IMAGES
 
 

@@ -2,14 +2,15 @@
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
 from typing import Any
 
 from tailcloud.auto_recipe.draft import FEW_STEPS, Draft, fields_of
-from tailcloud.auto_recipe.timing import StepTiming, time_recipe
+from tailcloud.auto_recipe.pretrained_draft import PretrainedDraft
+from tailcloud.auto_recipe.timing import StepTiming, estimated_training, time_features, time_recipe
 from tailcloud.errors import UsageError
 from tailcloud.formatting import duration
 from tailcloud.recipe import Recipe
@@ -17,7 +18,6 @@ from tailcloud.recipe import Recipe
 UNITS = {"s": 1, "m": 60, "h": 3600}
 MAX_SECONDS = 1000 * 3600
 MAX_EVALUATION_SHARE, MIN_EVALUATIONS = 0.1, 10  # of the training time; but at least so many a stage
-MIN_EPOCH_SHARE = 0.3  # a model that can train less than this share of its default epochs is too slow
 
 
 def parse_budget(text: str) -> float:
@@ -78,8 +78,8 @@ class BudgetedDraft:
 
     @property
     def is_fast_enough(self) -> bool:
-        """Whether enough of the default epochs fit into the limit."""
-        return self.affordable_epochs >= MIN_EPOCH_SHARE * self.draft.default_epochs
+        """Whether enough epochs fit into the limit."""
+        return self.affordable_epochs >= self.draft.enough_epochs
 
     def reasons(self, budget: float | None) -> Iterator[str]:
         """The epochs and their estimated time; ``budget`` is None if the limit is the CPU default."""
@@ -95,7 +95,7 @@ class BudgetedDraft:
             yield f"{expected}, to fit {limit}; {self.draft.default_epochs} need a longer --time-budget."
         else:
             yield f"{expected}; more are not needed for these data."
-        if "mixup" in self.settings["stage1"] and "stage1.mixup" not in fields_of(self.draft.overrides):
+        if self.draft.needs_less_mixup(self.epochs) and "stage1.mixup" not in fields_of(self.draft.overrides):
             yield f"Mixup {recipe.stage1.mixup:g}: with fewer than {FEW_STEPS:,} steps, more would slow learning down."
 
 
@@ -109,7 +109,33 @@ def time_and_fit(draft: Draft, limit: float | None, started: float) -> BudgetedD
     return fit_epochs(draft, time_recipe(draft.one_epoch, draft.dataset, draft.side, draft.device), limit, started)
 
 
+def fit_pretrained(drafts: Sequence[PretrainedDraft], limit: float | None, started: float) -> list[BudgetedDraft]:
+    """Drafts in order of preference, up to the first that is fast enough for the limit, or to the last.
+
+    Features of the last one, the cheapest, are timed first: that tells which of the others are worth timing.
+    """
+    cheapest = drafts[-1]
+    features = time_features(cheapest.one_epoch, cheapest.dataset, cheapest.side, cheapest.device)
+    tried: list[BudgetedDraft] = []
+    for draft in drafts:
+        scaled = features.scaled(draft.flops / cheapest.flops)
+        estimate = scaled if draft.trains_head_alone else estimated_training(scaled, draft.trained_share)
+        fitted = fit_epochs(draft, estimate, limit, started)
+        if fitted.is_fast_enough or draft is cheapest:
+            measure = time_features if draft.trains_head_alone else time_recipe
+            timing = measure(draft.one_epoch, draft.dataset, draft.side, draft.device)
+            fitted = fit_epochs(draft, timing, limit, started)
+        tried.append(fitted)
+        if fitted.is_fast_enough:
+            break
+    return tried
+
+
 def fit_epochs(draft: Draft, timing: StepTiming, limit: float | None, started: float) -> BudgetedDraft:
     """As ``time_and_fit``, with a known timing."""
-    left = None if limit is None else max(0.0, limit - (time.perf_counter() - started))
-    return BudgetedDraft(draft, timing, limit, left)
+    return BudgetedDraft(draft, timing, limit, seconds_left(limit, started))
+
+
+def seconds_left(limit: float | None, started: float) -> float | None:
+    """What is left of a limit since ``started``; None without a limit."""
+    return None if limit is None else max(0.0, limit - (time.perf_counter() - started))

@@ -1,4 +1,4 @@
-"""Timing: a few real steps of each stage of a recipe, on the device of the run."""
+"""Timing: a few real steps of each stage of a recipe, or features of a few images, on the device of the run."""
 
 import time
 import warnings
@@ -7,35 +7,32 @@ from statistics import median
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from tailcloud.data import Dataset, Split
+from tailcloud.data.augment.normalize import Normalise
 from tailcloud.errors import TailcloudWarning
-from tailcloud.recipe import Recipe, Stage
-from tailcloud.training.devices import set_deterministic, set_threads
+from tailcloud.recipe import Recipe
+from tailcloud.runs.observer import SilentObserver
+from tailcloud.training.devices import cores, set_deterministic, set_threads
+from tailcloud.training.features.embedder import Embedder
+from tailcloud.training.features.views import View
 from tailcloud.training.loop import prepare_stage, train_epoch
+from tailcloud.training.model import first_model
 from tailcloud.training.session import Session
 from tailcloud.training.stages.parts import StageParts
 from tailcloud.training.stages.start import start_stage
 
-TRIAL_STEPS, TRIAL_TEST_IMAGES = 2, 256  # batches of a trial epoch, test images evaluated
+TRIAL_STEPS = {"cpu": 2, "cuda": 16}  # batches of a trial epoch: on a GPU its fixed cost must not count
+TRIAL_TEST_IMAGES = {"cpu": 64, "cuda": 1024}  # test images evaluated, of more than SMALL_IMAGE pixels
+SMALL_IMAGE, SMALL_TEST_IMAGES = 64 * 64, 256
 TRIAL_READS = 128  # images read from files
 MIN_TIMED_SECONDS, MAX_TIMED_EPOCHS = 0.5, 50
 TRIAL_LR = 1e-4  # any learning rate takes the same time
 OVERHEAD = 3.0  # seconds: the start of a run, and its report
+HEAD_SECONDS = 3e-5  # to train a head on the features of one image
+BACKWARD = 2.0  # forward passes
 RESERVE = 0.05  # share of a run for checkpoints and other work of the machine
-
-
-class _NullObserver:
-    """Ignores all events."""
-
-    def stage_started(self, name: str, stage: Stage, done: int) -> None:
-        """Ignored."""
-
-    def epoch_done(self, line: dict[str, object]) -> None:
-        """Ignored."""
-
-    def note(self, text: str) -> None:
-        """Ignored; the run itself repeats it."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +54,19 @@ class StepTiming:
         return StepTiming(train, max(self.evaluate, reading), self.setup)
 
     def seconds(self, recipe: Recipe, images: int, evaluated: int) -> float:
-        """The time of a run: ``images`` to train on, ``evaluated`` after every evaluated epoch and at the end."""
-        total = OVERHEAD
+        """The time of a run: ``images`` to train on, ``evaluated`` after every evaluated epoch and at the end.
+
+        For a stage with views, images are embedded once; and not again if the stage before has views too.
+        """
+        total, embedded = OVERHEAD, False
         for name, stage in recipe.stages.items():
             times = -(-stage.epochs // recipe.selection.every) + 1
-            training = self.setup + stage.epochs * images * self.train[name] if stage.epochs else 0.0
-            total += training + times * evaluated * self.evaluate
+            total += self.setup + stage.epochs * images * self.train[name] if stage.epochs else 0.0
+            if not stage.views:
+                total += times * evaluated * self.evaluate
+            elif not embedded:
+                total += (stage.views * images + evaluated) * self.evaluate
+            embedded = bool(stage.views)
         return total * (1 + RESERVE)
 
 
@@ -73,11 +77,48 @@ def time_recipe(recipe: Recipe, dataset: Dataset, side: int, device: torch.devic
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TailcloudWarning)  # a few batches do not hold every class
-            session = Session(recipe, trial_dataset(recipe, dataset, side), device)
+            session = Session(recipe, trial_dataset(recipe, dataset, side, device), device)
             set_threads(recipe, session.step_flops)
             return time_stages(session).limited_by_reading(reading_seconds(dataset.train))
     finally:
         torch.set_num_threads(threads)
+
+
+def time_features(recipe: Recipe, dataset: Dataset, side: int, device: torch.device) -> StepTiming:
+    """Compute the features of a few images with ``side`` pixels a side; heads are not timed, they take seconds."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(recipe.engine.threads or cores())
+    try:
+        model, pretrained = first_model(recipe, dataset)
+        assert pretrained is not None
+        transform = Normalise(pretrained.mean, pretrained.std, device)
+        shape = (side, side, dataset.shape[2])
+        embedder = Embedder(model.to(device).to(memory_format=torch.channels_last), "", transform, shape)  # type: ignore[call-overload]
+        noise = torch.from_numpy(np.random.RandomState(0).randint(0, 256, (embedder.batch, *shape), np.uint8))
+        each = median(batch_seconds(embedder, noise.to(device))) / embedder.batch
+    finally:
+        torch.set_num_threads(threads)
+    return StepTiming(dict.fromkeys(recipe.stages, HEAD_SECONDS), max(each, reading_seconds(dataset.train)), 0.0)
+
+
+def batch_seconds(embedder: Embedder, images: Tensor) -> list[float]:
+    """The time of several batches of features, without the first one."""
+    seconds: list[float] = []
+    embedder(images, View())
+    while sum(seconds) < MIN_TIMED_SECONDS and len(seconds) < MAX_TIMED_EPOCHS:
+        started = time.perf_counter()
+        embedder(images, View()).cpu()
+        seconds.append(time.perf_counter() - started)
+    return seconds
+
+
+def estimated_training(features: StepTiming, trained: float) -> StepTiming:
+    """An estimate of training the network, from the time of its features.
+
+    ``trained`` is the share of a forward pass that also has a backward pass.
+    """
+    each = features.evaluate * (1 + BACKWARD * trained)
+    return StepTiming(dict.fromkeys(features.train, each), features.evaluate, 0.0)
 
 
 def reading_seconds(split: Split) -> float:
@@ -90,18 +131,21 @@ def reading_seconds(split: Split) -> float:
     return (time.perf_counter() - started) / len(rows)
 
 
-def trial_dataset(recipe: Recipe, dataset: Dataset, side: int) -> Dataset:
+def trial_dataset(recipe: Recipe, dataset: Dataset, side: int, device: torch.device) -> Dataset:
     """A few batches of noise images with labels of the data set: steps on noise take the same time."""
-    batch = max(stage.batch for stage in recipe.stages.values())
-    random = np.random.RandomState(0)
+    batch = max(stage.batch for stage in recipe.stages.values() if not stage.views)
+    random, kind = np.random.RandomState(0), "cpu" if device.type == "cpu" else "cuda"
 
     def some(split: Split, count: int) -> Split:
         shape = (count, side, side, dataset.shape[2])
         noise = random.randint(0, 256, shape, dtype=np.uint8)
         return Split(noise, split.labels[random.randint(0, len(split), count)])
 
-    tested = min(TRIAL_TEST_IMAGES, len(dataset.test))
-    return replace(dataset, train=some(dataset.train, TRIAL_STEPS * batch), test=some(dataset.test, tested), val=None)
+    most = SMALL_TEST_IMAGES if side**2 <= SMALL_IMAGE else TRIAL_TEST_IMAGES[kind]
+    tested = min(most, len(dataset.test))
+    return replace(
+        dataset, train=some(dataset.train, TRIAL_STEPS[kind] * batch), test=some(dataset.test, tested), val=None
+    )
 
 
 def time_stages(session: Session) -> StepTiming:
@@ -109,12 +153,15 @@ def time_stages(session: Session) -> StepTiming:
     train, setup = {}, 0.0
     for name, stage in session.recipe.stages.items():
         started = time.perf_counter()
+        if stage.views:
+            train[name] = HEAD_SECONDS
+            continue
         start_stage(session, name)
         if not stage.epochs:
             train[name] = 0.0
             continue
-        parts = prepare_stage(session, name, _NullObserver())
-        train_epoch(session, parts, 0, TRIAL_LR)
+        parts = prepare_stage(session, name, SilentObserver())
+        train_epoch(session, parts, 0, trial_rates(parts))
         setup = max(setup, time.perf_counter() - started)
         train[name] = epoch_seconds(session, parts) / len(session.dataset.train)
     session.predict(session.images.test, 1.0)
@@ -128,6 +175,11 @@ def epoch_seconds(session: Session, parts: StageParts) -> float:
     seconds: list[float] = []
     while sum(seconds) < MIN_TIMED_SECONDS and len(seconds) < MAX_TIMED_EPOCHS:
         started = time.perf_counter()
-        train_epoch(session, parts, len(seconds) + 1, TRIAL_LR)
+        train_epoch(session, parts, len(seconds) + 1, trial_rates(parts))
         seconds.append(time.perf_counter() - started)
     return median(seconds)
+
+
+def trial_rates(parts: StageParts) -> list[float]:
+    """The learning rates of a trial epoch."""
+    return [TRIAL_LR] * parts.loader.steps

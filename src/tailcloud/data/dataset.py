@@ -65,7 +65,8 @@ class Dataset:
     """Training, test and perhaps validation images; ``mean`` and ``std`` per channel, on a 0 … 1 scale.
 
     ``fit`` says how an image of another size is resized, and ``keep`` which share of its center is kept before, as for
-    the test images.
+    the test images. ``native_side`` is the median of the shorter sides of the images before they were resized, in
+    pixels; None if it is not known.
     """
 
     spec: str
@@ -78,6 +79,7 @@ class Dataset:
     remarks: tuple[str, ...] = ()
     fit: Fit = "squash"
     keep: float = 1.0
+    native_side: int | None = None
 
     def __post_init__(self) -> None:
         for name, split in {"training": self.train, "test": self.test}.items():

@@ -114,11 +114,12 @@ class InMemory:
 
     def _read_arrays(self, options: ReadOptions) -> Dataset:
         images = np.asarray(self.images)
-        size, remarks = choose_size([images.shape[1:3]], options)
+        height, width = images.shape[1:3]
+        size, remarks = choose_size([(height, width)], options)
         check_images_fit("X", len(images), size, images.shape[3])
         assignment = assign_splits("X", self._class_numbers(), [""] * len(images), None, options)
         resized = np.ascontiguousarray(resize_images(images, (size, size), options.fit))
-        return assemble(assignment, resized, None, options.fit, remarks)
+        return assemble(assignment, resized, None, options.fit, remarks, min(height, width))
 
     def _class_numbers(self) -> list[str]:
         """The class of each image by its number, because two classes may have the same readable name."""

@@ -7,6 +7,7 @@ import logging
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 
 from tailcloud.data import OWN, Dataset, hold_out, is_path, parse_spec
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.launch.run_data import DataSource, has_test, note_same_images, open_whole
+from tailcloud.launch.run_data import DataSource, has_test, note_same_images, open_data, open_whole
 from tailcloud.plugins import plugin_arguments
 from tailcloud.recipe import Recipe, differences, load_recipe, parse_setting, resolve
 from tailcloud.recipe.merge import merge
@@ -202,7 +203,9 @@ def choose_recipe(request: TrainRequest, requested: Recipe) -> tuple[Recipe, tup
     dataset = open_whole(requested, request.source)
     logger.info("timing a few steps to choose a recipe")
     runs = max(1, len(request.seeds))
-    choice = choose(for_timing(dataset, overrides), device, budget and budget / runs, overrides, request.started)
+    opened = partial(open_data, source=request.source)
+    timed = for_timing(dataset, overrides)
+    choice = choose(timed, device, budget and budget / runs, overrides, request.started, opened)
     recipe = load_recipe(None, [choice.settings, *overrides])
     if (recipe.data.size, recipe.data.size) == dataset.shape[:2]:
         note_same_images(recipe.data, requested.data)

@@ -150,9 +150,7 @@ def _timm_entry(backbone: str, tag: str) -> CatalogueEntry:
     return timm_entry(f"{name}.{wanted}" if wanted else name)
 
 
-def resolve_entry(
-    entry: CatalogueEntry, *, download: bool = False, accept_licence: bool = False
-) -> PretrainedWeights:
+def resolve_entry(entry: CatalogueEntry, *, download: bool = False, accept_licence: bool = False) -> PretrainedWeights:
     """The file of published weights, with its SHA-256 checked; downloaded if it is not here and ``download`` is set."""
     file, source, fresh = local_file(entry), entry.source, False
     if file is None:

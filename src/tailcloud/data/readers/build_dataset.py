@@ -21,7 +21,7 @@ from tailcloud.data.packed_names import Names
 from tailcloud.data.parallel_io import check_unreadable, read_headers, read_images, unreadable_remark
 from tailcloud.data.read_options import Fit, ReadOptions
 from tailcloud.data.readers.file_list import FileList, group_keys
-from tailcloud.data.readers.image_size import LARGEST_DEFAULT_SIZE, choose_size
+from tailcloud.data.readers.image_size import LARGEST_DEFAULT_SIZE, choose_size, native_side
 from tailcloud.data.readers.split_assignment import SPLIT_NAMES, SplitAssignment, as_listed, assign_splits
 from tailcloud.data.splits import Vector
 from tailcloud.errors import TailcloudError
@@ -128,7 +128,8 @@ def _decode_files(
     good, headers, rows = files.take(opened.rows), opened.headers, opened.rows
     assignment = _assign(unopened.spec, good, options, problems)
     order, channels = assignment.order(), 1 if all(header.grey for header in headers) else CHANNELS
-    size, size_remarks = choose_size([(header.height, header.width) for header in headers], options)
+    sides = [(header.height, header.width) for header in headers]
+    size, size_remarks = choose_size(sides, options)
     reason = reason or image_shortage(len(order), size, channels)
     if reason and options.loader == "auto" and not problems.collect:
         return _leave_in_files(unopened, files, options, reason)  # the sample had looked smaller
@@ -150,7 +151,9 @@ def _decode_files(
                 remarks += stream_remark(reason)
             else:
                 known = [*files.remarks, *unreadable, *assignment.remarks, *size_remarks]
-                dataset = assemble(assignment, images, good.names, options.fit, known, left_out=damaged)
+                dataset = assemble(
+                    assignment, images, good.names, options.fit, known, native_side(sides), left_out=damaged
+                )
     decoded = DecodedFiles(headers, broken, good.names, assignment, images, damaged)
     return ReadFiles(dataset, remarks, unreadable, problems.sentences, decoded)
 
@@ -181,9 +184,13 @@ def assemble(
     names: Sequence[str] | None,
     fit: Fit,
     remarks: Sequence[str],
+    side: int,
     left_out: Collection[int] = (),
 ) -> Dataset:
-    """The data set of decoded ``images``, which are in ``assignment.order()``; rows ``left_out`` are not in it."""
+    """The data set of decoded ``images``, which are in ``assignment.order()``; rows ``left_out`` are not in it.
+
+    ``side`` is the median of their shorter sides before they were resized.
+    """
     order, kept = assignment.order(), np.ones(len(images), dtype=bool)
     kept[list(left_out)] = False
     whole = Split(
@@ -205,6 +212,7 @@ def assemble(
         val=val if len(val) else None,
         remarks=tuple(remarks),
         fit=fit,
+        native_side=side,
     )
 
 
@@ -253,6 +261,7 @@ def build_streamed(
         val=val if len(val) else None,
         remarks=(*known, *unreadable),
         fit=options.fit,
+        native_side=native_side(unopened.sides) if options.size is None else None,  # opens a sample
     )
     return ReadFiles(dataset, known, unreadable)
 
@@ -301,11 +310,16 @@ class UnopenedFiles:
         self.check_sample(rows, broken, len(self.names))
         return [each for each in found if isinstance(each, Header)]
 
+    @property
+    def sides(self) -> list[tuple[int, int]]:
+        """Height and width of the sampled files."""
+        return [(header.height, header.width) for header in self.headers]
+
     def size(self, options: ReadOptions) -> tuple[int, list[str]]:
         """Pixels a side as the recipe says or the sample suggests, and remarks."""
         if options.size is not None:
             return options.size, []
-        return choose_size([(header.height, header.width) for header in self.headers], options)
+        return choose_size(self.sides, options)
 
     def shortage(self, options: ReadOptions) -> str | None:
         """Why the images do not fit into memory, estimated from the sample; None if they fit.

@@ -11,6 +11,11 @@ LARGEST_DEFAULT_SIZE = 64  # pixels a side
 NARROW = 0.5  # of an image whose sides have a smaller ratio, a center crop loses more than half
 
 
+def native_side(sides: Sequence[tuple[int, int]]) -> int:
+    """The median of the images' shorter sides; ``sides`` are height and width, in either order."""
+    return int(np.median(np.min(sides, axis=1)))
+
+
 def choose_size(sides: Sequence[tuple[int, int]], options: ReadOptions) -> tuple[int, list[str]]:
     """Pixels a side: ``options.size``, or the median of the images' shorter sides, at least 4 and at most 64.
 
@@ -21,7 +26,7 @@ def choose_size(sides: Sequence[tuple[int, int]], options: ReadOptions) -> tuple
     cropped = list(_crop_remark(shorter / np.max(sides, axis=1), options))
     if options.size is not None:
         return options.size, cropped
-    median = int(np.median(shorter))
+    median = native_side(sides)
     size = min(max(median, SMALLEST_SIZE), LARGEST_DEFAULT_SIZE)
     remark = (
         f"Images are read at {size}×{size} pixels, but half of them have {median:,} or more a side; "

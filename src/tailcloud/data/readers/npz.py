@@ -18,7 +18,7 @@ from tailcloud.data.image_io import Pixels, resize_image
 from tailcloud.data.memory import check_images_fit, shortage
 from tailcloud.data.read_options import Fit, ReadOptions
 from tailcloud.data.readers.build_dataset import assemble
-from tailcloud.data.readers.image_size import choose_size
+from tailcloud.data.readers.image_size import choose_size, native_side
 from tailcloud.data.readers.split_assignment import assign_splits
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.formatting import readable, some_of
@@ -108,7 +108,8 @@ def open_npz(spec: str, path: Path, options: ReadOptions) -> Dataset:
         raise UsageError(f'data.group = "{options.group}" needs file names or a CSV column, and {spec} has arrays')
     pairs = _pairs(path)
     headers = {name: array_header(path, name) for pair in pairs.values() for name in pair}
-    size, remarks = choose_size([_checked_sides(path, pair, headers) for pair in pairs.values()], options)
+    sides = [_checked_sides(path, pair, headers) for pair in pairs.values()]
+    size, remarks = choose_size(sides, options)
     _check_memory(path, headers.values())
     channels = {headers[images].shape[3:] or (1,) for images, _ in pairs.values()}
     if len(channels) > 1:
@@ -119,9 +120,8 @@ def open_npz(spec: str, path: Path, options: ReadOptions) -> Dataset:
     pixels = np.concatenate([_resized(path, images, size, options) for images, _ in pairs.values()])
     order = assignment.order()
     in_order = len(order) == len(pixels) and bool((np.diff(order) == 1).all())
-    return assemble(
-        assignment, pixels if in_order else pixels[order], None, options.fit, [*assignment.remarks, *remarks]
-    )
+    known = [*assignment.remarks, *remarks]
+    return assemble(assignment, pixels if in_order else pixels[order], None, options.fit, known, native_side(sides))
 
 
 def read_labels(path: Path) -> tuple[list[str], list[str]]:

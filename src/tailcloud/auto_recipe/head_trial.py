@@ -1,0 +1,146 @@
+"""The head trial: several heads are trained on features of a frozen network, and compared by cross-validation.
+
+Features are computed once, for all heads and for the run itself, so that a head costs seconds.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from tailcloud.classifier import fresh_head
+from tailcloud.data import Dataset
+from tailcloud.data.loaders.features import FeatureImages
+from tailcloud.data.splits import Vector, positions_by_class
+from tailcloud.evaluation import Predictions, summarise
+from tailcloud.recipe import Recipe
+from tailcloud.runs.observer import SilentObserver
+from tailcloud.training.features.run_features import RunFeatures
+from tailcloud.training.loop import prepare_stage, train_epoch
+from tailcloud.training.schedule import learning_rates
+from tailcloud.training.session import Session
+from tailcloud.training.stages.start import start_stage
+
+FOLDS = 3
+LABELS_ALONE = 0  # pixels of images in a fold: it has features, not images
+
+
+@dataclass
+class HeadTrial:
+    """The balanced accuracy of each head, in percent, and how many of the folds were measured."""
+
+    accuracy: dict[str, float] = field(default_factory=dict)
+    folds: int = 0
+    images: int = 0
+
+    @property
+    def best(self) -> str:
+        """The head with the highest balanced accuracy; the first of equal ones."""
+        return max(self.accuracy, key=lambda name: self.accuracy[name])
+
+    def reason(self) -> str:
+        """The comparison in a sentence."""
+        ranked = sorted(self.accuracy.items(), key=lambda item: -item[1])
+        figures = ", ".join(f"{name} {value:.1f}" for name, value in ranked)
+        return (
+            f"Head: {self.best}, of {len(ranked)} that were tried; balanced accuracy on {self.images:,} training images "
+            f"that were held out in turn: {figures}."
+        )
+
+
+def try_heads(
+    recipes: Mapping[str, Recipe],
+    dataset: Dataset,
+    device: torch.device,
+    seconds: float | None,
+    note: Callable[[str], None],
+) -> HeadTrial:
+    """Cross-validate heads on the training images: the recipes differ in method and head alone.
+
+    Args:
+        recipes: by name, in order of preference; all of them train the head on features of the same network.
+        dataset: the data of the run, its validation images held out already; they are not used.
+        device: where to compute.
+        seconds: after so many, no further fold is begun; None: all folds.
+        note: receives sentences on what takes long.
+    """
+    session = Session(next(iter(recipes.values())), dataset, device)
+    session.note = note
+    session.enter_stage("stage1")
+    assert session.features is not None
+    features, folds = session.features.train, folds_of(dataset.train.labels, dataset.classes)
+    predictions: dict[str, list[Predictions]] = {name: [] for name in recipes}
+    started, trial = time.perf_counter(), HeadTrial()
+    for number in range(FOLDS):
+        if number and seconds is not None and time.perf_counter() - started > seconds * number / (number + 1):
+            break
+        for name, recipe in recipes.items():
+            fold = FoldSession(session, recipe, features, folds == number)
+            predictions[name].append(fold.train_and_predict())
+        trial.folds += 1
+        trial.images += int((folds == number).sum())
+    counts = dataset.profile.counts
+    for name, parts in predictions.items():
+        trial.accuracy[name] = float(summarise(Predictions.joined(parts), counts)["balanced_accuracy"] or 0.0)
+    return trial
+
+
+def folds_of(labels: Vector, classes: int) -> NDArray[np.int64]:
+    """The fold of each image: 0, 1, 2 in turn within each class, in random order."""
+    random, folds = np.random.RandomState(0), np.zeros(len(labels), np.int64)
+    for positions in positions_by_class(labels, classes):
+        folds[random.permutation(positions)] = np.arange(len(positions)) % FOLDS
+    return folds
+
+
+class FoldFeatures(RunFeatures):
+    """The features of one fold: ``train`` to train on, ``test`` to predict."""
+
+    def __init__(self, whole: FeatureImages, aside: Sequence[bool] | NDArray[np.bool_]) -> None:
+        held = torch.from_numpy(np.asarray(aside)).to(whole.device)
+        self.train = FeatureImages(whole.features[:, ~held], whole.labels[~held])
+        self.test = FeatureImages(whole.features[:1, held], whole.labels[held])
+        self.val = None
+
+    def load(self, *, train: bool = True) -> None:
+        """Nothing to do: they are here."""
+
+
+class FoldSession(Session):
+    """A session that trains the head of a recipe on the features of a fold.
+
+    Args:
+        of: the session whose network and device it uses.
+        recipe: what to train.
+        features: of all training images.
+        aside: which of them are predicted and not trained on.
+    """
+
+    def __init__(self, of: Session, recipe: Recipe, features: FeatureImages, aside: NDArray[np.bool_]) -> None:
+        vars(self).update(vars(of))
+        self.recipe, self.fold = recipe, FoldFeatures(features, aside)
+        train = of.dataset.train
+        shapeless = np.empty((int((~aside).sum()), LABELS_ALONE), np.uint8)
+        kept = replace(train, images=shapeless, labels=train.labels[~aside], groups=None, names=None)
+        self.dataset = replace(of.dataset, train=kept)
+        self.evaluations = {}
+        self.use_head(fresh_head(self.model, recipe.model.head, recipe.seed))
+
+    def enter_stage(self, name: str) -> list[str]:  # noqa: ARG002
+        """Take the features of the fold."""
+        self.evaluations.clear()
+        self.features = self.fold
+        return []
+
+    def train_and_predict(self) -> Predictions:
+        """Train all stages of the recipe; the predictions for the images that were set aside."""
+        for name, stage in self.recipe.stages.items():
+            start_stage(self, name)
+            if stage.epochs:
+                parts = prepare_stage(self, name, SilentObserver())
+                for epoch in range(stage.epochs):
+                    train_epoch(self, parts, epoch, learning_rates(stage, epoch, parts.loader.steps))
+        return self.predict(self.fold.test, 1.0)

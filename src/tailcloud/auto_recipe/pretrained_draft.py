@@ -1,0 +1,179 @@
+"""A draft recipe that starts from pretrained weights: fine-tuning, or a head on features of the frozen network."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tailcloud.auto_recipe.candidates import Candidate, is_user_data
+from tailcloud.auto_recipe.draft import Draft
+from tailcloud.auto_recipe.rules import (
+    ChosenSettings,
+    choose_correction,
+    choose_engine,
+    choose_flips,
+    choose_validation,
+)
+from tailcloud.classifier import meta_backbone
+from tailcloud.recipe import load_recipe
+from tailcloud.recipe.merge import merge
+from tailcloud.weights import CATALOGUE
+
+DEFAULT_METHOD = "logit-adjust"  # re-balances in one stage, also with few epochs
+GPU_EPOCHS, CPU_EPOCHS, ENOUGH_EPOCHS = 30, 15, 8  # of fine-tuning
+FINE_TUNING = {
+    "optimizer": "adamw",
+    "lr": 1e-3,
+    "lr_factors": {"backbone": 0.3},
+    "weight_decay": 0.05,
+    "decay_norms": False,
+    "schedule": "cosine",
+    "lr_interval": "step",
+    "warmup": 1.0,
+    "batch": 64,
+    "mixup": 0.0,
+}
+HEAD_ALONE = {
+    "train": "head",
+    "views": 1,  # more made no difference
+    "optimizer": "adamw",
+    "lr": 1e-3,
+    "weight_decay": 0.01,
+    "schedule": "cosine",
+    "lr_interval": "step",
+    "warmup": 0,
+    "mixup": 0.0,
+}
+HEAD_BATCHES = ((2_000, 64), (8_000, 128))  # (up to so many images, batch size); beyond, LARGEST_HEAD_BATCH
+LARGEST_HEAD_BATCH = 256
+HEAD_STEPS, MIN_HEAD_EPOCHS, MAX_HEAD_EPOCHS = 1200, 20, 200
+LAST_LAYERS = 3  # of the backbone, which are trained if there is no time for all
+CROP_AREA, COLOR_JITTER = [0.3, 1.0], 0.3
+
+# The heads that are tried on features, in order of preference, with what differs from their method's settings.
+HEAD_METHODS: dict[str, Mapping[str, Any]] = {
+    "logit-adjust": {"model": {"head": "cosine"}, "stage1": {"loss": {"name": "logit-adjust", "scale": 30.0}}},
+    "gcl": {},
+    "balanced-softmax": {},
+    "ncm": {"stage1": {"epochs": 0}},
+}
+
+
+@dataclass(frozen=True)
+class PretrainedDraft(Draft):
+    """A draft with pretrained weights. ``method`` is ``DEFAULT_METHOD`` unless the head trial finds a better one."""
+
+    method: str | None = DEFAULT_METHOD
+
+    @property
+    def trains_head_alone(self) -> bool:
+        """Whether the network stays frozen."""
+        return self.candidate.part == "head"
+
+    @property
+    def title(self) -> str:
+        """What is trained, and at which image size, in a few words."""
+        parts = {"all": "training the network", "last": "training its last layers", "head": "its features"}
+        return f"{parts[self.candidate.part]} at {self.side} pixels"
+
+    @property
+    def trained_share(self) -> float:
+        """The share of a forward pass that also has a backward pass, roughly."""
+        return {"all": 1.0, "last": 0.15, "head": 0.0}[self.candidate.part]
+
+    @cached_property
+    def chosen(self) -> ChosenSettings:
+        """The settings that do not depend on the time limit."""
+        chosen = ChosenSettings()
+        self.choose_network(chosen)
+        choose_flips(chosen, self.dataset, self.flips)
+        if not self.trains_head_alone:
+            chosen.set("augment.crop_area", CROP_AREA, "Random crops of 30 to 100 % of an image, and varied colours.")
+            chosen.set("augment.color_jitter", COLOR_JITTER)
+            chosen.set("augment.crop_padding", 0)
+        choose_validation(chosen, self.dataset)
+        choose_engine(chosen, self.device)
+        self.choose_stages(chosen)
+        so_far = {**self.method_setting, **chosen.settings, "data": self.data_setting(chosen)}
+        choose_correction(chosen, self.dataset, load_recipe(None, [so_far, *self.overrides]))
+        return chosen
+
+    def choose_network(self, chosen: ChosenSettings) -> None:
+        """Backbone, weights and image size, and which part of the network is trained."""
+        backbone, side = self.candidate.backbone, self.candidate.side
+        chosen.set("model.backbone", backbone)
+        chosen.set("model.weights", self.candidate.weights, f"Starts from {describe_weights(self.candidate)}.")
+        if is_user_data(self.dataset):
+            chosen.set("data.size", side, f"Images are read at {side} × {side} pixels.")
+
+    def choose_stages(self, chosen: ChosenSettings) -> None:
+        """What is trained, with which optimiser and batch size."""
+        first = {**HEAD_ALONE, "batch": self.head_batch} if self.trains_head_alone else dict(FINE_TUNING)
+        if self.candidate.part == "last":
+            first["train"] = "+".join([*last_layers(self.candidate.backbone), "head"])
+        own = HEAD_METHODS.get(self.method or "", {}) if self.trains_head_alone else {}
+        for key, value in merge({"stage1": first}, own).items():
+            for field, setting in value.items():
+                chosen.set(f"{key}.{field}", setting)
+        second = self.base.stage2
+        if second and second.trains_only_head:
+            chosen.set("stage2.epochs", second.epochs)  # on features they take seconds
+            chosen.set("stage2.views", 1)
+            chosen.set("stage2.mixup", 0.0)
+            chosen.set("stage2.batch", self.head_batch)
+        what = {
+            "head": "The network stays as it is: its features are computed once, and a head is trained on them.",
+            "last": f"The last {LAST_LAYERS} layers of the network and the head are trained.",
+            "all": "The whole network is trained.",
+        }
+        chosen.reasons.append(("stage1.train", what[self.candidate.part]))
+
+    def needs_less_mixup(self, epochs: int) -> bool:  # noqa: ARG002
+        """There is none."""
+        return False
+
+    @property
+    def head_batch(self) -> int:
+        """The batch size of a head that is trained alone."""
+        return next((size for most, size in HEAD_BATCHES if len(self.dataset.train) <= most), LARGEST_HEAD_BATCH)
+
+    @property
+    def default_epochs(self) -> int:
+        """Epochs of a first stage without a time limit."""
+        if self.trains_head_alone:
+            steps = max(1, self.images // self.head_batch)
+            return min(MAX_HEAD_EPOCHS, max(MIN_HEAD_EPOCHS, -(-HEAD_STEPS // steps)))
+        return CPU_EPOCHS if self.device.type == "cpu" else GPU_EPOCHS
+
+    @property
+    def enough_epochs(self) -> float:
+        """Fewer epochs than this are too few for the draft."""
+        return self.default_epochs if self.trains_head_alone else ENOUGH_EPOCHS
+
+    @property
+    def min_epochs(self) -> int:
+        """The fewest epochs that are trained, even if they exceed the time limit."""
+        return int(self.enough_epochs)
+
+    def settings(self, epochs: int, every: int = 1) -> dict[str, Any]:
+        """The settings of a run with that many epochs in its first stage, evaluated after every ``every`` epochs."""
+        settings = super().settings(epochs, every)
+        own = HEAD_METHODS.get(self.method or "", {}) if self.trains_head_alone else {}
+        if "epochs" in own.get("stage1", {}):
+            settings["stage1"]["epochs"] = own["stage1"]["epochs"]
+        return settings
+
+
+def last_layers(backbone: str) -> list[str]:
+    """The last layers of a backbone, as parts of the model."""
+    layers = meta_backbone(backbone).layers()
+    return [f"backbone.{part}" for layer in layers[-LAST_LAYERS:] for part in layer] or ["backbone"]
+
+
+def describe_weights(candidate: Candidate) -> str:
+    """The weights in words: network, what they were trained on, and their licence."""
+    entry = CATALOGUE.get(candidate.backbone)
+    if entry is None or candidate.weights not in {"pretrained", entry.tag}:
+        return f"the weights {candidate.weights} of {candidate.backbone}"
+    millions = f"{(entry.parameters or 0) / 1e6:.1f} million parameters"
+    return f"{entry.architecture}, trained on {entry.trained_on} ({millions}, {entry.licence})"
