@@ -14,6 +14,7 @@ from torch import nn
 import tailcloud
 from helpers.oracles import adapters as oracle
 from helpers.runs import Interrupted, StopAfter, Watcher, run, same_weights
+from helpers.small_models import change, write_model
 from helpers.tiny_vit import BLOCKS, WIDTH, Block, TinyViT, shake
 from tailcloud.backbones import BACKBONES, create_backbone
 from tailcloud.backbones.adapters import (
@@ -194,6 +195,22 @@ def test_a_broken_run_ends_with_the_same_bits(tmp_path, kind):
     assert same_weights(tmp_path / "broken", tmp_path / "whole")
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_graph_trains_them_as_eager_steps_do(tmp_path, kind):
+    losses = {}
+    for executor in ("eager", "graphed"):
+        recipe, folder, watcher = (
+            small(kind, {"engine": {"executor": executor}}),
+            RunFolder(tmp_path / executor),
+            Watcher(),
+        )
+        folder.create(recipe, "tailcloud train")
+        train(recipe, open_dataset("digits-lt"), folder, torch.device("cuda"), watcher)
+        losses[executor] = [line["loss"] for line in watcher.lines]
+    assert losses["graphed"] == pytest.approx(losses["eager"], rel=1e-3)
+
+
 @pytest.fixture(params=KINDS)
 def trained(request, tmp_path):
     run(tmp_path / "run", small(request.param, {"stage1": {"epochs": 2}}))
@@ -208,6 +225,14 @@ def test_model_json_rebuilds_the_adapters(trained):
     saved = load_file(folder / "model.safetensors")
     assert saved.keys() == model.classifier.state_dict().keys()
     assert len(adapter_names(model)) == (2 if kind == "lora" else 1) * BLOCKS
+
+
+def test_a_model_json_from_before_adapters_is_read(tmp_path):
+    folder = write_model(tmp_path / "old")
+    old = json.loads((folder / "model.json").read_text())["architecture"]
+    del old["adapter"], old["adapter_size"]
+    change(folder, architecture=old)
+    assert adapter_names(tailcloud.load(folder)) == []
 
 
 @pytest.mark.parametrize("form", ["safetensors", "pt2"])
