@@ -1,7 +1,7 @@
 """Classifiers: a backbone and a head, built from an ``Architecture``."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from tailcloud.backbones import Backbone, create_backbone
+from tailcloud.backbones.adapters import AdapterKind, insert_adapters
 from tailcloud.errors import UsageError, unknown
 from tailcloud.heads import HEADS, Head
 from tailcloud.randomness import derive_seed
@@ -28,6 +29,13 @@ class Architecture:
     width: float
     channels: int
     classes: int
+    adapter: AdapterKind = "none"
+    adapter_size: int = 0
+
+    @property
+    def plain(self) -> "Architecture":
+        """The same without adapters."""
+        return replace(self, adapter="none", adapter_size=0)
 
 
 class Classifier(nn.Module):
@@ -40,6 +48,13 @@ class Classifier(nn.Module):
         self.backbone = create_backbone(architecture.backbone, channels=architecture.channels, width=architecture.width)
         self.classes = architecture.classes
         self.head: Head = HEADS[architecture.head](self.backbone.features, architecture.classes)
+        self.insert_adapters(architecture)
+
+    def insert_adapters(self, architecture: Architecture) -> None:
+        """Give the backbone the adapters that the architecture has, if any."""
+        if architecture.adapter != "none":
+            size, classes = architecture.adapter_size, architecture.classes
+            insert_adapters(self.backbone, architecture.adapter, size=size, classes=classes)
 
     def features(self, images: Tensor) -> Tensor:
         """Features [batch, features] of normalised images, the input of the head."""
@@ -57,6 +72,13 @@ def build_classifier(architecture: Architecture, seed: int) -> Classifier:
     with _global_generator, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derive_seed(seed, "weights"))
         return Classifier(architecture)
+
+
+def add_adapters(model: Classifier, architecture: Architecture, seed: int) -> None:
+    """Give a classifier, whose weights may be pretrained, fresh adapters that depend on the seed alone."""
+    with _global_generator, torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(derive_seed(seed, "adapters"))
+        model.insert_adapters(architecture)
 
 
 def fresh_head(model: Classifier, kind: str, seed: int) -> Head:

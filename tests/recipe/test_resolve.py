@@ -12,13 +12,18 @@ from tailcloud.recipe import data_sets, find_recipe, load_recipe, parse_setting,
 from tailcloud.recipe.library import PLUGIN_METHODS, PluginMethod
 from tailcloud.recipe.merge import merge
 
+OWN_NAME = {"own/lift": "logit-adjust"}  # recipes that are not named after their method
+
 
 @pytest.mark.parametrize("name", shipped("recipes"))
 def test_every_shipped_recipe_resolves_and_is_its_own_fixed_point(name):
+    if "timm:" in shipped("recipes")[name].read_text():
+        pytest.importorskip("timm")
     recipe = load_recipe(name)
     data, ratio = parse_spec(recipe.data.spec)
     assert data == name.split("/")[0]
-    assert name.split("/")[1] in {recipe.method, f"{recipe.method}-{ratio or 0:g}"}
+    method = OWN_NAME.get(name, name.split("/")[1])
+    assert method in {recipe.method, f"{recipe.method}-{ratio or 0:g}"}
     assert resolve(tomllib.loads(recipe.to_toml())) == recipe
 
 

@@ -85,10 +85,11 @@ def contents(draw):
     transform = {"size": st.tuples(side, side), "mean": per(channels, st.floats(-1, 1)), "std": per(channels, positive)}
     resizing = {"fit": st.sampled_from(["crop", "pad", "squash"]), "keep": st.floats(0.1, 1)}
     calibration = {"temperature": positive, "fitted_on": st.none() | text}
+    adapter = {"adapter": st.sampled_from(["none", "lora", "adaptformer"]), "adapter_size": st.integers(0, 64)}
     architecture = {"backbone": text, "head": text, "width": positive}
     required = {
         "architecture": st.fixed_dictionaries(
-            {**architecture, "channels": st.just(channels), "classes": st.just(classes)}
+            {**architecture, "channels": st.just(channels), "classes": st.just(classes), **adapter}
         ),
         "class_names": per(classes, text),
         "counts": per(classes, st.integers(0, 2**50)),

@@ -1,25 +1,43 @@
 """Checks the names of model parts in a recipe: what a stage trains, and its learning-rate factors."""
 
-from functools import cache
+from functools import cache, partial
 
+from tailcloud.backbones.adapters import transformer_blocks
 from tailcloud.classifier import meta_backbone, meta_head
 from tailcloud.errors import UsageError
-from tailcloud.recipe.schema import Recipe, Stage
-from tailcloud.recipe.validate import head_kinds
+from tailcloud.recipe.schema import ADAPTERS, Model, Recipe, Stage
+from tailcloud.recipe.validate import as_usage_error, head_kinds
 
 
 def check_names(recipe: Recipe, name: str) -> None:
     """Every part that a stage trains or has a learning-rate factor for is in its model."""
+    check_adapters(recipe.model, name)
     for stage_name, kind in head_kinds(recipe, name).items():
         stage = recipe.stages[stage_name]
         head = [f"head.{parameter}" for parameter, _ in meta_head(kind).named_parameters()]
         has = f"its head has {', '.join(head) or 'nothing to train'}"
         for part in stage.parts if stage.epochs and stage.train != "all" else ():
-            if part in stage.backbone_parts:
+            if part == ADAPTERS:
+                check_has_adapters(recipe.model, f"{name}: {stage_name}.train")
+            elif part in stage.backbone_parts:
                 check_backbone_part(recipe, part, f"{name}: {stage_name}.train")
             elif part != "backbone" and not belongs(head, part):
                 raise UsageError(f'{name}: {stage_name}.train = "{part}" is not a part of its model; {has}')
         check_factors(stage, head, f"{name}: {stage_name}.lr_factors", has)
+
+
+def check_adapters(model: Model, name: str) -> None:
+    """Refuse adapters on a backbone that is no transformer."""
+    if model.adapter != "none":
+        as_usage_error(name, partial(transformer_blocks, meta_backbone(model.backbone, model.width), model.adapter))
+
+
+def check_has_adapters(model: Model, where: str) -> None:
+    """Refuse to train adapters of a model without any."""
+    if model.adapter == "none":
+        raise UsageError(
+            f'{where} = "{ADAPTERS}", and model.adapter = "none"; set model.adapter to "lora" or "adaptformer"'
+        )
 
 
 def frozen_remarks(recipe: Recipe) -> list[str]:

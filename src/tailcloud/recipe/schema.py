@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 import tomli_w
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from tailcloud.backbones.adapters import AdapterKind
 from tailcloud.data.augment import Augment
 from tailcloud.data.read_options import SMALLEST_SIZE, Fit, LoaderKind, ReadOptions, Small
 
@@ -35,16 +36,18 @@ def named(value: object) -> object:
 
 def trainable(value: str) -> str:
     """Check ``train``: everything, or parts of the model."""
-    part = r"(head|backbone)(\.\w+)*"
+    part = r"(adapters|(head|backbone)(\.\w+)*)"
     if not re.fullmatch(rf"all|{part}(\+{part})*", value):
         raise ValueError(
-            'should be "all", "head", a part of the model such as "head.scale", or some of them: "backbone.layer4+head"'
+            'should be "all", "head", a part of the model such as "head.scale", or some of them: '
+            '"backbone.layer4+head", "adapters+head"'
         )
     return value
 
 
 NamedPart = Annotated[PartSpec, BeforeValidator(named)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
+ADAPTERS = "adapters"  # a word of ``train``: all adapters of the model
 WITHOUT_EFFECT = {"loader", "cache", "feature_cache"}  # fields of [data] that change no result
 
 
@@ -80,6 +83,8 @@ class Model(RecipeTable):
     branches: Literal[1, 2] = 1  # 2: the last block twice, for objectives that need it
     width: Annotated[float, Field(gt=0, le=64)] = 1.0
     head: str = "linear"
+    adapter: AdapterKind = "none"  # in every block of a vision transformer; train = "adapters+head" trains them
+    adapter_size: Annotated[int, Field(ge=0, le=4096)] = 0  # rank or bottleneck; 0: by LIFT's rule
     weights: str | None = None  # "pretrained", a tag of published weights, or a file; "none" as unset: from scratch
     weights_sha256: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{8,64}$")] | None = None  # or its first digits
 
@@ -123,7 +128,7 @@ class Stage(RecipeTable):
     @property
     def backbone_parts(self) -> list[str]:
         """The trained parts of the backbone; if there are any, its other parts are frozen."""
-        return [part for part in self.parts if part.startswith("backbone.")]
+        return [part for part in self.parts if part == ADAPTERS or part.startswith("backbone.")]
 
     @property
     def trains_only_head(self) -> bool:

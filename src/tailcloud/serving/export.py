@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from tailcloud.backbones.adapters import merged_weights
+from tailcloud.classifier import Classifier, meta_classifier
 from tailcloud.data import Split
 from tailcloud.data.image_io import Pixels
 from tailcloud.errors import TailcloudError, UsageError, plugin_sentence, unknown
@@ -51,7 +53,8 @@ def export_run(
     model, model_file = load(run), read_model_file(RunFolder(run).model_file)
     target = check_target(run, out or run / form.file, force=force)
     sample = sample_images(model_file.image_shape, images)
-    content = _encoded(run, to, PortableClassifier(model.classifier, model_file), model_file)
+    classifier, model_file = without_lora(model.classifier, model_file)
+    content = _encoded(run, to, PortableClassifier(classifier, model_file), model_file)
 
     def original(batch: Pixels) -> NDArray[np.float32]:
         probabilities: NDArray[np.float32] = model.predict_proba(torch.from_numpy(batch)).numpy()
@@ -73,6 +76,16 @@ def export_run(
         images=len(sample),
         checker=_checker(form),
     )
+
+
+def without_lora(classifier: Classifier, model_file: ModelFile) -> tuple[Classifier, ModelFile]:
+    """The same model with LoRA merged into its weights, so that it costs no more than the plain network."""
+    if model_file.architecture.adapter != "lora":
+        return classifier, model_file
+    plain = model_file.architecture.plain
+    merged = meta_classifier(plain)
+    merged.load_state_dict(merged_weights(classifier), assign=True)
+    return merged, model_file.model_copy(update={"architecture": plain})
 
 
 def format_of(to: str) -> Format:

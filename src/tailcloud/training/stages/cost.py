@@ -3,8 +3,10 @@
 from tailcloud.objectives import OBJECTIVES
 from tailcloud.optimizers import OPTIMIZERS
 from tailcloud.recipe import Recipe, Stage
+from tailcloud.recipe.schema import ADAPTERS
 
-FORWARD, BACKWARD = 1, 2  # a backward pass costs two forward passes
+FORWARD, BACKWARD = 1, 2  # a backward pass costs two forward passes: for the inputs of layers, and for their weights
+THROUGH = 1  # gradients pass the frozen layers between adapters
 
 
 def images_per_step(stage: Stage) -> int:
@@ -19,7 +21,11 @@ def passes(stage: Stage) -> int:
 
     A stage that trains only the head needs no backward pass; one on features needs none at all.
     """
-    return 0 if stage.views else FORWARD + (BACKWARD if {"all", "backbone"} & set(stage.parts) else 0)
+    if stage.views:
+        return 0
+    if {"all", "backbone"} & set(stage.parts):
+        return FORWARD + BACKWARD
+    return FORWARD + (THROUGH if ADAPTERS in stage.parts else 0)
 
 
 def copies(stage: Stage) -> int:
