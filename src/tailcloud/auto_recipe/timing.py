@@ -114,7 +114,7 @@ def time_stages(session: Session) -> StepTiming:
             train[name] = 0.0
             continue
         parts = prepare_stage(session, name, _NullObserver())
-        train_epoch(session, parts, 0, TRIAL_LR)
+        train_epoch(session, parts, 0, [TRIAL_LR] * parts.loader.steps)
         setup = max(setup, time.perf_counter() - started)
         train[name] = epoch_seconds(session, parts) / len(session.dataset.train)
     session.predict(session.images.test, 1.0)
@@ -128,6 +128,6 @@ def epoch_seconds(session: Session, parts: StageParts) -> float:
     seconds: list[float] = []
     while sum(seconds) < MIN_TIMED_SECONDS and len(seconds) < MAX_TIMED_EPOCHS:
         started = time.perf_counter()
-        train_epoch(session, parts, len(seconds) + 1, TRIAL_LR)
+        train_epoch(session, parts, len(seconds) + 1, [TRIAL_LR] * parts.loader.steps)
         seconds.append(time.perf_counter() - started)
     return median(seconds)

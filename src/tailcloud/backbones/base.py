@@ -16,3 +16,10 @@ class Backbone(nn.Module):
     unused_in_files: str | None = None  # prefix of parameters in a weights file that are not used
     mean: tuple[float, ...] = IMAGENET_MEAN
     std: tuple[float, ...] = IMAGENET_STD
+
+    def layers(self) -> list[list[str]]:
+        """The names of its parts, layer by layer from the input to the output, for layer-wise learning rates.
+
+        By default it is one layer.
+        """
+        return []

@@ -120,6 +120,11 @@ class EfficientNetLite(Backbone):
         maps = F.relu6(self.bn2(self.conv_head(self.blocks(x))), inplace=True)
         return maps.permute(0, 2, 3, 1).mean(dim=(1, 2))  # in memory order, also for the gradients
 
+    def layers(self) -> list[list[str]]:
+        """The stem, each stage, and the last convolution."""
+        stages = [[f"blocks.{number}"] for number in range(len(self.blocks))]
+        return [["conv_stem", "bn1"], *stages, ["conv_head", "bn2"]]
+
 
 def rounded(channels: float) -> int:
     """A multiple of 8 that is at most a tenth smaller."""

@@ -48,6 +48,7 @@ def check_parts(recipe: Recipe, name: str) -> None:
             try_part(f"{where}.second_sampler", stage.second_sampler, WEIGHTS)
         loss = try_part(f"{where}.loss", stage.loss, LOSSES)
         check_optimizer(where, stage)
+        check_schedule(where, stage)
         check_fit(f"{where}.loss", stage.loss.name, loss, cosine=HEADS[kind].cosine)
         objective = try_part(f"{where}.objective", stage.objective, objectives_with(loss))
         check_batches(name, stage_name, stage, objective)
@@ -58,6 +59,18 @@ def check_optimizer(where: str, stage: Stage) -> None:
     """The optimiser accepts its options."""
     make = partial(OPTIMIZERS[stage.optimizer.name], stage, {}, torch.device("cpu"))
     as_usage_error(f"{where}.optimizer", partial(make, **stage.optimizer.options))
+
+
+def check_schedule(where: str, stage: Stage) -> None:
+    """A fraction of an epoch as warm-up, and a decay over layers, have an effect."""
+    if stage.warmup % 1 and stage.lr_interval == "epoch":
+        raise UsageError(
+            f'{where}.warmup = {stage.warmup:g} is not a number of whole epochs; set lr_interval = "step" too'
+        )
+    if stage.layer_decay < 1 and all(part.startswith("head") for part in stage.parts):
+        raise UsageError(
+            f'{where}.layer_decay = {stage.layer_decay:g} has no effect with train = "{stage.train}"; set it to 1'
+        )
 
 
 def check_backbone_of(recipe: Recipe, name: str) -> None:

@@ -101,7 +101,7 @@ def state_of(parts):
 
 def trained(parts, lrs):
     """Losses, weights, statistics and momentum after an epoch with each learning rate."""
-    losses = torch.cat([parts.executor.epoch(number, lr) for number, lr in enumerate(lrs)])
+    losses = torch.cat([parts.executor.epoch(number, [lr] * parts.loader.steps) for number, lr in enumerate(lrs)])
     return {"losses": losses, **state_of(parts)}
 
 
@@ -175,7 +175,7 @@ def test_runs_in_threads_compile_one_after_the_other(light):
     def train(parts):
         executor = compiled.CompiledExecutor(parts.executor.step, parts.loader)
         executor.prepare()
-        return {"losses": executor.epoch(0, 0.1), **state_of(parts)}
+        return {"losses": executor.epoch(0, [0.1] * parts.loader.steps), **state_of(parts)}
 
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(train, ready))

@@ -44,7 +44,8 @@ def make_parts(session: Session, name: str) -> StageParts:
     loader = _make_loader(session, name, objective)
     parameters = set_trainable(session.model, stage)
     make = OPTIMIZERS[stage.optimizer.name]
-    optimizer = make(stage, parameters, session.device, **stage.optimizer.options)
+    layers = session.model.layers() if stage.layer_decay < 1 else []
+    optimizer = make(stage, parameters, session.device, layers, **stage.optimizer.options)
     executor = _make_executor(session, objective, optimizer, loader)
     return StageParts(name, stage, loader, parameters, optimizer, executor, objective)
 
