@@ -76,6 +76,8 @@ def test_by_default_all_steps_of_an_epoch_have_the_rate_of_the_epoch(schedule):
         ({"stage1": {"warmup": 0.5}}, r"stage1.warmup = 0.5 is not a number of whole epochs; set lr_interval = .step"),
         ({"stage1": {"layer_decay": 0.7, "train": "head"}}, r'layer_decay = 0.7 has no effect with train = "head"'),
         ({"stage1": {"layer_decay": 0.0}}, r"stage1.layer_decay = 0.0 should be greater than 0"),
+        ({"model": {"drop_path": 0.1}}, r'model.drop_path = 0.1 works with .* not with model.backbone = "resnet'),
+        ({"model": {"drop_path": 1.0}}, r"model.drop_path = 1.0 should be less than 1"),
     ],
 )
 def test_settings_without_an_effect_are_refused(settings, sentence):

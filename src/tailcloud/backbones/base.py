@@ -23,3 +23,11 @@ class Backbone(nn.Module):
         By default it is one layer.
         """
         return []
+
+    def residual_blocks(self) -> list[nn.Module]:
+        """The blocks that drop path can skip, from the input to the output.
+
+        If there are any, ``forward(images, path_weights)`` multiplies their residual branches by weights [batch,
+        blocks].
+        """
+        return []

@@ -81,6 +81,7 @@ class Model(RecipeTable):
     head: str = "linear"
     weights: str | None = None  # a file with pretrained weights of the backbone
     weights_sha256: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{8,64}$")] | None = None  # or its first digits
+    drop_path: Annotated[float, Field(ge=0, lt=1)] = 0.0  # stochastic depth: rate of the last residual block
 
 
 class Stage(RecipeTable):
