@@ -96,7 +96,7 @@ def update_by(**how: bool) -> Callable[[Session, StageParts], None]:
             ours.parameters.values(),
             lr=parts.stage.lr,
             momentum=parts.stage.momentum,
-            weight_decay=ours.weight_decay,
+            weight_decay=parts.stage.weight_decay,
             **{"fused": False, "foreach": False} | how,
         )
         ours.step = theirs.step  # type: ignore[method-assign]

@@ -158,7 +158,7 @@ def checks(recipe: Recipe, dataset: Dataset, device: torch.device) -> Iterator[C
 
 def trained(session: Session, parts: StageParts) -> State:
     """Everything that an epoch changes, by kind and name, on the host."""
-    losses = parts.executor.epoch(0, parts.stage.lr)
+    losses = parts.executor.epoch(0, [parts.stage.lr] * parts.loader.steps)
     state: dict[str, Mapping[str, Tensor]] = {
         "loss": {"loss": losses},
         "parameters": dict(session.model.named_parameters()),
@@ -252,7 +252,7 @@ def timed(check: Check, executor: str, *world: Any) -> dict[str, Any]:
     began, processor = time.perf_counter(), processor_seconds()
     session, parts = check.begin(executor, *world)
     ready = {"ready": time.perf_counter() - began, "ready_processor": processor_seconds() - processor}
-    epoch = seconds(lambda: parts.executor.epoch(0, 1e-6), device, budget=BUDGET)
+    epoch = seconds(lambda: parts.executor.epoch(0, [1e-6] * parts.loader.steps), device, budget=BUDGET)
     return {"kernels": session.environment.get("kernels"), "step": epoch / parts.loader.steps, **ready}
 
 

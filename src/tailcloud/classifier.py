@@ -61,6 +61,11 @@ class Classifier(nn.Module):
         features: Tensor = self.backbone(images)
         return features
 
+    def layers(self) -> list[list[str]]:
+        """The layers below the head, each as the names of its parts, from the input to the output."""
+        layers = self.backbone.layers() if isinstance(self.backbone, Backbone) else []  # a plugin's may be any module
+        return [[f"backbone.{part}" for part in layer] for layer in layers] or [["backbone"]]
+
     def forward(self, images: Tensor) -> Tensor:
         """The head's outputs for normalised images."""
         outputs: Tensor = self.head(self.features(images))

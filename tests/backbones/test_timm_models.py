@@ -8,12 +8,12 @@ from torch import nn
 
 from helpers.runs import small_recipe
 from tailcloud.backbones import create_backbone
-from tailcloud.weights.load import load_pretrained
-from tailcloud.weights.resolve import from_file
-from tailcloud.classifier import Architecture, cost
+from tailcloud.classifier import Architecture, cost, meta_backbone
 from tailcloud.data import open_dataset
 from tailcloud.errors import UsageError
 from tailcloud.recipe import load_recipe
+from tailcloud.weights.load import load_pretrained
+from tailcloud.weights.resolve import from_file
 from tailcloud.training.session import Session
 
 HERE = importlib.util.find_spec("timm") is not None
@@ -106,3 +106,14 @@ def test_our_resnet_is_timms():
         ours.load_state_dict(theirs.model.state_dict())
         images = torch.randn(1, 3, 64, 64)
         torch.testing.assert_close(ours(images), theirs(images))
+
+
+@pytest.mark.skipif(not HERE, reason="needs timm")
+@pytest.mark.parametrize(("name", "layers"), [("vit_tiny_patch16_224", 13), ("convnext_atto", 6), ("resnet18", 5)])
+def test_layers_are_blocks_of_a_transformer_or_stages_of_a_convolutional_network(name, layers):
+    backbone = meta_backbone(f"timm:{name}")
+    found = backbone.layers()
+    assert len(found) == layers
+    named = [parameter for parameter, _ in backbone.named_parameters()]
+    assert sorted(part for layer in found for part in layer) == sorted(named)
+    assert found[0][0] == named[0]

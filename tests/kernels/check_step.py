@@ -68,7 +68,7 @@ def test_an_epoch_is_the_plain_one(name):
     stage = Stage.model_validate({"epochs": 1, "loss": "gcl", **STAGES[name]})
     plain, fused = executors(stage)
     before = copy.deepcopy(plain.step.model.state_dict())
-    losses = [one.epoch(0, 0.05) for one in (plain, fused)]
+    losses = [one.epoch(0, [0.05] * one.loader.steps) for one in (plain, fused)]
     torch.testing.assert_close(losses[1], losses[0], rtol=ROUNDING, atol=1e-5)
     for key, value in plain.step.model.state_dict().items():
         found = fused.step.model.state_dict()[key]
@@ -82,7 +82,8 @@ def test_an_epoch_is_the_plain_one(name):
 def test_an_epoch_in_bfloat16_is_close_to_the_plain_one():
     """As a run has it: maps in bfloat16, head and loss in float32 within autocast."""
     plain, fused = executors(Stage(epochs=1, loss="gcl", mixup=1.0), torch.bfloat16)
-    torch.testing.assert_close(fused.epoch(0, 0.05), plain.epoch(0, 0.05), rtol=0.05, atol=0.0)
+    rates = [0.05] * plain.loader.steps
+    torch.testing.assert_close(fused.epoch(0, rates), plain.epoch(0, rates), rtol=0.05, atol=0.0)
 
 
 def test_evaluation_says_what_the_plain_model_says():

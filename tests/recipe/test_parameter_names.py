@@ -27,6 +27,7 @@ def read(method, *settings):
         ("ce", "stage1.train=backbone.layer9+head", r'train = "backbone.layer9" is not a part .* backbone.layer3'),
         ("ce", "stage1.train=backbone.layer3+head.scale", r'train = "head.scale" is not a part of its model; its head'),
         ("ce", "stage1.train=backbone.layer3,head", r"stage1.train = .* should be .all., .head., a part of the model"),
+        ("ce", 'stage1.lr_factors={"backbone.stem"=0.5}', r'lr_factors: "backbone.stem" is not a part .* backbone.bn1'),
         ("ce", "stage1.lr_factors={backbones=0.2}", r'stage1.lr_factors: "backbones" is not a part of its model'),
     ],
 )
@@ -44,7 +45,7 @@ def test_a_part_that_is_not_there_is_a_sentence(method, setting, sentence):
         ("ncm", "stage2.train=head"),
         ("ce", "stage1.train=backbone.layer3+head"),
         ("ce", "stage1.train=backbone.layer3.0.conv1.weight+backbone.bn1"),
-        ("ce", 'stage1.lr_factors={backbone=0.1, "backbone.stem"=0.5, head=2.0}'),
+        ("ce", 'stage1.lr_factors={backbone=0.1, "backbone.layer1"=0.5, head=2.0}'),
     ],
 )
 def test_a_part_that_is_there_will_do(method, setting):

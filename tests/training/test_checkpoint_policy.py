@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from helpers.runs import Watcher, run, small_recipe
+from tailcloud.backbones import BACKBONES, EfficientNetLite
 from tailcloud.evaluation import predict_on_device
 from tailcloud.runs.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from tailcloud.runs.folder import RunFolder
@@ -20,6 +22,20 @@ from tailcloud.training.executors.eager import EagerExecutor
 
 OFTEN = {"engine": {"checkpoint_seconds": 1e-9, "executor": "eager"}, "stage1": {"mixup": 0.4, "batch": 32}}
 STEPS = 11  # an epoch
+FINE_TUNING = {
+    "model": {"backbone": "small_lite", "width": 1.0, "drop_path": 0.5},
+    "stage1": {
+        "epochs": 1,
+        "mixup": 0.0,
+        "optimizer": "adamw",
+        "lr": 0.001,
+        "schedule": "cosine",
+        "lr_interval": "step",
+        "warmup": 0.3,
+        "layer_decay": 0.7,
+        "decay_norms": False,
+    },
+}
 
 
 class Interrupted(Exception):
@@ -86,6 +102,26 @@ def test_a_run_that_dies_within_an_epoch_ends_where_it_would_have_ended(tmp_path
     resumed = run(tmp_path / "broken", recipe)
     check_same(tmp_path / "undisturbed", tmp_path / "broken")
     assert resumed.top1 == expected.top1
+
+
+@pytest.mark.usefixtures("every_step")
+def test_fine_tuning_that_dies_within_an_epoch_ends_where_it_would_have_ended(tmp_path, monkeypatch):
+    """Drop path and a rate that changes every step."""
+    monkeypatch.setitem(BACKBONES, "small_lite", partial(EfficientNetLite, 0.1, 0.5))
+    recipe = small_recipe(OFTEN, FINE_TUNING, name="digits-lt/ce")
+    run(tmp_path / "undisturbed", recipe)
+    break_off(monkeypatch, 5, tmp_path / "broken", recipe)
+    assert "_" in newest(tmp_path / "broken")
+    run(tmp_path / "broken", recipe)
+    check_same(tmp_path / "undisturbed", tmp_path / "broken")
+    other = small_recipe(OFTEN, FINE_TUNING, {"model": {"drop_path": 0.0}}, name="digits-lt/ce")
+    run(tmp_path / "other", other)
+    assert logged(tmp_path / "other")[0]["loss"] != logged(tmp_path / "broken")[0]["loss"]
+    assert (
+        load_file(tmp_path / "other" / "model.safetensors").keys()
+        == load_file(tmp_path / "broken" / "model.safetensors").keys()
+    )
+    assert "drop_path" not in (tmp_path / "broken" / "model.json").read_text()
 
 
 @pytest.mark.usefixtures("every_step")

@@ -46,6 +46,41 @@ def test_a_graphed_run_that_was_broken_off_ends_with_the_same_bits(tmp_path, way
     assert same_weights(tmp_path / "whole", tmp_path / "broken")
 
 
+FINE_TUNING = {
+    "model": {"backbone": "efficientnet_lite0", "width": 1.0, "drop_path": 0.5},
+    "stage1": {
+        "epochs": 2,
+        "lr": 0.001,
+        "optimizer": "adamw",
+        "schedule": "cosine",
+        "lr_interval": "step",
+        "warmup": 0.3,
+        "layer_decay": 0.7,
+        "decay_norms": False,
+        "ema": 0.9,
+    },
+    "stage2": {"epochs": 1},
+}
+
+
+@pytest.mark.parametrize("optimizer", [{}, {"optimizer": "sgd"}])
+def test_graphed_fine_tuning_ends_where_eager_steps_do(tmp_path, optimizer):
+    """Rates that change every step, layer-wise rates, norms without decay, and drop path."""
+    for executor in ("eager", "graphed"):
+        recipe = small_recipe(FINE_TUNING, {"stage1": optimizer, "engine": {"executor": executor}})
+        on_gpu(tmp_path / executor, recipe)
+    assert same_weights(tmp_path / "eager", tmp_path / "graphed")
+
+
+def test_graphed_fine_tuning_that_was_broken_off_ends_with_the_same_bits(tmp_path):
+    recipe = small_recipe(FINE_TUNING, {"engine": {"executor": "graphed"}})
+    on_gpu(tmp_path / "whole", recipe)
+    with pytest.raises(Interrupted):
+        on_gpu(tmp_path / "broken", recipe, StopAfter(1))
+    on_gpu(tmp_path / "broken", recipe)
+    assert same_weights(tmp_path / "whole", tmp_path / "broken")
+
+
 def test_micro_batches_train_as_they_do_on_a_cpu(tmp_path):
     engine = {"kernels": "plain", "executor": "eager", "precision": "float32", "accumulate": 2}
     recipe = small_recipe(

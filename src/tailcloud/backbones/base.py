@@ -16,3 +16,18 @@ class Backbone(nn.Module):
     unused_in_files: str | None = None  # prefix of parameters in a weights file that are not used
     mean: tuple[float, ...] = IMAGENET_MEAN
     std: tuple[float, ...] = IMAGENET_STD
+
+    def layers(self) -> list[list[str]]:
+        """The names of its parts, layer by layer from the input to the output, for layer-wise learning rates.
+
+        By default it is one layer.
+        """
+        return []
+
+    def residual_blocks(self) -> list[nn.Module]:
+        """The blocks that drop path can skip, from the input to the output.
+
+        If there are any, ``forward(images, path_weights)`` multiplies their residual branches by weights [batch,
+        blocks].
+        """
+        return []

@@ -63,6 +63,10 @@ class CifarResNet(Backbone):
         maps: Tensor = self.layer3(self.layer2(self.layer1(x)))
         return maps.permute(0, 2, 3, 1).mean(dim=(1, 2))  # in memory order, also for the gradients
 
+    def layers(self) -> list[list[str]]:
+        """The stem and each stage."""
+        return [["conv1", "bn1"], ["layer1"], ["layer2"], ["layer3"]]
+
 
 def _stage(blocks: int, inputs: int, outputs: int, stride: int) -> nn.Sequential:
     first = BasicBlock(inputs, outputs, stride)

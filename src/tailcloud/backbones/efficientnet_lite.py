@@ -4,6 +4,7 @@ Inverted residuals: a 1×1 convolution widens, a depthwise convolution filters, 
 is TensorFlow's "same", since the published weights come from there. Parameters are named as in timm.
 """
 
+from itertools import chain, repeat
 from math import ceil
 
 import torch.nn.functional as F  # noqa: N812
@@ -51,6 +52,11 @@ def norm(channels: int) -> nn.BatchNorm2d:
     return nn.BatchNorm2d(channels, EPSILON, MOMENTUM)
 
 
+def weighted(maps: Tensor, weight: Tensor | None) -> Tensor:
+    """Feature maps times one weight per image."""
+    return maps if weight is None else maps * weight.to(maps.dtype)[:, None, None, None]
+
+
 class DepthwiseBlock(nn.Module):
     """The first block: a depthwise and a 1×1 convolution, without widening."""
 
@@ -60,10 +66,10 @@ class DepthwiseBlock(nn.Module):
         self.conv_pw, self.bn2 = SameConv2d(inputs, outputs, 1), norm(outputs)
         self.shortcut = stride == 1 and inputs == outputs
 
-    def forward(self, x: Tensor) -> Tensor:
-        """A batch of feature maps through the block."""
+    def forward(self, x: Tensor, path_weight: Tensor | None = None) -> Tensor:
+        """A batch of feature maps through the block; ``path_weight`` [batch] multiplies the residual branch."""
         y: Tensor = self.bn2(self.conv_pw(F.relu6(self.bn1(self.conv_dw(x)), inplace=True)))
-        return x + y if self.shortcut else y
+        return x + weighted(y, path_weight) if self.shortcut else y
 
 
 class InvertedResidual(nn.Module):
@@ -77,12 +83,12 @@ class InvertedResidual(nn.Module):
         self.conv_pwl, self.bn3 = SameConv2d(width, outputs, 1), norm(outputs)
         self.shortcut = stride == 1 and inputs == outputs
 
-    def forward(self, x: Tensor) -> Tensor:
-        """A batch of feature maps through the block."""
+    def forward(self, x: Tensor, path_weight: Tensor | None = None) -> Tensor:
+        """A batch of feature maps through the block; ``path_weight`` [batch] multiplies the residual branch."""
         y = F.relu6(self.bn1(self.conv_pw(x)), inplace=True)
         y = F.relu6(self.bn2(self.conv_dw(y)), inplace=True)
         y = self.bn3(self.conv_pwl(y))
-        return x + y if self.shortcut else y
+        return x + weighted(y, path_weight) if self.shortcut else y
 
 
 class EfficientNetLite(Backbone):
@@ -114,11 +120,23 @@ class EfficientNetLite(Backbone):
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Features of a batch of normalised images."""
+    def forward(self, images: Tensor, path_weights: Tensor | None = None) -> Tensor:
+        """Features of a batch of normalised images; ``path_weights`` are those of the residual branches."""
         x = F.relu6(self.bn1(self.conv_stem(images)), inplace=True)
-        maps = F.relu6(self.bn2(self.conv_head(self.blocks(x))), inplace=True)
+        weights = repeat(None) if path_weights is None else iter(path_weights.unbind(1))
+        for block in chain(*self.blocks):
+            x = block(x, next(weights)) if block.shortcut else block(x)
+        maps = F.relu6(self.bn2(self.conv_head(x)), inplace=True)
         return maps.permute(0, 2, 3, 1).mean(dim=(1, 2))  # in memory order, also for the gradients
+
+    def layers(self) -> list[list[str]]:
+        """The stem, each stage, and the last convolution."""
+        stages = [[f"blocks.{number}"] for number in range(len(self.blocks))]
+        return [["conv_stem", "bn1"], *stages, ["conv_head", "bn2"]]
+
+    def residual_blocks(self) -> list[nn.Module]:
+        """The blocks with a shortcut."""
+        return [block for block in chain(*self.blocks) if block.shortcut]
 
 
 def rounded(channels: float) -> int:

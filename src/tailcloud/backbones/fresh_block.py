@@ -29,3 +29,7 @@ class FreshResNet(ResNet):
         """Feature maps of the fresh block."""
         maps: Tensor = self.fresh(super().maps(images))
         return maps
+
+    def layers(self) -> list[list[str]]:
+        """Those of the ResNet, then the fresh block."""
+        return [*super().layers(), ["fresh"]]

@@ -125,6 +125,10 @@ class ResNet(Backbone):
             maps = self.get_submodule(f"layer{number}")(maps)
         return maps
 
+    def layers(self) -> list[list[str]]:
+        """The stem and each stage."""
+        return [["conv1", "bn1"], *([f"layer{number}"] for number in range(1, 5))]
+
 
 def kaiming(network: nn.Module) -> None:
     """Initialise convolutions: Kaiming-normal, by fan-out."""

@@ -58,3 +58,12 @@ class TimmBackbone(Backbone):
         """Features of a batch of normalised images."""
         features: Tensor = self.model(images)
         return features
+
+    def layers(self) -> list[list[str]]:
+        """The stem and the blocks of a transformer, or the stages of a convolutional network, as timm groups them."""
+        from timm.models import group_parameters
+
+        layers: dict[int, list[str]] = {}
+        for name, number in group_parameters(self.model, self.model.group_matcher(coarse=True), reverse=True).items():
+            layers.setdefault(number, []).append(f"model.{name}")
+        return [layers[number] for number in sorted(layers)]

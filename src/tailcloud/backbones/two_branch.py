@@ -39,6 +39,10 @@ class TwoBranchResNet(CifarResNet):
         ends = self.branch_a(usual), self.branch_b(other)
         return torch.cat([end.permute(0, 2, 3, 1).mean(dim=(1, 2)) for end in ends], dim=1)
 
+    def layers(self) -> list[list[str]]:
+        """Those of the ResNet, then both branches as one layer."""
+        return [*super().layers(), ["branch_a", "branch_b"]]
+
 
 class TwoBranchLargeResNet(ResNet):
     """The same for larger images. Published weights fill everything but the branches."""
@@ -59,3 +63,7 @@ class TwoBranchLargeResNet(ResNet):
         usual, other = maps.chunk(2) if paired else (maps, maps)
         ends = self.branch_a(usual), self.branch_b(other)
         return torch.cat([end.permute(0, 2, 3, 1).mean(dim=(1, 2)) for end in ends], dim=1)
+
+    def layers(self) -> list[list[str]]:
+        """Those of the ResNet, then both branches as one layer."""
+        return [*super().layers(), ["branch_a", "branch_b"]]

@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tailcloud.optimizers.base import Optimizer, UpdateSettings
+from tailcloud.optimizers.base import Layers, Optimizer, UpdateSettings
 from tailcloud.optimizers.ema import bias_correction
 
 
@@ -32,6 +32,7 @@ class AdamW(Optimizer):
         settings: UpdateSettings,
         parameters: Mapping[str, nn.Parameter],
         device: torch.device,
+        layers: Layers = (),
         *,
         beta1: float = 0.9,
         beta2: float = 0.999,
@@ -42,25 +43,25 @@ class AdamW(Optimizer):
                 raise ValueError(f"{name} = {value:g} must be at least 0 and less than 1")
         if epsilon <= 0:
             raise ValueError(f"epsilon = {epsilon:g} must be greater than 0")
-        super().__init__(settings, parameters, device)
+        super().__init__(settings, parameters, device, layers)
         self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
 
-    def update_fused(self, names: list[str], rate: float | Tensor) -> None:
+    def update_fused(self, names: list[str], rate: float | Tensor, decay: float) -> None:
         """Update these parameters, which all have gradients, with PyTorch's fused kernel."""
         weights, gradients = self.weights_and_gradients(names)
         torch._fused_adamw_(
             weights, gradients, self.of("mean", names), self.of("square", names), [], [self.count] * len(names),
-            lr=rate, beta1=self.beta1, beta2=self.beta2, weight_decay=self.weight_decay, eps=self.epsilon,
+            lr=rate, beta1=self.beta1, beta2=self.beta2, weight_decay=decay, eps=self.epsilon,
             amsgrad=False, maximize=False,
         )  # fmt: skip
 
-    def update_unfused(self, names: list[str], rate: float | Tensor) -> None:
+    def update_unfused(self, names: list[str], rate: float | Tensor, decay: float) -> None:
         """The same without a fused kernel."""
         first, second = bias_correction(self.beta1, self.count), bias_correction(self.beta2, self.count)
         for name in names:
             weight, mean, square = self.parameters[name], self.buffers["mean"][name], self.buffers["square"][name]
             assert weight.grad is not None
-            weight.sub_(rate * self.weight_decay * weight)
+            weight.sub_(rate * decay * weight)
             mean.mul_(self.beta1).add_(weight.grad, alpha=1 - self.beta1)
             square.mul_(self.beta2).addcmul_(weight.grad, weight.grad, value=1 - self.beta2)
             weight.sub_(rate * (mean / first) / ((square / second).sqrt() + self.epsilon))

@@ -1,10 +1,10 @@
-"""The base of all optimisers: learning-rate groups, gradient clipping, and an EMA of the weights.
+"""The base of all optimisers: parameter groups, gradient clipping, and an EMA of the weights.
 
 PyTorch's own optimisers are not used: they import its compiler, which takes seconds at every start.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
@@ -15,6 +15,9 @@ from torch import Tensor, nn
 from tailcloud.optimizers.ema import WeightAverage
 
 FUSED_DEVICES = {"cpu", "cuda"}
+GRAPH_DEVICES = {"cuda"}  # where a captured graph has to see the learning rate change
+
+Layers = Sequence[Sequence[str]]
 
 
 class UpdateSettings(Protocol):
@@ -29,12 +32,20 @@ class UpdateSettings(Protocol):
         """Factors of the learning rate, by part of the model."""
 
     @property
+    def layer_decay(self) -> float:
+        """Factor of the learning rate for each layer below the head."""
+
+    @property
     def momentum(self) -> float:
         """The momentum, for optimisers that have one."""
 
     @property
     def weight_decay(self) -> float:
         """The weight decay."""
+
+    @property
+    def decay_norms(self) -> bool:
+        """Whether parameters of one dimension or none, which are norms and biases, have weight decay."""
 
     @property
     def clip(self) -> float:
@@ -47,40 +58,53 @@ class UpdateSettings(Protocol):
 
 @dataclass
 class ParameterGroup:
-    """Parameters with the same learning rate."""
+    """Parameters with the same learning rate and weight decay."""
 
     names: list[str]
     factor: float
+    decay: float
     rate: float | Tensor
 
 
 class Optimizer(ABC):
-    """The base class of optimisers. Weight decay applies to all parameters, batch norm and head included.
+    """The base class of optimisers.
 
-    Everything that updates depend on is in a dictionary of tensors (``state``). The learning rate is a tensor on a CUDA
-    device, so that a captured graph sees it change. A parameter without a gradient is not updated.
+    Everything that updates depend on is in a dictionary of tensors (``state``). Learning rates are tensors on a CUDA
+    device, so that a captured graph sees them change. A parameter without a gradient is not updated.
+
+    Args:
+        settings: those of the stage.
+        parameters: what is trained, by name.
+        device: where the parameters are.
+        layers: the layers below the head, each as the names of its parts, from the input to the output.
     """
 
     buffer_names: ClassVar[tuple[str, ...]]  # one tensor for each parameter, initially zero
     counts: ClassVar[bool] = False  # whether an update depends on the number of updates
 
-    def __init__(self, settings: UpdateSettings, parameters: Mapping[str, nn.Parameter], device: torch.device) -> None:
-        self.parameters, self.device = dict(parameters), device
-        self.weight_decay, self.clip = settings.weight_decay, settings.clip
+    def __init__(
+        self,
+        settings: UpdateSettings,
+        parameters: Mapping[str, nn.Parameter],
+        device: torch.device,
+        layers: Layers = (),
+    ) -> None:
+        self.parameters, self.device, self.clip = dict(parameters), device, settings.clip
         self.buffers = {
             kind: {name: torch.zeros_like(p, requires_grad=False) for name, p in parameters.items()}
             for kind in self.buffer_names
         }
         self.count = torch.zeros((), device=device)  # of updates
         self.average = WeightAverage(self.parameters, settings.ema) if settings.ema else None
-        groups: dict[float, list[str]] = {}
-        for name in parameters:
-            groups.setdefault(factor_of(name, settings.lr_factors), []).append(name)
+        groups: dict[tuple[float, float], list[str]] = {}
+        for name, parameter in parameters.items():
+            factor = factor_of(name, settings.lr_factors) * settings.layer_decay ** depth_of(name, layers)
+            decay = settings.weight_decay if settings.decay_norms or parameter.ndim > 1 else 0.0
+            groups.setdefault((factor, decay), []).append(name)
+        self.rates = torch.zeros(len(groups), device=device)  # of the groups, where graphs read them
         self.groups = [
-            ParameterGroup(
-                names, factor, torch.tensor(factor * settings.lr, device=device) if device.type == "cuda" else 0.0
-            )
-            for factor, names in groups.items()
+            ParameterGroup(names, factor, decay, self.rates[number] if device.type in GRAPH_DEVICES else 0.0)
+            for number, ((factor, decay), names) in enumerate(groups.items())
         ]
         self.set_rate(settings.lr)
 
@@ -104,6 +128,15 @@ class Optimizer(ABC):
             else:
                 group.rate = group.factor * value
 
+    def rate_table(self, values: Sequence[float]) -> Tensor:
+        """The rates [steps, groups] of steps with these learning rates, for ``set_rate_from``."""
+        rows = [[group.factor * value for group in self.groups] for value in values]
+        return torch.tensor(rows, dtype=self.rates.dtype)
+
+    def set_rate_from(self, table: Tensor, step: Tensor) -> None:
+        """Set the learning rate to that of a step [1] of a table, without a host value: a graph can do this."""
+        torch.index_select(table, 0, step, out=self.rates.view(1, -1))
+
     def zero_grad(self) -> None:
         """Remove all gradients."""
         for parameter in self.parameters.values():
@@ -119,18 +152,18 @@ class Optimizer(ABC):
         for group in self.groups:
             updated = [name for name in group.names if self.parameters[name].grad is not None]
             if self.device.type in FUSED_DEVICES and updated:
-                self.update_fused(updated, group.rate)
+                self.update_fused(updated, group.rate, group.decay)
             else:
-                self.update_unfused(updated, group.rate)
+                self.update_unfused(updated, group.rate, group.decay)
         if self.average:
             self.average.update(self.count)
 
     @abstractmethod
-    def update_fused(self, names: list[str], rate: float | Tensor) -> None:
+    def update_fused(self, names: list[str], rate: float | Tensor, decay: float) -> None:
         """Update these parameters, which all have gradients, with PyTorch's fused kernel."""
 
     @abstractmethod
-    def update_unfused(self, names: list[str], rate: float | Tensor) -> None:
+    def update_unfused(self, names: list[str], rate: float | Tensor, decay: float) -> None:
         """The same without a fused kernel."""
 
     @contextmanager
@@ -164,6 +197,14 @@ def factor_of(name: str, factors: Mapping[str, float]) -> float:
     """The learning-rate factor of a parameter: that of the longest matching part, else 1."""
     parts = [part for part in factors if f"{name}.".startswith(f"{part}.")]
     return factors[max(parts, key=len)] if parts else 1.0
+
+
+def depth_of(name: str, layers: Layers) -> int:
+    """How many layers below the head a parameter is: 1 in the last layer, 2 in the one before, 0 in none of them."""
+    for depth, parts in enumerate(reversed(layers), start=1):
+        if any(f"{name}.".startswith(f"{part}.") for part in parts):
+            return depth
+    return 0
 
 
 def clip(gradients: list[Tensor], largest: float) -> None:

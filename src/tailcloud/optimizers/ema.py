@@ -1,7 +1,8 @@
 """An exponential moving average of weights: Σ_i d^(t−i)·w_i / Σ_i d^(t−i) over the weights after each update i ≤ t.
 
-The weights before the first update are not included, so short stages need no smaller d. Only trained parameters are
-averaged; batch-norm statistics are those of the last update.
+The weights before the first update are not included. In a stage of far fewer than 1 / (1 − d) updates this is the plain
+mean of the weights after all of them. Only trained parameters are averaged; batch-norm statistics are not: they are
+those of the last update, so the averaged weights should not lie far from the last ones.
 """
 
 import math

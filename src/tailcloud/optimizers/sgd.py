@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from tailcloud.optimizers.base import Optimizer, UpdateSettings
+from tailcloud.optimizers.base import Layers, Optimizer, UpdateSettings
 
 
 class SGD(Optimizer):
@@ -17,23 +17,29 @@ class SGD(Optimizer):
 
     buffer_names: ClassVar[tuple[str, ...]] = ("momentum",)
 
-    def __init__(self, settings: UpdateSettings, parameters: Mapping[str, nn.Parameter], device: torch.device) -> None:
-        super().__init__(settings, parameters, device)
+    def __init__(
+        self,
+        settings: UpdateSettings,
+        parameters: Mapping[str, nn.Parameter],
+        device: torch.device,
+        layers: Layers = (),
+    ) -> None:
+        super().__init__(settings, parameters, device, layers)
         self.momentum = settings.momentum
 
-    def update_fused(self, names: list[str], rate: float | Tensor) -> None:
+    def update_fused(self, names: list[str], rate: float | Tensor, decay: float) -> None:
         """Update these parameters, which all have gradients, with PyTorch's fused kernel."""
         weights, gradients = self.weights_and_gradients(names)
         torch._fused_sgd_(
             weights, gradients, self.of("momentum", names),
-            weight_decay=self.weight_decay, momentum=self.momentum, lr=rate,
+            weight_decay=decay, momentum=self.momentum, lr=rate,
             dampening=0.0, nesterov=False, maximize=False, is_first_step=False,
         )  # fmt: skip
 
-    def update_unfused(self, names: list[str], rate: float | Tensor) -> None:
+    def update_unfused(self, names: list[str], rate: float | Tensor, decay: float) -> None:
         """The same without a fused kernel."""
         for name in names:
             weight, momentum = self.parameters[name], self.buffers["momentum"][name]
             assert weight.grad is not None
-            momentum.mul_(self.momentum).add_(weight.grad).add_(weight, alpha=self.weight_decay)
+            momentum.mul_(self.momentum).add_(weight.grad).add_(weight, alpha=decay)
             weight.sub_(rate * momentum)

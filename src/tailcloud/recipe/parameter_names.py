@@ -20,10 +20,10 @@ def check_names(recipe: Recipe, name: str) -> None:
             if part == ADAPTERS:
                 check_has_adapters(recipe.model, f"{name}: {stage_name}.train")
             elif part in stage.backbone_parts:
-                check_backbone_part(recipe, part, f"{name}: {stage_name}.train")
+                check_backbone_part(recipe, part, f'{name}: {stage_name}.train = "{part}"')
             elif part != "backbone" and not belongs(head, part):
                 raise UsageError(f'{name}: {stage_name}.train = "{part}" is not a part of its model; {has}')
-        check_factors(stage, head, f"{name}: {stage_name}.lr_factors", has)
+        check_factors(recipe, stage, head, f"{name}: {stage_name}.lr_factors", has)
 
 
 def check_adapters(model: Model, name: str) -> None:
@@ -51,12 +51,12 @@ def frozen_remarks(recipe: Recipe) -> list[str]:
     ]
 
 
-def check_backbone_part(recipe: Recipe, part: str, where: str) -> None:
-    """Refuse a name that is not a part of the backbone."""
+def check_backbone_part(recipe: Recipe, part: str, setting: str) -> None:
+    """Refuse a name that is not a part of the backbone; ``setting`` is what the recipe says."""
     parameters = backbone_parameters(recipe.model.backbone, recipe.model.width)
     if not belongs(parameters, part):
         children = dict.fromkeys(".".join(parameter.split(".")[:2]) for parameter in parameters)
-        raise UsageError(f'{where} = "{part}" is not a part of its model; its backbone has {", ".join(children)}')
+        raise UsageError(f"{setting} is not a part of its model; its backbone has {', '.join(children)}")
 
 
 @cache
@@ -65,10 +65,12 @@ def backbone_parameters(backbone: str, width: float) -> list[str]:
     return [f"backbone.{parameter}" for parameter, _ in meta_backbone(backbone, width).named_parameters()]
 
 
-def check_factors(stage: Stage, head: list[str], where: str, has: str) -> None:
+def check_factors(recipe: Recipe, stage: Stage, head: list[str], where: str, has: str) -> None:
     """Refuse learning-rate factors for unknown parts."""
     for part in stage.lr_factors:
-        if not belongs([*head, "backbone"], part) and not part.startswith("backbone."):
+        if part.startswith("backbone."):
+            check_backbone_part(recipe, part, f'{where}: "{part}"')
+        elif not belongs([*head, "backbone"], part):
             raise UsageError(f'{where}: "{part}" is not a part of its model; {has}')
 
 

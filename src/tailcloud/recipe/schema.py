@@ -87,6 +87,7 @@ class Model(RecipeTable):
     adapter_size: Annotated[int, Field(ge=0, le=4096)] = 0  # rank or bottleneck; 0: by LIFT's rule
     weights: str | None = None  # "pretrained", a tag of published weights, or a file; "none" as unset: from scratch
     weights_sha256: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{8,64}$")] | None = None  # or its first digits
+    drop_path: Annotated[float, Field(ge=0, lt=1)] = 0.0  # stochastic depth: rate of the last residual block
 
     @property
     def pretrained(self) -> str | None:
@@ -110,12 +111,15 @@ class Stage(RecipeTable):
     batch_norm: Literal["moving", "frozen"] = "moving"
     lr: Annotated[float, Field(gt=0)] = 0.1
     lr_factors: dict[str, Annotated[float, Field(gt=0)]] = {}  # per part of the model: {"head.inner" = 0.2}
+    layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0  # of the learning rate, for each layer below the head
     schedule: Literal["step", "cosine"] = "step"
-    warmup: Annotated[int, Field(ge=0)] = 5
+    lr_interval: Literal["epoch", "step"] = "epoch"  # how often the learning rate follows the schedule
+    warmup: Annotated[int | float, Field(ge=0)] = 5  # epochs; a fraction needs lr_interval = "step"
     milestones: list[Fraction] = [0.8, 0.9]
     decay: Annotated[float, Field(gt=0, le=1)] = 0.1
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     weight_decay: Annotated[float, Field(ge=0)] = 2e-4
+    decay_norms: bool = True  # false: no weight decay on norms and biases
     optimizer: NamedPart = PartSpec(name="sgd")  # "adamw" does not use momentum
     clip: Annotated[float, Field(ge=0)] = 0.0  # largest norm of all gradients together; 0 disables
     ema: Annotated[float, Field(ge=0, lt=1)] = 0.0  # EMA decay; the averaged weights are evaluated; 0 disables

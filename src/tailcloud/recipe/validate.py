@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from tailcloud.backbones import branched, check_backbone
+from tailcloud.backbones import Backbone, branched, check_backbone
+from tailcloud.classifier import meta_backbone
 from tailcloud.data import parse_spec
 from tailcloud.errors import UsageError, unknown
 from tailcloud.head_transforms import HEAD_TRANSFORMS
@@ -38,6 +39,7 @@ def check_parts(recipe: Recipe, name: str) -> None:
     """Every part that the recipe names exists, accepts its options, and fits the others."""
     parse_spec(recipe.data.spec)
     check_backbone_of(recipe, name)
+    check_drop_path(recipe, name)
     as_usage_error(name, recipe.augment.check)
     if recipe.model.head not in HEADS:
         raise UsageError(f"{name}: model.head: {unknown('head', recipe.model.head, HEADS)}")
@@ -48,6 +50,7 @@ def check_parts(recipe: Recipe, name: str) -> None:
             try_part(f"{where}.second_sampler", stage.second_sampler, WEIGHTS)
         loss = try_part(f"{where}.loss", stage.loss, LOSSES)
         check_optimizer(where, stage)
+        check_schedule(where, stage)
         check_fit(f"{where}.loss", stage.loss.name, loss, cosine=HEADS[kind].cosine)
         objective = try_part(f"{where}.objective", stage.objective, objectives_with(loss))
         check_batches(name, stage_name, stage, objective)
@@ -59,6 +62,31 @@ def check_optimizer(where: str, stage: Stage) -> None:
     """The optimiser accepts its options."""
     make = partial(OPTIMIZERS[stage.optimizer.name], stage, {}, torch.device("cpu"))
     as_usage_error(f"{where}.optimizer", partial(make, **stage.optimizer.options))
+
+
+def check_schedule(where: str, stage: Stage) -> None:
+    """A fraction of an epoch as warm-up, and a decay over layers, have an effect."""
+    if stage.warmup % 1 and stage.lr_interval == "epoch":
+        raise UsageError(
+            f'{where}.warmup = {stage.warmup:g} is not a number of whole epochs; set lr_interval = "step" too'
+        )
+    if stage.layer_decay < 1 and all(part.startswith("head") for part in stage.parts):
+        raise UsageError(
+            f'{where}.layer_decay = {stage.layer_decay:g} has no effect with train = "{stage.train}"; set it to 1'
+        )
+
+
+def check_drop_path(recipe: Recipe, name: str) -> None:
+    """The backbone has residual blocks that can be dropped."""
+    model = recipe.model
+    if not model.drop_path:
+        return
+    backbone = meta_backbone(model.backbone, model.width)
+    if not isinstance(backbone, Backbone) or not backbone.residual_blocks():
+        raise UsageError(
+            f"{name}: model.drop_path = {model.drop_path:g} works with efficientnet_lite0, 1 and 2, not with "
+            f'model.backbone = "{model.backbone}"; set it to 0'
+        )
 
 
 def check_backbone_of(recipe: Recipe, name: str) -> None:

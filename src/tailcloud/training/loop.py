@@ -14,7 +14,7 @@ do nothing.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -39,7 +39,7 @@ from tailcloud.training.executors.base import EpochState
 from tailcloud.training.executors.compiled import CannotCompile
 from tailcloud.training.resume import resume
 from tailcloud.training.run_result import finish_run
-from tailcloud.training.schedule import learning_rate
+from tailcloud.training.schedule import learning_rates
 from tailcloud.training.session import Session
 from tailcloud.training.stage_metrics import evaluate_epoch, finish_stage, log_gradients
 from tailcloud.training.stages.parts import StageParts, make_parts
@@ -104,10 +104,10 @@ def train_stage(
     checkpointer = Checkpointer(session, folder, progress, parts)
     for epoch in range(progress.epoch, stage.epochs):
         checkpointer.epoch_started()
-        lr = learning_rate(stage, epoch)
-        loss = train_epoch(session, parts, epoch, lr, resume_from, checkpointer.between_steps)
+        rates = learning_rates(stage, epoch, parts.loader.steps)
+        loss = train_epoch(session, parts, epoch, rates, resume_from, checkpointer.between_steps)
         resume_from = None  # only the first epoch after a resume is unfinished
-        line = {"stage": name, "epoch": epoch + 1, "lr": lr, "loss": loss}
+        line = {"stage": name, "epoch": epoch + 1, "lr": rates[-1], "loss": loss}
         if (epoch + 1) % session.recipe.selection.every == 0 or epoch + 1 == stage.epochs:
             line |= evaluate(checkpointer, epoch + 1)
         session.images.share_unreadable(session.world)
@@ -147,19 +147,20 @@ def train_epoch(
     session: Session,
     parts: StageParts,
     epoch: int,
-    lr: float,
+    rates: Sequence[float],
     resume_from: EpochState | None = None,
     between_steps: Callable[[], None] | None = None,
 ) -> float:
     """Train one epoch, or the rest of an unfinished one (``resume_from``); returns the mean loss.
 
-    Nothing is copied from the device before the end. Then all ranks take the batch-norm statistics of rank 0.
+    ``rates`` has the learning rate of each step. Nothing is copied from the device before the end. Then all ranks take
+    the batch-norm statistics of rank 0.
     """
     set_modes(session.model, parts.stage)
     parts.objective.advance(parts.loader.progress(epoch))
-    losses = parts.executor.epoch(epoch, lr, resume_from=resume_from, between_steps=between_steps)
+    losses = parts.executor.epoch(epoch, rates, resume_from=resume_from, between_steps=between_steps)
     with session.world.rank0_errors():
-        check_finite(losses, parts, epoch, lr)
+        check_finite(losses, parts, epoch, max(rates))
     session.world.broadcast(session.model.buffers())
     return float(losses.mean())
 

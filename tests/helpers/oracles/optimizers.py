@@ -39,3 +39,24 @@ def average(history, decay):
     """The weights after each step, the last one weighing most, then d times as much, and so on."""
     weighed = [decay ** (len(history) - 1 - place) for place in range(len(history))]
     return sum(share * weights for share, weights in zip(weighed, history, strict=True)) / sum(weighed)
+
+
+def torch_groups(parameters, *, lr, decay, factors, plain=()):
+    """Parameter groups for ``torch.optim``, one per parameter: the factor of its rate, no decay for ``plain`` ones."""
+    return [
+        {"params": [parameter], "lr": lr * factors[name], "weight_decay": 0.0 if name in plain else decay}
+        for name, parameter in parameters.items()
+    ]
+
+
+def rate_by_step(step, *, steps, epochs, lr, warmup, schedule, milestones, decay):
+    """The learning rate of a step of a stage; all times in epochs."""
+    total = epochs * steps
+    rising = min(round(warmup * steps), total // 5)
+    if step < rising:
+        return lr * (step + 1) / rising
+    if schedule == "cosine":
+        return lr * 0.5 * (1.0 + math.cos(math.pi * step / total))
+    for milestone in milestones:
+        lr = lr * decay if step >= round(milestone * total) else lr
+    return lr

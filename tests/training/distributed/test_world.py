@@ -56,7 +56,7 @@ def losses_in(world):
     made.transform = Doubled(made.transform)
     parts = make_parts(made, "stage1")
     set_modes(made.model, made.recipe.stage1)
-    losses = torch.cat([parts.executor.epoch(epoch, 0.1) for epoch in range(2)])
+    losses = torch.cat([parts.executor.epoch(epoch, [0.1] * parts.loader.steps) for epoch in range(2)])
     said = made.predict(made.images.test, 30.0)
     return losses, said.confidence, said.target, made.model.state_dict()
 

@@ -13,6 +13,8 @@ from torch import nn
 from torch._dynamo.backends.common import aot_autograd
 
 from helpers.runs import Interrupted, StopAfter, Watcher, run, same_weights, small_recipe
+from tailcloud.backbones import BACKBONES, Backbone
+from tailcloud.backbones.efficientnet_lite import InvertedResidual
 from tailcloud.data.dataset import Dataset, Split
 from tailcloud.errors import UsageError
 from tailcloud.recipe import Engine
@@ -43,6 +45,26 @@ class SmallBackbone(nn.Module):
 
     def forward(self, images):
         return torch.relu(self.norm(self.conv(images))).mean(dim=(2, 3))
+
+
+class ResidualBackbone(Backbone):
+    """The blocks of an EfficientNet-Lite; two of four can be dropped."""
+
+    features = 4
+
+    def __init__(self, *, channels, width):
+        super().__init__()
+        shapes = [(channels, 3, 3), (3, 3, 3), (3, 4, 3), (4, 4, 3)]
+        self.blocks = nn.ModuleList(InvertedResidual(inputs, outputs, k, 1, 2) for inputs, outputs, k in shapes)
+
+    def residual_blocks(self):
+        return [block for block in self.blocks if block.shortcut]
+
+    def forward(self, images, path_weights=None):
+        weights = iter([None, None] if path_weights is None else path_weights.unbind(1))
+        for block in self.blocks:
+            images = block(images, next(weights) if block.shortcut else None)
+        return images.mean(dim=(2, 3))
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +123,7 @@ def state_of(parts):
 
 def trained(parts, lrs):
     """Losses, weights, statistics and momentum after an epoch with each learning rate."""
-    losses = torch.cat([parts.executor.epoch(number, lr) for number, lr in enumerate(lrs)])
+    losses = torch.cat([parts.executor.epoch(number, [lr] * parts.loader.steps) for number, lr in enumerate(lrs)])
     return {"losses": losses, **state_of(parts)}
 
 
@@ -157,6 +179,15 @@ def test_a_run_compiles_each_stage_once_for_each_size_of_batch(tmp_path, graphs)
     assert len(graphs) == 4  # of 64 and of 11 images, in two stages
 
 
+def test_drop_path_compiles_and_drops_what_eager_steps_drop(light, monkeypatch):
+    monkeypatch.setitem(BACKBONES, "small", ResidualBackbone)
+    settings = {"model": {"backbone": "small", "drop_path": 0.5}}
+    runs = [trained(stage_of(kind, settings), [0.01, 0.01]) for kind in ("eager", "compiled")]
+    compare(*runs, rtol=1e-9, atol=1e-12)
+    without = trained(stage_of("eager", {"model": settings["model"] | {"drop_path": 0.0}}), [0.01, 0.01])
+    assert not torch.allclose(without["losses"], runs[0]["losses"])
+
+
 def test_many_runs_in_one_process_are_all_compiled(graphs):
     for batch in range(4, 12):
         parts = stage_of("compiled", {"stage1": {"batch": batch}}, backbone=SmallBackbone)
@@ -175,7 +206,7 @@ def test_runs_in_threads_compile_one_after_the_other(light):
     def train(parts):
         executor = compiled.CompiledExecutor(parts.executor.step, parts.loader)
         executor.prepare()
-        return {"losses": executor.epoch(0, 0.1), **state_of(parts)}
+        return {"losses": executor.epoch(0, [0.1] * parts.loader.steps), **state_of(parts)}
 
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(train, ready))

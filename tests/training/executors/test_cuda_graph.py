@@ -4,6 +4,7 @@ import copy
 import subprocess
 import sys
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,14 +17,17 @@ from tailcloud.data.loaders.batch import Batch
 from tailcloud.data.loaders.resident import ResidentImages, ResidentLoader
 from tailcloud.losses import GCLLoss
 from tailcloud.objectives import Classify
-from tailcloud.optimizers import SGD
+from tailcloud.optimizers import OPTIMIZERS, SGD
 from tailcloud.recipe import Stage
 from tailcloud.sampling import ShuffledSampler
+from tailcloud.training.executors import cuda_graph
+from tailcloud.training.executors.base import EpochState
 from tailcloud.training.executors.cuda_graph import GraphedExecutor
 from tailcloud.training.executors.eager import EagerExecutor
 from tailcloud.training.executors.step import TrainingStep
 
 CPU = torch.device("cpu")
+RATES = [0.1] * 3
 STAGE = Stage.model_validate({"epochs": 1, "loss": "gcl", "lr": 0.3, "momentum": 0.8, "weight_decay": 0.05})
 
 
@@ -57,22 +61,50 @@ def test_a_graph_holds_several_steps_of_the_same_size(images, launches):
 
 def test_every_epoch_seed_and_stage_has_clouds_of_its_own():
     places = [(seed, stage, epoch) for seed in (0, 1) for stage in ("stage1", "stage2") for epoch in (0, 1, 2)]
-    drawn = [executor(seed, stage).epoch(epoch, 0.1) for seed, stage, epoch in places]
+    drawn = [executor(seed, stage).epoch(epoch, RATES) for seed, stage, epoch in places]
     assert len({value for losses in drawn for value in losses.tolist()}) == 3 * len(places)
 
 
 def test_the_clouds_of_an_epoch_do_not_depend_on_those_before():
     worn = executor()
-    _, first, _, again = (worn.epoch(number, 0.1) for number in (0, 2, 1, 2))
+    _, first, _, again = (worn.epoch(number, RATES) for number in (0, 2, 1, 2))
     assert torch.equal(first, again)
-    assert torch.equal(first, executor().epoch(2, 0.1))
+    assert torch.equal(first, executor().epoch(2, RATES))
 
 
-def test_an_epoch_trains_with_its_own_learning_rate():
-    made = executor()
-    for lr in (0.5, 0.25):
-        made.epoch(0, lr)
-        assert made.step.optimizer.groups[0].rate == lr
+@pytest.mark.parametrize("first", [0, 2])
+def test_a_step_trains_with_its_own_learning_rate_also_in_the_rest_of_an_epoch(first):
+    used, made = [], executor()
+    made.train_step = lambda _: used.append(made.step.optimizer.groups[0].rate) or torch.zeros(())
+    resume_from = EpochState(torch.zeros(first), made.generator.get_state()) if first else None
+    made.epoch(0, [0.5, 0.25, 0.125], resume_from=resume_from)
+    assert used == [0.5, 0.25, 0.125][first:]
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_graph_takes_the_rate_of_each_step_from_the_device(name, monkeypatch):
+    """A graph that is run as Python: as on a GPU, the rates of the groups are tensors."""
+
+    def captured(work, warm_up, generator):
+        warm_up()
+        return SimpleNamespace(replay=work)
+
+    monkeypatch.setattr(cuda_graph, "capture", captured)
+    monkeypatch.setattr("tailcloud.optimizers.base.GRAPH_DEVICES", {"cpu"})
+    changes = {"layer_decay": 0.7, "decay_norms": False, "lr_factors": {"backbone.layer2": 0.3}}
+    stage, pixels = STAGE.model_copy(update=changes), np.random.default_rng(0).integers(0, 256, (35, 8, 8, 1), np.uint8)
+    loader = ResidentLoader(
+        ResidentImages(Split(pixels, np.arange(35) % 3), CPU), ShuffledSampler(35), Normalise([0.0], [1.0]), batch=4
+    )
+    found = []
+    for kind in (EagerExecutor, GraphedExecutor):
+        model = build_classifier(Architecture("resnet8", "cosine", 0.25, 1, 3), 0)
+        optimizer = OPTIMIZERS[name](stage, dict(model.named_parameters()), CPU, model.layers())
+        made = kind(TrainingStep(model, Classify(GCLLoss([9, 3, 1])), optimizer), loader)
+        for epoch in range(2):
+            losses = made.epoch(epoch, [0.01 / (1 + epoch + step) for step in range(loader.steps)])
+        found.append({"losses": losses, **model.state_dict()})
+    assert all(torch.equal(value, found[1][key]) for key, value in found[0].items())
 
 
 def test_a_warm_up_leaves_no_gradient_for_the_next_size_of_batch():

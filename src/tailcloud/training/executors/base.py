@@ -1,6 +1,6 @@
 """What an executor is: it runs the epochs of one stage."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,13 +24,14 @@ class Executor(Protocol):
     def epoch(
         self,
         number: int,
-        lr: float,
+        rates: Sequence[float],
         *,
         resume_from: EpochState | None = None,
         between_steps: Callable[[], None] | None = None,
     ) -> Tensor:
         """Train one epoch, or the rest of an unfinished one; the loss of each step, still on the device.
 
+        ``rates`` has the learning rate of each step of the whole epoch.
         ``between_steps`` is called between two steps, if the executor returns to Python there. It may call ``state``,
         or raise.
         """

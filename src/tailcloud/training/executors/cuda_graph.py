@@ -3,7 +3,7 @@
 A graph reads and writes its tensors at fixed addresses: all of them must exist as long as the graph does.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Lock
 
@@ -71,7 +71,7 @@ class GraphedEvaluation:
 class GraphedExecutor(EagerExecutor):
     """The whole step (batch, forward, backward, update) captured once as a CUDA graph, and replayed.
 
-    The graph reads the epoch's plan, the position in it and the learning rate from tensors at fixed addresses.
+    The graph reads the epoch's plan, the position in it and its learning rates from tensors at fixed addresses.
     """
 
     def __init__(self, step: TrainingStep, loader: Loader) -> None:
@@ -80,6 +80,7 @@ class GraphedExecutor(EagerExecutor):
         self.first_row, self.step_number = (torch.zeros(1, dtype=torch.int64, device=self.device) for _ in range(2))
         dtype = next(step.model.parameters()).dtype
         self.step_losses = torch.zeros(loader.steps, dtype=dtype, device=self.device)
+        self.rates = torch.zeros(loader.steps, len(step.optimizer.groups), device=self.device)
         self.rows = {size: torch.arange(size, device=self.device) for size in set(loader.sizes)}
         self.graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
 
@@ -101,20 +102,21 @@ class GraphedExecutor(EagerExecutor):
     def epoch(
         self,
         number: int,
-        lr: float,
+        rates: Sequence[float],
         *,
         resume_from: EpochState | None = None,
         between_steps: Callable[[], None] | None = None,
     ) -> Tensor:
         """Train one epoch; the loss of each step, still on the device. The rest of an unfinished epoch runs eagerly."""
         if resume_from:
-            return super().epoch(number, lr, resume_from=resume_from, between_steps=between_steps)
+            return super().epoch(number, rates, resume_from=resume_from, between_steps=between_steps)
         if self.plan is None:
             self.prepare()
         assert self.plan is not None
         for static, fresh in zip(self.plan.tensors(), self.loader.plan(number).tensors(), strict=True):
             static.copy_(fresh)
-        self.start_epoch(number, lr)
+        self.rates.copy_(self.step.optimizer.rate_table(rates))
+        self.seed_noise(number)
         self.go_to(0)
         for launch in self.launches():
             self.graphs[launch].replay()
@@ -150,6 +152,7 @@ class GraphedExecutor(EagerExecutor):
         assert self.plan is not None
         lam = self.plan.lambdas.index_select(0, self.step_number).squeeze(0)
         batch = self.loader.assemble(self.plan, self.first_row + self.rows[size], lam)
+        self.step.optimizer.set_rate_from(self.rates, self.step_number)
         loss = self.step(batch, self.generator)
         self.step_losses.index_copy_(0, self.step_number, loss.reshape(1))
         self.first_row += size

@@ -1,6 +1,6 @@
 """Eager execution: one step after the other, launched from Python."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -44,13 +44,13 @@ class EagerExecutor:
     def epoch(
         self,
         number: int,
-        lr: float,
+        rates: Sequence[float],
         *,
         resume_from: EpochState | None = None,
         between_steps: Callable[[], None] | None = None,
     ) -> Tensor:
         """Train one epoch, or the rest of an unfinished one; the loss of each step, still on the device."""
-        self.start_epoch(number, lr)
+        self.seed_noise(number)
         self.losses = []
         if resume_from:
             self.restore(resume_from, number)
@@ -58,6 +58,7 @@ class EagerExecutor:
         for micro_batches in self.loader.micro_batches(number, first):
             if between_steps and len(self.losses) > first:
                 between_steps()
+            self.step.optimizer.set_rate(rates[len(self.losses)])
             self.losses.append(self.train_step(micro_batches))
         return self.state().losses
 
@@ -79,7 +80,6 @@ class EagerExecutor:
             seed = derive_seed(self.loader.seed, self.loader.stage, "cloud", number, len(self.losses))
             self.generator.manual_seed(seed)
 
-    def start_epoch(self, number: int, lr: float) -> None:
-        """Set the learning rate, and seed the noise of this epoch."""
-        self.step.optimizer.set_rate(lr)
+    def seed_noise(self, number: int) -> None:
+        """Seed the noise of an epoch."""
         self.generator.manual_seed(derive_seed(self.loader.seed, self.loader.stage, "cloud", number))

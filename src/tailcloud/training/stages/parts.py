@@ -7,6 +7,7 @@ from torch import nn
 from tailcloud.data.loaders.base import Loader
 from tailcloud.data.loaders.multi_stream import JoinedLoader
 from tailcloud.objectives import Objective
+from tailcloud.objectives.drop_path import DropPath, drop_rates
 from tailcloud.optimizers import OPTIMIZERS, Optimizer
 from tailcloud.recipe import PartSpec, Stage
 from tailcloud.sampling import make_sampler
@@ -45,8 +46,9 @@ def make_parts(session: Session, name: str) -> StageParts:
     loader = _make_loader(session, name, objective)
     parameters = set_trainable(session.model, stage)
     make = OPTIMIZERS[stage.optimizer.name]
-    optimizer = make(stage, parameters, session.device, **stage.optimizer.options)
-    executor = _make_executor(session, objective, optimizer, loader)
+    layers = session.model.layers() if stage.layer_decay < 1 else []
+    optimizer = make(stage, parameters, session.device, layers, **stage.optimizer.options)
+    executor = _make_executor(session, _with_drop_path(session, objective), optimizer, loader)
     return StageParts(name, stage, loader, parameters, optimizer, executor, objective)
 
 
@@ -63,6 +65,13 @@ def _make_objective(session: Session, stage: Stage) -> Objective:
     counts, fused = session.dataset.profile.counts.tolist(), session.fused
     plain = make_objective(stage, session.loss(stage), counts, session.model.backbone.features).to(session.device)
     return fused.objective(plain) if fused else plain
+
+
+def _with_drop_path(session: Session, objective: Objective) -> Objective:
+    """The objective with drop path in the blocks that are trained, if the recipe wants it."""
+    largest = session.recipe.model.drop_path
+    rates = drop_rates(session.model.backbone.residual_blocks(), largest) if largest else []
+    return DropPath(objective, rates).to(session.device) if any(rates) else objective
 
 
 def _make_loader(session: Session, name: str, objective: Objective) -> Loader:
