@@ -8,13 +8,13 @@ from torch import nn
 
 from helpers.runs import small_recipe
 from tailcloud.backbones import create_backbone
-from tailcloud.weights.load import load_pretrained
-from tailcloud.weights.resolve import from_file
 from tailcloud.classifier import Architecture, cost
 from tailcloud.data import open_dataset
 from tailcloud.errors import UsageError
 from tailcloud.recipe import load_recipe
 from tailcloud.training.session import Session
+from tailcloud.weights.load import load_pretrained
+from tailcloud.weights.resolve import from_file
 
 HERE = importlib.util.find_spec("timm") is not None
 

@@ -81,8 +81,8 @@ class InvertedResidual(nn.Module):
         """A batch of feature maps through the block."""
         y = F.relu6(self.bn1(self.conv_pw(x)), inplace=True)
         y = F.relu6(self.bn2(self.conv_dw(y)), inplace=True)
-        y = self.bn3(self.conv_pwl(y))
-        return x + y if self.shortcut else y
+        narrow: Tensor = self.bn3(self.conv_pwl(y))
+        return x + narrow if self.shortcut else narrow
 
 
 class EfficientNetLite(Backbone):

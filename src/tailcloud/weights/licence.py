@@ -15,7 +15,7 @@ def check_licence(entry: CatalogueEntry) -> None:
     """Refuse weights whose licence the user has to agree to first."""
     if not is_permissive(entry.licence):
         raise UsageError(
-            f'the weights {entry.name} have {licence_text(entry.licence)}, not Apache, MIT or BSD; if it allows your '
+            f"the weights {entry.name} have {licence_text(entry.licence)}, not Apache, MIT or BSD; if it allows your "
             f'use, run "tailcloud weights get {entry.name} --accept-licence"'
         )
 
