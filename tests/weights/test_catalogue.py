@@ -111,3 +111,14 @@ def test_the_classifier_takes_backbone_and_weights():
     parameters = LongTailClassifier(backbone="efficientnet_lite0", weights="pretrained").get_params()
     assert settings_of(parameters)[-2:] == ['model.backbone="efficientnet_lite0"', 'model.weights="pretrained"']
     assert not [word for word in settings_of(LongTailClassifier().get_params()) if word.startswith("model")]
+
+
+def test_the_table_of_the_docs_has_the_figures_of_the_catalogue():
+    page = (ROOT / "docs" / "weights.md").read_text()
+    for entry in CATALOGUE.values():
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| `{entry.name}`")]
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        figures = [f"{entry.parameters:,}", f"{entry.gflops:.3f}", f"{entry.megabytes:.1f}", str(entry.pixels)]
+        assert cells[1:-1] == [entry.architecture, *figures, entry.trained_on, entry.licence]
+        assert ("¹" in cells[0]) is (entry.note == "not measured here")
+        assert ("²" in cells[0]) is (entry.source.sha256 is None)
