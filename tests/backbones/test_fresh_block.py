@@ -6,9 +6,9 @@ from safetensors.torch import save_file
 
 from helpers.runs import run, small_recipe
 from tailcloud.backbones import create_backbone
+from tailcloud.errors import UsageError
 from tailcloud.weights.load import load_pretrained, read_tensors
 from tailcloud.weights.resolve import from_file
-from tailcloud.errors import UsageError
 
 WIDTH = 0.0625
 

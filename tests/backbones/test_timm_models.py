@@ -15,6 +15,8 @@ from tailcloud.recipe import load_recipe
 from tailcloud.weights.load import load_pretrained
 from tailcloud.weights.resolve import from_file
 from tailcloud.training.session import Session
+from tailcloud.weights.load import load_pretrained
+from tailcloud.weights.resolve import from_file
 
 HERE = importlib.util.find_spec("timm") is not None
 

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from tailcloud.backbones import branched, create_backbone
+from tailcloud.classifier import Architecture, build_classifier, cost
 from tailcloud.weights.load import load_pretrained
 from tailcloud.weights.resolve import from_file
-from tailcloud.classifier import Architecture, build_classifier, cost
 
 
 def pairs(rows=3):

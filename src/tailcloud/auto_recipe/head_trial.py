@@ -46,8 +46,8 @@ class HeadTrial:
         ranked = sorted(self.accuracy.items(), key=lambda item: -item[1])
         figures = ", ".join(f"{name} {value:.1f}" for name, value in ranked)
         return (
-            f"Head: {self.best}, of {len(ranked)} that were tried; balanced accuracy on {self.images:,} training images "
-            f"that were held out in turn: {figures}."
+            f"Head: {self.best}, the best of {len(ranked)}. Balanced accuracy on {self.images:,} training images that "
+            f"were held out in turn: {figures}."
         )
 
 

@@ -87,8 +87,8 @@ class InvertedResidual(nn.Module):
         """A batch of feature maps through the block; ``path_weight`` [batch] multiplies the residual branch."""
         y = F.relu6(self.bn1(self.conv_pw(x)), inplace=True)
         y = F.relu6(self.bn2(self.conv_dw(y)), inplace=True)
-        y = self.bn3(self.conv_pwl(y))
-        return x + weighted(y, path_weight) if self.shortcut else y
+        narrow: Tensor = self.bn3(self.conv_pwl(y))
+        return x + weighted(narrow, path_weight) if self.shortcut else narrow
 
 
 class EfficientNetLite(Backbone):

@@ -1,8 +1,8 @@
 """The command line: one file per verb. Heavy imports stay inside the verbs, so that ``--help`` is fast.
 
 Verbs: ``train``, ``watch``, ``evaluate``, ``predict``, ``inspect``, ``report``, ``rebalance``, ``bench``, ``export``,
-``recipes``, ``data``, ``weights``. Shared: ``console`` (notes and errors), ``plugin_option``, and for verbs that train, ``progress``
-and ``train_output``. For one verb: ``run_status`` and ``live_table`` (watch), ``bench_display`` (bench),
+``recipes``, ``data``, ``weights``. Shared: ``console`` (notes and errors), ``plugin_option``, and for verbs that train,
+``progress`` and ``train_output``. For one verb: ``run_status`` and ``live_table`` (watch), ``bench_display`` (bench),
 ``prediction_output`` (predict), ``verify`` (data).
 """
 

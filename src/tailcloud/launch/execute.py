@@ -67,6 +67,7 @@ def execute(
         if not world.from_rank0(lambda: run.folder.finished):
             dataset = world.on_all_ranks(partial(open_data, run.recipe, run.source))
             world.on_all_ranks(partial(check_same_data, dataset, world.gather(dataset.fingerprint)[0]))
+            world.on_all_ranks(partial(check_pretrained, run.recipe, dataset))
         result: Result | None = world.from_rank0(partial(claim_folder, run, lock))
         if result is not None:
             observer.note(f"{run.folder.path} is finished already.")
@@ -101,6 +102,14 @@ def check_same_data(dataset: Dataset, fingerprint: str) -> None:
             f"{dataset.spec} differs from the data of rank 0 (fingerprint {dataset.fingerprint}, rank 0 has "
             f"{fingerprint}); give all processes the same data"
         )
+
+
+def check_pretrained(recipe: Recipe, dataset: Dataset) -> None:
+    """Refuse weights of another network before the run folder is written."""
+    from tailcloud.training.model import first_model
+
+    if recipe.model.pretrained:
+        first_model(recipe, dataset)
 
 
 def claim_folder(run: PlannedRun, lock: ExitStack) -> Result | None:

@@ -71,7 +71,7 @@ class Session:
         weights = self.pretrained
         if weights is None or weights.source == "file" or is_permissive(weights.licence):
             return []
-        return [f"The weights {weights.name} have {licence_text(weights.licence)}: it applies to this model too."]
+        return [f"The weights {weights.name} have {licence_text(weights.licence)}, which may apply to this model too."]
 
     def loss(self, stage: Stage) -> Loss:
         """The loss of a stage, for these class counts."""

@@ -160,20 +160,17 @@ def resolve_entry(entry: CatalogueEntry, *, download: bool = False, accept_licen
             check_licence(entry)
         file, fresh = hub.download(entry, source), True
     sha256 = digest(Path(file))
-    if isinstance(source, PackageFile):
-        expected, revision, described = source.sha256, None, f"{source} {_version(source)}"
-    else:
-        expected, revision, described = source.sha256 or hub.blob_digest(file), hub.revision_of(file), str(source)
+    expected = source.sha256 or hub.blob_digest(file)
     if expected and sha256 != expected:
         raise _wrong_digest(entry, file, sha256, expected, fresh=fresh)
     return PretrainedWeights(
         file=file,
         name=entry.name if entry.name.startswith("timm:") else f"{entry.name}.{entry.tag}",
-        source=described,
+        source=f"{source} {_version(source)}" if isinstance(source, PackageFile) else str(source),
         sha256=sha256,
         licence=entry.licence,
         trained_on=entry.trained_on,
-        revision=revision,
+        revision=None if isinstance(source, PackageFile) else hub.revision_of(file),
         mean=list(entry.mean),
         std=list(entry.std),
         pixels=entry.pixels,
