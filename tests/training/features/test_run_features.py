@@ -12,6 +12,8 @@ from tailcloud.data.augment import Augment
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.errors import UsageError
 from tailcloud.recipe import load_recipe
+from tailcloud.training import signals
+from tailcloud.training.features import run_features
 from tailcloud.training.features.run_features import forget_features
 from tailcloud.training.features.views import View, numbered_views
 from tailcloud.training.loop import prepare_stage, train_epoch
@@ -277,3 +279,45 @@ def test_a_stage_that_needs_images_is_refused_in_one_sentence():
                 {"stage1": {"views": 2, "train": "head", "objective": "contrastive", "second_sampler": "cb"}},
             ],
         )
+
+
+def test_what_was_computed_before_a_stop_is_kept(tmp_path, monkeypatch):
+    asked = []
+
+    def stop_later():
+        asked.append(1)
+        if len(asked) > 4:
+            raise signals.Terminated("stopped by SIGTERM")
+
+    monkeypatch.setattr(signals, "raise_if_stopped", stop_later)
+    session = session_of(frozen())
+    session.enter_stage("stage1")
+    with pytest.raises(signals.Terminated):
+        session.features.load()
+    monkeypatch.undo()
+    monkeypatch.setenv("TAILCLOUD_CACHE", str(tmp_path / "cache"))
+    again = session_of(frozen())
+    again.enter_stage("stage1")
+    again.features.load()
+    assert ": 556 computed, 768 from the cache" in again.heard[0]
+
+
+def test_there_is_a_sign_of_life_while_features_are_computed(monkeypatch, caplog):
+    monkeypatch.setattr(run_features, "SECONDS_BETWEEN_NOTES", 0.0)
+    session = session_of(frozen())
+    session.enter_stage("stage1")
+    with caplog.at_level("INFO"):
+        session.features.load()
+    assert "256 of 1,324 features of training images computed" in caplog.text
+
+
+def test_steps_use_one_thread_and_images_afterwards_as_many_as_before(monkeypatch):
+    used = []
+    monkeypatch.setattr(torch, "set_num_threads", used.append)
+    recipe = load_recipe("digits-lt/crt", [SMALL, {"stage1": {"train": "head", "views": 1}}])
+    session = session_of(recipe)
+    session.cores = 7
+    monkeypatch.setattr(Session, "step_flops", 1e12)
+    session.enter_stage("stage1")
+    session.enter_stage("stage2")
+    assert used == [1, 7]
