@@ -5,9 +5,6 @@ import os
 import shutil
 import tempfile
 
-os.environ["TAILCLOUD_CACHE"] = tempfile.mkdtemp(prefix="tailcloud-tests-")  # nothing goes into the user's own cache
-atexit.register(shutil.rmtree, os.environ["TAILCLOUD_CACHE"], ignore_errors=True)
-
 if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):  # each has its share of the cores, and so have its children
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // int(workers))))
 
@@ -18,6 +15,8 @@ import torch
 from helpers.runs import run, small_recipe
 
 torch.set_num_threads(1)
+os.environ["TAILCLOUD_CACHE"] = tempfile.mkdtemp(prefix="tailcloud-tests-")  # nothing goes into the user's own cache
+atexit.register(shutil.rmtree, os.environ["TAILCLOUD_CACHE"], ignore_errors=True)
 hypothesis.settings.register_profile("tests", deadline=None)  # how long an example takes depends on who else computes
 hypothesis.settings.load_profile("tests")
 

@@ -10,6 +10,7 @@ from tailcloud.cli import app
 from tailcloud.cli.rebalance import SECOND_STAGES, VIEWS, rebalanced
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.recipe import load_recipe, parse_setting
+from tailcloud.training.features.run_features import forget_features
 
 
 @pytest.fixture
@@ -109,3 +110,17 @@ def test_a_run_without_a_kept_first_stage_is_refused(call, tmp_path):
     with pytest.raises(TailcloudError, match="the first stage of run cannot be used: its checkpoint stage1-0000003"):
         call("rebalance run --with crt")
     assert not (tmp_path / "run-crt").exists()
+
+
+def test_the_new_stage_trains_on_features_and_says_so_unless_it_should_not(call, tmp_path, monkeypatch):
+    monkeypatch.setenv("TAILCLOUD_CACHE", str(tmp_path / "cache"))
+    forget_features()
+    said = " ".join(call("rebalance run --with crt --set stage2.epochs=1").split())
+    assert "trains on features of 4 views of each image" in said
+    assert "Features of 331 training images × 4 views: 1,324 computed" in said.replace("\xa0", " ")
+    forget_features()
+    said = " ".join(call("rebalance run --with lws --set stage2.epochs=1").split())
+    assert ": 0 computed, 1,324 from the cache" in said  # another head on the same network
+    said = call("rebalance run --with crt --set stage2.epochs=1 --set stage2.views=0 --out plain")
+    assert "eatures" not in said
+    assert load_recipe(str(tmp_path / "plain")).stage2.views == 0

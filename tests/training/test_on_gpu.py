@@ -6,6 +6,7 @@ import torch
 from helpers.runs import Interrupted, StopAfter, Watcher, run, same_weights, small_recipe
 from tailcloud.data import open_dataset
 from tailcloud.runs.folder import RunFolder
+from tailcloud.training.features.run_features import forget_features
 from tailcloud.training.loop import train
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -90,3 +91,17 @@ def test_micro_batches_train_as_they_do_on_a_cpu(tmp_path):
     on_gpu(tmp_path / "cuda", recipe)
     losses = [RunFolder(tmp_path / name).log()[0]["loss"] for name in ("cpu", "cuda")]
     assert losses[0] == pytest.approx(losses[1], rel=0.05)  # with TF32 there
+
+
+def test_a_stage_on_features_is_graphed_with_the_bits_of_eager_steps_and_those_of_a_broken_run(tmp_path):
+    stage2 = {"epochs": 3, "views": 4}
+    for executor in ("eager", "auto"):
+        engine = {"executor": executor, "kernels": "fused"}
+        result = on_gpu(tmp_path / executor, small_recipe({"stage2": stage2, "engine": engine}))
+    assert (result.stages[1].executor, result.stages[1].kernels) == ("graphed", "plain")
+    assert same_weights(tmp_path / "eager", tmp_path / "auto")
+    with pytest.raises(Interrupted):
+        on_gpu(tmp_path / "broken", small_recipe({"stage2": stage2, "engine": engine}), StopAfter(4))
+    forget_features()
+    on_gpu(tmp_path / "broken", small_recipe({"stage2": stage2, "engine": engine}))
+    assert same_weights(tmp_path / "auto", tmp_path / "broken")

@@ -156,3 +156,13 @@ def test_what_another_process_could_not_read_is_said_once_and_counts(tmp_path, c
     with pytest.raises(TailcloudError, match=rf"^{most + 1} of {len(images)} images .* cannot be read"):
         train(recipe, streamed, place, CPU, Watcher(), worse)
     assert place.log() == []  # it did not wait for the end of the run
+
+
+def test_features_of_files_are_those_of_the_same_images_in_memory(tmp_path):
+    settings = {"model": {"width": 0.25}, "stage1": {"epochs": 2}, "stage2": {"epochs": 2, "views": 4}}
+    crops = {"augment": {"crop_area": [0.4, 1.0], "crop_padding": 0, "flip": True}}
+    recipe = load_recipe("digits-lt/crt", [settings, {"stage1": {"train": "head", "views": 3}}, crops])
+    for number, dataset in enumerate(datasets(tmp_path)):
+        trained(tmp_path / str(number), recipe, dataset)
+    streamed, resident = (load_file(tmp_path / str(number) / "model.safetensors") for number in (0, 1))
+    assert all(torch.equal(streamed[key], value) for key, value in resident.items())

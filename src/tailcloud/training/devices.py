@@ -4,6 +4,8 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -42,7 +44,23 @@ def set_deterministic(device: torch.device) -> None:
 
 def set_threads(recipe: Recipe, flops: int) -> None:
     """Set the number of threads: that of the recipe, or else one per core, or one if a step is small."""
-    torch.set_num_threads(recipe.engine.threads or (1 if flops < SMALL_STEP else cores()))
+    torch.set_num_threads(threads_for(recipe.engine, flops, cores()))
+
+
+def threads_for(engine: Engine, flops: int, available: int) -> int:
+    """The number of threads for steps of so many FLOPs: that of the recipe, or all, or one if a step is small."""
+    return engine.threads or (1 if flops < SMALL_STEP else available)
+
+
+@contextmanager
+def using_threads(count: int) -> Iterator[None]:
+    """So many threads within this context."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def cores() -> int:

@@ -21,6 +21,7 @@ from tailcloud.objectives import Network
 from tailcloud.recipe import Recipe, Stage
 from tailcloud.sampling import Sampler
 from tailcloud.training import signals
+from tailcloud.training.devices import cores, threads_for
 from tailcloud.training.distributed.world import SINGLE_PROCESS, World
 from tailcloud.training.engine import RunEngine
 from tailcloud.training.executors.cuda_graph import GraphedEvaluation
@@ -55,6 +56,7 @@ class Session:
         self.engine = RunEngine(recipe, self.dataset, self.images.train, self.model, world)
         self.overflows: list[str] = []  # remarks on outputs that are NaN or infinite
         self.evaluations: dict[tuple[int, float], GraphedEvaluation] = {}
+        self.cores = cores()
         self.features: RunFeatures | None = None  # of the current stage, if it has views
         self.head_network = HeadNetwork(self.model.head)
         self.trained_on_images = False  # whether the backbone may have changed in this process
@@ -81,11 +83,16 @@ class Session:
         """Take the images, or with ``views`` their features, as the inputs from now on. Returns remarks on that."""
         stage, augment = self.recipe.stages[name], self.recipe.augment
         self.evaluations.clear()
+        if stage.views:
+            torch.set_num_threads(threads_for(self.recipe.engine, 0, self.cores))  # steps on features are small
+        elif self.features:
+            torch.set_num_threads(threads_for(self.recipe.engine, self.step_flops, self.cores))
         self.features = None
         if not stage.views:
             return []
         views = numbered_views(augment, stage.views if stage.epochs else 1)
-        embedder = Embedder(self.model, self.architecture.backbone, self.transform, self.dataset.shape)
+        threads = self.recipe.engine.threads or self.cores
+        embedder = Embedder(self.model, self.architecture.backbone, self.transform, self.dataset.shape, threads=threads)
         self.features = RunFeatures(self.images, embedder, views, self.feature_cache(), self.tell)
         if not stage.epochs or len(views) == stage.views:
             return []

@@ -259,3 +259,20 @@ def test_a_process_that_went_away_is_a_sentence_of_rank_0():
         raise gone
     with pytest.raises(RuntimeError, match="shapes"), lost_rank_errors(World(1, 2)):
         raise RuntimeError("shapes cannot be multiplied")
+
+
+def features_in(world, folder):
+    stage1 = {"train": "head", "views": 3, "epochs": 2}
+    recipe = small_recipe({"stage1": stage1, "stage2": {"epochs": 1, "views": 3}})
+    place = RunFolder(folder)
+    if world.rank0:
+        place.create(recipe, "tailcloud train")
+    train(recipe, open_dataset(recipe.data.spec, recipe.root), place, CPU, Watcher(), world)
+
+
+def test_ranks_that_train_on_features_end_where_one_process_ends(tmp_path, monkeypatch):
+    monkeypatch.setenv("TAILCLOUD_CACHE", str(tmp_path / "cache"))
+    features_in(SINGLE_PROCESS, tmp_path / "one")
+    in_ranks(2, features_in, tmp_path / "two")
+    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
+    assert all(torch.allclose(one[name], two[name], atol=1e-5) for name in one)

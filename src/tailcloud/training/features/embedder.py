@@ -27,9 +27,13 @@ class Embedder:
         name: of its backbone.
         transform: the normalisation.
         shape: height, width and channels of an image.
+        threads: with which a CPU computes features.
     """
 
-    def __init__(self, model: Classifier, name: str, transform: Normalise, shape: tuple[int, int, int]) -> None:
+    def __init__(
+        self, model: Classifier, name: str, transform: Normalise, shape: tuple[int, int, int], *, threads: int = 1
+    ) -> None:
+        self.threads = threads
         self.model, self.name, self.transform, self.shape = model, name, transform, shape
         self.device = next(model.parameters()).device
         pixels = shape[0] * shape[1]

@@ -71,9 +71,10 @@ class FeatureCache:
     def exclusive(self, key: str) -> Iterator[None]:
         """Other processes wait meanwhile that need the same features, and then read them."""
         with ExitStack() as lock:
-            with self.watched():
-                self.folder.mkdir(parents=True, exist_ok=True)
-                lock.enter_context(locked(self.folder / key))
+            if self.usable:
+                with self.watched():
+                    self.folder.mkdir(parents=True, exist_ok=True)
+                    lock.enter_context(locked(self.folder / key))
             yield
 
     def load(self, key: str, length: int) -> KnownFeatures:
@@ -126,9 +127,6 @@ class FeatureCache:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Trouble with the disk is noted, and the cache is not used any more."""
-        if not self.usable:
-            yield
-            return
         try:
             yield
         except OSError as error:

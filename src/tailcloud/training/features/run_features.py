@@ -21,6 +21,7 @@ from tailcloud.data.loaders.features import FeatureImages
 from tailcloud.data.loaders.images import Images
 from tailcloud.formatting import counted, duration
 from tailcloud.training import signals
+from tailcloud.training.devices import using_threads
 from tailcloud.training.features.embedder import Embedder
 from tailcloud.training.features.feature_cache import Digests, FeatureCache, KnownFeatures, pixel_digests
 from tailcloud.training.features.views import View
@@ -151,7 +152,8 @@ class Embedding:
         """Features [views, N, D]."""
         with self.cache.exclusive(self.embedder.key[:32]) if self.cache else nullcontext():
             try:
-                self._fill()
+                with using_threads(self.embedder.threads):
+                    self._fill()
             finally:  # what was computed is kept, also if somebody stops the process here
                 self._store()
         if self.images.device.type == "cuda":
