@@ -6,7 +6,6 @@ from typing import ClassVar, Unpack
 import torch
 from torch import Tensor
 
-from tailcloud.data.augment.mixup import mix
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Split
 from tailcloud.data.loaders.base import Loader, LoaderOptions
@@ -75,6 +74,11 @@ class ResidentImages:
 class ResidentLoader(PlannedLoader[ResidentImages]):
     """Batches of images that are on the device."""
 
+    @property
+    def stored_shape(self) -> tuple[int, int]:
+        """Height and width of the stored images."""
+        return self.data.images.shape[1], self.data.images.shape[2]
+
     def plan(self, number: int) -> EpochPlan:
         """Every draw of an epoch, on the device."""
         return self.draw_plan(number).to(self.device)
@@ -82,18 +86,18 @@ class ResidentLoader(PlannedLoader[ResidentImages]):
     def assemble(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
         """The batch at some rows of an epoch: device code on whole batches, without draws and host values."""
         floats, target = self._augmented(plan, rows)
-        if not self.mixup:
+        if not self.mixes:
             return Batch(floats, target)
         partners = plan.partners[rows] - rows[0]
-        return Batch(mix(floats, floats[partners], lam), target, target[partners], lam)
+        return Batch(self.mixed(plan, rows, floats, floats[partners], lam), target, target[partners], lam)
 
     def assemble_micro_batch(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
-        """The same for rows whose mixup partners may be elsewhere in their batch."""
+        """The same for rows whose partners may be elsewhere in their batch."""
         floats, target = self._augmented(plan, rows)
-        if not self.mixup:
+        if not self.mixes:
             return Batch(floats, target)
         others, other = self._augmented(plan, plan.partners[rows])
-        return Batch(mix(floats, others, lam), target, other, lam)
+        return Batch(self.mixed(plan, rows, floats, others, lam), target, other, lam)
 
     def _augmented(self, plan: EpochPlan, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The augmented images at some rows of an epoch, and their classes."""
