@@ -24,7 +24,9 @@ VARIED = {
         "mixup": 0.5,
     },
     "one operation each, boxes and CutMix": {
-        "augment": Augment(flip=True, trivial_augment=True, random_erasing=0.5, cutout=2),
+        "augment": Augment(
+            flip=True, auto_augment="cifar", rand_augment=1, trivial_augment=True, random_erasing=0.5, cutout=2
+        ),
         "cutmix": 1.0,
     },
 }

@@ -28,6 +28,7 @@ OPERATIONS = (
     "equalize",
     "invert",
 )
+ONE_SIGN = tuple(OPERATIONS.index(name) for name in ("posterize", "solarize"))  # strengths are never negative
 LEVELS = 256
 LUMINANCE = 0.299, 0.587, 0.114  # of red, green and blue (ITU-R BT.601)
 
@@ -40,6 +41,13 @@ def apply_operations(images: Tensor, operations: Tensor, strengths: Tensor, *, f
     """
     chosen = Chosen(operations, strengths)
     return mapped(enhanced(warped(images, chosen, fill), chosen), chosen)
+
+
+def apply_in_turn(images: Tensor, operations: Tensor, strengths: Tensor, *, fill: float) -> Tensor:
+    """The same for several operations, one after another: ``operations`` and ``strengths`` are [batch, number]."""
+    for number in range(operations.shape[1]):
+        images = apply_operations(images, operations[:, number], strengths[:, number], fill=fill)
+    return images
 
 
 class Chosen:

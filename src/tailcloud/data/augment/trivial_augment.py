@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tailcloud.data.augment.base import Arrays, Augmentation, BatchDraws, Generators, ImageInfo
-from tailcloud.data.augment.image_ops import OPERATIONS, apply_operations
+from tailcloud.data.augment.image_ops import ONE_SIGN, OPERATIONS, apply_operations
 
 if TYPE_CHECKING:
     from tailcloud.data.augment import Augment
@@ -21,7 +21,6 @@ STRONGEST = {
     "brightness": 0.99, "color": 0.99, "contrast": 0.99, "sharpness": 0.99, "posterize": 6.0, "solarize": 256.0,
     "autocontrast": 0.0, "equalize": 0.0,
 }  # fmt: skip
-ONE_SIGN = "posterize", "solarize"  # the others are as often negative
 STRENGTHS = 31
 TRANSLATION = 32  # pixels at most, and never more than the image has
 
@@ -40,13 +39,13 @@ class TrivialAugment(Augmentation):
         if not self.trivial_augment:
             return {}
         generator = generators(" trivial augment")
-        names = list(STRONGEST)
-        chosen, levels = generator.integers(0, len(names), count), generator.integers(0, STRENGTHS, count)
-        signs = np.where(np.isin(names, ONE_SIGN)[chosen], 1, generator.choice([-1, 1], count))
-        strongest = np.array(list(STRONGEST.values()))
+        numbers = np.array([OPERATIONS.index(name) for name in STRONGEST])
+        chosen, levels = generator.integers(0, len(numbers), count), generator.integers(0, STRENGTHS, count)
+        signs = np.where(np.isin(numbers[chosen], ONE_SIGN), 1, generator.choice([-1, 1], count))
+        strongest = np.array(list(STRONGEST.values()))[chosen]
         return {
-            "trivial_operations": np.array([OPERATIONS.index(name) for name in names], np.uint8)[chosen],
-            "trivial_strengths": (signs * levels * strongest[chosen] / (STRENGTHS - 1)).astype(np.float32),
+            "trivial_operations": numbers[chosen].astype(np.uint8),
+            "trivial_strengths": (signs * levels * strongest / (STRENGTHS - 1)).astype(np.float32),
         }
 
     def apply(self, images: Tensor, draws: BatchDraws, info: ImageInfo) -> Tensor:  # noqa: ARG002
