@@ -130,6 +130,16 @@ def test_augmentations_beyond_crops_and_flips_are_left_to_pytorch():
     augment = Augment(flip=True, crop_area=[0.1, 1.0], color_jitter=[0.1, 0.1, 0.1])
     sentence = "they do not support augment.crop_area and augment.color_jitter"
     assert kernels.obstacle(model_of(1.0), 32, 32, augment) == sentence
+    erasing = Augment(trivial_augment=True, random_erasing=0.25, cutout=4)
+    sentence = "they do not support augment.trivial_augment and augment.random_erasing and augment.cutout"
+    assert kernels.obstacle(model_of(1.0), 32, 32, erasing) == sentence
+
+
+def test_cutmix_is_left_to_pytorch(monkeypatch):
+    monkeypatch.setattr(engines, "obstacle", lambda model, height, width, augment: None)
+    made = session({"stage1": {"cutmix": 1.0}})
+    made.engine.device = CUDA
+    assert made.engine.obstacle() == "they do not support cutmix"
 
 
 @needs_triton

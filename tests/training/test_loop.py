@@ -76,6 +76,16 @@ def test_the_same_recipe_is_the_same_run(tmp_path, finished_run):
     assert not same_weights(finished_run, tmp_path / "other")
 
 
+def test_an_interrupted_run_repeats_its_augmentations_and_mixing(tmp_path):
+    augment = {"trivial_augment": True, "random_erasing": 0.5, "cutout": 2}
+    recipe = small_recipe({"augment": augment, "stage1": {"mixup": 0.4, "cutmix": 1.0}, "stage2": {"cutmix": 1.0}})
+    run(tmp_path / "undisturbed", recipe)
+    with pytest.raises(Interrupted):
+        run(tmp_path / "broken", recipe, StopAfter(2))
+    run(tmp_path / "broken", recipe)
+    assert same_weights(tmp_path / "undisturbed", tmp_path / "broken")
+
+
 @pytest.mark.parametrize("epochs", [1, 2, 3, 4])
 @pytest.mark.parametrize("pick", ["last", "best"])
 def test_an_interrupted_run_ends_where_it_would_have_ended(tmp_path, epochs, pick):

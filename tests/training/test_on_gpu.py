@@ -82,6 +82,15 @@ def test_graphed_fine_tuning_that_was_broken_off_ends_with_the_same_bits(tmp_pat
     assert same_weights(tmp_path / "whole", tmp_path / "broken")
 
 
+def test_a_graph_augments_and_mixes_as_eager_steps_do(tmp_path):
+    augment = {"trivial_augment": True, "random_erasing": 0.5, "cutout": 3}
+    for executor in ("eager", "graphed"):
+        settings = {"stage1": {"mixup": 0.4, "cutmix": 1.0}, "augment": augment, "engine": {"executor": executor}}
+        result = on_gpu(tmp_path / executor, small_recipe(settings))
+        assert (result.stages[0].executor, result.machine["kernels"]) == (executor, "plain")
+    assert same_weights(tmp_path / "eager", tmp_path / "graphed")
+
+
 def test_micro_batches_train_as_they_do_on_a_cpu(tmp_path):
     engine = {"kernels": "plain", "executor": "eager", "precision": "float32", "accumulate": 2}
     recipe = small_recipe(

@@ -64,7 +64,7 @@ def print_recipe(recipe: Recipe, dataset: Dataset, device: torch.device) -> None
             continue
         out.print(
             f"{name}   {stage.epochs} epochs, {figures.steps[name]:,} steps of {stage.batch}; loss {stage.loss.name}, "
-            f"sampler {stage.sampler.name}, mixup {stage.mixup:g}, trains {stage.train}, "
+            f"sampler {stage.sampler.name}, mixup {stage.mixup:g}, cutmix {stage.cutmix:g}, trains {stage.train}, "
             f"lr {stage.lr:g} ({stage.schedule})"
         )
     out.print(f"memory   about {magnitude(figures.memory)}B on {device}")

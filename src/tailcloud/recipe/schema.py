@@ -103,6 +103,7 @@ class Stage(RecipeTable):
     sampler: NamedPart = PartSpec(name="ib")
     second_sampler: NamedPart | None = None  # of a second batch per step, for objectives that need one
     mixup: Annotated[float, Field(ge=0)] = 0.0  # α of mixup; 0 disables
+    cutmix: Annotated[float, Field(ge=0)] = 0.0  # α of CutMix; 0 disables; with mixup, each batch takes one of the two
     loss: NamedPart
     objective: NamedPart = PartSpec(name="classify")
     train: Annotated[str, AfterValidator(trainable)] = "all"

@@ -120,14 +120,15 @@ def objectives_with(loss: Loss) -> dict[str, Callable[..., Objective]]:
 
 
 def check_batches(name: str, stage_name: str, stage: Stage, objective: Objective) -> None:
-    """An objective that needs a second sampler has one, no other has, and mixup is supported where it is set."""
+    """An objective that needs a second sampler has one, no other has, and mixing is supported where it is set."""
     objective_is = f'{stage_name}.objective = "{stage.objective.name}"'
     if objective.second and not stage.second_sampler:
         raise UsageError(f"{name}: {objective_is} needs a second sampler; set {stage_name}.second_sampler")
     if stage.second_sampler and not objective.second:
         raise UsageError(f"{name}: {objective_is} does not use {stage_name}.second_sampler; remove it")
-    if stage.mixup and not objective.mixes:
-        raise UsageError(f"{name}: {objective_is} does not support mixup; set {stage_name}.mixup = 0")
+    for mixing in ("mixup", "cutmix"):
+        if getattr(stage, mixing) and not objective.mixes:
+            raise UsageError(f"{name}: {objective_is} does not support {mixing}; set {stage_name}.{mixing} = 0")
 
 
 def check_model(where: str, stage: Stage, objective: Objective, head: str, branches: int) -> None:
@@ -149,6 +150,11 @@ def check_views(where: str, stage: Stage, objective: Objective) -> None:
         raise UsageError(
             f'{where}.views = {stage.views} takes features of a frozen backbone, and train = "{stage.train}" trains '
             'it; set train = "head", or views = 0'
+        )
+    if stage.cutmix:
+        raise UsageError(
+            f"{where}.views = {stage.views} takes features instead of images, and cutmix = {stage.cutmix:g} needs "
+            "images; set cutmix = 0, or views = 0"
         )
     if stage.epochs and (objective.views or objective.second or objective.branches > 1):
         raise UsageError(

@@ -115,6 +115,7 @@ class RunEngine:
             'engine.executor = "compiled" makes its own kernels': self.executor == "compiled",
             "they need all images on the GPU, and these stay in their files": not self.images.capturable,
             "they train a backbone as a whole": any(stage.backbone_parts for stage in stages),
+            "they do not support cutmix": any(stage.cutmix for stage in stages),
         }
         reason = next((reason for reason, holds in reasons.items() if holds), None)
         return reason or obstacle(self.model, *self.dataset.shape[:2], self.recipe.augment)

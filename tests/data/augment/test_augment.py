@@ -18,6 +18,7 @@ from tailcloud.data.augment.crop_flip import CropFlip
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.augment.pipeline import AugmentPipeline
 from tailcloud.data.augment.resized_crop import ResizedCrop
+from tailcloud.data.augment.trivial_augment import TrivialAugment
 from tailcloud.randomness import host_generator
 from tailcloud.recipe import Recipe, load_recipe
 
@@ -26,12 +27,18 @@ ALL = {
     "flip": True,
     "crop_area": [0.1, 1.0],
     "crop_ratio": [0.5, 2.0],
+    "auto_augment": "cifar",
+    "rand_augment": 2,
+    "rand_augment_level": 5,
+    "trivial_augment": True,
     "color_jitter": [0.4, 0.4, 0.4],
+    "random_erasing": 0.5,
+    "cutout": 2,
 }
 
 
 def test_the_keys_are_those_of_all_augmentations_in_order():
-    assert list(Augment.model_fields) == ["crop_padding", "flip", "crop_area", "crop_ratio", "color_jitter"]
+    assert list(Augment.model_fields) == list(ALL)
     assert [name for kind in AUGMENTATIONS for name in kind.model_fields] == list(Augment.model_fields)
 
 
@@ -41,8 +48,8 @@ def test_it_is_immutable_and_equal_by_value():
     assert augment == Augment(**ALL) != Augment()
     with pytest.raises(ValidationError, match="frozen"):
         augment.flip = False
-    with pytest.raises(ValidationError, match="cutout"):
-        Augment(cutout=8)
+    with pytest.raises(ValidationError, match="cut_out"):
+        Augment(cut_out=8)
 
 
 def test_the_record_of_the_recipe_reaches_the_loader_unchanged():
@@ -58,7 +65,8 @@ def test_the_record_of_the_recipe_reaches_the_loader_unchanged():
         ({"flip": True}, [CropFlip], []),
         ({"crop_padding": 2, "color_jitter": [0.1, 0.0, 0.0]}, [CropFlip, ColorJitter], ["augment.color_jitter"]),
         ({"flip": True, "crop_area": [0.1, 1.0]}, [ResizedCrop], ["augment.crop_area"]),
-        (ALL, [ResizedCrop, ColorJitter], ["augment.crop_area", "augment.crop_ratio", "augment.color_jitter"]),
+        ({"trivial_augment": True}, [TrivialAugment], ["augment.trivial_augment"]),
+        (ALL, list(AUGMENTATIONS[1:]), [f"augment.{name}" for name in list(ALL)[2:]]),
     ],
 )
 def test_what_is_active_and_what_goes_beyond_crops_and_flips(options, active, beyond):
@@ -144,8 +152,8 @@ def test_a_new_augmentation_is_one_file_and_one_name(tmp_path):
     room = tmp_path / "tailcloud" / "data" / "augment"
     (room / "invert.py").write_text(NEW_FILE)
     registry = (room / "__init__.py").read_text()
-    assert "ColorJitter)" in registry
-    named = registry.replace("ColorJitter)", "ColorJitter, Invert)")
+    assert "    Cutout,\n)" in registry
+    named = registry.replace("    Cutout,\n)", "    Cutout,\n    Invert,\n)")
     (room / "__init__.py").write_text(
         named.replace("\n__all__", "\nfrom tailcloud.data.augment.invert import Invert\n__all__")
     )

@@ -15,7 +15,7 @@ from tailcloud.sampling import WEIGHTS, make_sampler
 SIZE, CLASSES = 75, 5
 
 
-def stream(share=WHOLE_BATCH, sampler="ib", mixup=0.0, **options):
+def stream(share=WHOLE_BATCH, sampler="ib", **options):
     generator = np.random.default_rng(0)
     pixels = generator.integers(0, 256, (SIZE, 6, 6, 3), np.uint8)
     labels = np.sort(generator.integers(0, CLASSES, SIZE))
@@ -23,7 +23,7 @@ def stream(share=WHOLE_BATCH, sampler="ib", mixup=0.0, **options):
     augment = Augment(crop_padding=2, flip=True)
     settings = {"batch": 16, "augment": augment, "seed": 7, "epochs": 4, "share": share} | options
     normalise = Normalise([0.4] * 3, [0.2] * 3)
-    return ResidentLoader(data, make_sampler(sampler, labels, CLASSES), normalise, mixup=mixup, **settings)
+    return ResidentLoader(data, make_sampler(sampler, labels, CLASSES), normalise, **settings)
 
 
 def joined(share=WHOLE_BATCH):
@@ -53,10 +53,10 @@ def shares(ranks, each):
 
 @pytest.mark.parametrize(("ranks", "each"), [(1, 3), (2, 1), (4, 1), (2, 2), (7, 3)])
 @pytest.mark.parametrize("sampler", sorted(WEIGHTS))
-@pytest.mark.parametrize("mixup", [0.0, 1.0])
-def test_micro_batches_are_the_batches_bit_for_bit(ranks, each, sampler, mixup):
-    whole = list(stream(sampler=sampler, mixup=mixup).epoch(3))
-    steps = [list(stream(share, sampler, mixup).micro_batches(3)) for share in shares(ranks, each)]
+@pytest.mark.parametrize("mixing", [{}, {"mixup": 1.0}, {"cutmix": 1.0}, {"mixup": 0.4, "cutmix": 1.0}])
+def test_micro_batches_are_the_batches_bit_for_bit(ranks, each, sampler, mixing):
+    whole = list(stream(sampler=sampler, **mixing).epoch(3))
+    steps = [list(stream(share, sampler, **mixing).micro_batches(3)) for share in shares(ranks, each)]
     for step, batch in enumerate(whole):
         micro_batches = [micro_batch for rank in steps for micro_batch in rank[step]]
         assert len(micro_batches) == ranks * each
@@ -72,7 +72,7 @@ def test_streams_are_cut_together():
         assert all((a is b is None) or torch.equal(a, b) for a, b in zip(tensors(batch), made, strict=True))
 
 
-@pytest.mark.parametrize("loader", [stream(mixup=1.0), joined()])
+@pytest.mark.parametrize("loader", [stream(mixup=1.0), stream(cutmix=1.0), joined()])
 def test_alone_a_step_is_the_batch_and_an_epoch_may_start_anywhere(loader):
     whole = list(loader.epoch(2))
     for first in (0, 3, len(whole)):

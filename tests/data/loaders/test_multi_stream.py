@@ -90,7 +90,7 @@ def test_a_batch_can_be_assembled_from_its_rows_alone():
     by_step = loader.at(plan, 1)
     by_rows = loader.assemble(plan, torch.arange(16, 32), plan.lambdas[1])
     assert all(torch.equal(a, b) for a, b in zip(tensors(by_step), tensors(by_rows), strict=True))
-    assert len(plan.tensors()) == 15  # of each loader: order, corners, flips, partners, lambdas
+    assert len(plan.tensors()) == 18  # of each loader: order, corners, flips, partners, lambdas, boxes
 
 
 def test_it_has_the_progress_of_the_stage():

@@ -23,6 +23,12 @@ VARIED = {
         "augment": Augment(crop_area=[0.1, 1.0], flip=True, color_jitter=[0.4, 0.4, 0.4]),
         "mixup": 0.5,
     },
+    "one operation each, boxes and CutMix": {
+        "augment": Augment(
+            flip=True, auto_augment="cifar", rand_augment=1, trivial_augment=True, random_erasing=0.5, cutout=2
+        ),
+        "cutmix": 1.0,
+    },
 }
 
 
@@ -36,10 +42,10 @@ def test_batches_are_those_of_images_in_memory(tmp_path, sampler, options):
         assert all(same(one, other) for one, other in pairs)
 
 
-@pytest.mark.parametrize("mixup", [0.0, 1.0])
+@pytest.mark.parametrize("mixing", [{}, {"mixup": 1.0}, {"mixup": 1.0, "cutmix": 1.0}])
 @pytest.mark.parametrize("share", [BatchShare(), BatchShare(0, 1, 2), BatchShare(2, 2, 4), BatchShare(3, 2, 16)])
-def test_pieces_are_those_of_images_in_memory(tmp_path, share, mixup):
-    streamed, resident = loaders(tmp_path, share=share, mixup=mixup, augment=Augment(flip=True))
+def test_pieces_are_those_of_images_in_memory(tmp_path, share, mixing):
+    streamed, resident = loaders(tmp_path, share=share, **mixing, augment=Augment(flip=True))
     for first in (0, 2):
         for ours, theirs in zip(streamed.micro_batches(1, first), resident.micro_batches(1, first), strict=True):
             assert len(ours) == len(theirs) == share.count

@@ -1,7 +1,9 @@
 """Data augmentation on whole batches, on the device. It does not depend on where images are stored.
 
-``base`` says what an augmentation is. ``crop_flip``, ``resized_crop`` and ``color_jitter`` are one each; ``pipeline``
-applies them in the order of ``AUGMENTATIONS`` and then normalises (``normalize``). ``mixup`` blends images afterwards.
+``base`` says what an augmentation is. ``crop_flip``, ``resized_crop``, ``auto_augment``, ``rand_augment``,
+``trivial_augment``, ``color_jitter``, ``random_erasing`` and ``cutout`` are one each; ``image_ops`` has the operations
+of the middle three. ``pipeline`` applies them in the order of ``AUGMENTATIONS`` and then normalises (``normalize``).
+``mixup`` and ``cutmix`` mix images afterwards.
 
 To add an augmentation, write a subclass of ``Augmentation`` in a file here and add its name to ``AUGMENTATIONS``: its
 fields become keys of the recipe's ``[augment]`` table.
@@ -13,15 +15,29 @@ from typing import Any, TypeVar
 
 from pydantic import create_model
 
+from tailcloud.data.augment.auto_augment import AutoAugment
 from tailcloud.data.augment.base import Augmentation
 from tailcloud.data.augment.color_jitter import ColorJitter
 from tailcloud.data.augment.crop_flip import CropFlip
+from tailcloud.data.augment.cutout import Cutout
+from tailcloud.data.augment.rand_augment import RandAugment
+from tailcloud.data.augment.random_erasing import RandomErasing
 from tailcloud.data.augment.resized_crop import ResizedCrop
+from tailcloud.data.augment.trivial_augment import TrivialAugment
 
 __all__ = ["AUGMENTATIONS", "Augment", "Augmentation"]
 
 # In the order in which they are applied: geometry of uint8 images first, then colours, then what erases pixels.
-AUGMENTATIONS: tuple[type[Augmentation], ...] = (CropFlip, ResizedCrop, ColorJitter)
+AUGMENTATIONS: tuple[type[Augmentation], ...] = (
+    CropFlip,
+    ResizedCrop,
+    AutoAugment,
+    RandAugment,
+    TrivialAugment,
+    ColorJitter,
+    RandomErasing,
+    Cutout,
+)
 
 Kind = TypeVar("Kind", bound=Augmentation)
 

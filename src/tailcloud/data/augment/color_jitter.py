@@ -8,11 +8,11 @@ from pydantic import Field
 from torch import Tensor
 
 from tailcloud.data.augment.base import Arrays, Augmentation, BatchDraws, Generators, ImageInfo
+from tailcloud.data.augment.image_ops import LUMINANCE, to_grey
 
 if TYPE_CHECKING:
     from tailcloud.data.augment import Augment
 
-LUMINANCE = 0.299, 0.587, 0.114  # of red, green and blue (ITU-R BT.601)
 TRIPLE = Field(min_length=3, max_length=3)
 Strength = Annotated[float, Field(ge=0, le=4)]
 
@@ -48,16 +48,8 @@ def jittered(images: Tensor, factors: Tensor) -> Tensor:
     """
     brightness, contrast, saturation = (factor[:, None, None, None] for factor in factors.unbind(dim=1))
     bright = (brightness * images).clamp(0, 255)
-    mean = _grey(bright).mean(dim=(1, 2, 3), keepdim=True)
+    mean = to_grey(bright).mean(dim=(1, 2, 3), keepdim=True)
     contrasted = torch.lerp(mean, bright, contrast).clamp(0, 255)
     if images.shape[3] != len(LUMINANCE):
         return contrasted
-    return torch.lerp(_grey(contrasted), contrasted, saturation).clamp(0, 255)
-
-
-def _grey(images: Tensor) -> Tensor:
-    """The grey of each pixel [batch, H, W, 1]."""
-    if images.shape[3] != len(LUMINANCE):
-        return images
-    red, green, blue = images.unbind(dim=3)
-    return (LUMINANCE[0] * red + LUMINANCE[1] * green + LUMINANCE[2] * blue)[..., None]
+    return torch.lerp(to_grey(contrasted), contrasted, saturation).clamp(0, 255)

@@ -18,6 +18,7 @@ class LoaderOptions(TypedDict, total=False):
     augment: Augment
     shape: tuple[int, int] | None
     mixup: float
+    cutmix: float
     seed: int
     stage: str
     epochs: int

@@ -1,6 +1,6 @@
 """Everything that is drawn for an epoch before it starts: the same for every loader, device and number of ranks."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -22,19 +22,21 @@ def batch_ends(size: int, batch: int) -> NDArray[np.int64]:
 class EpochPlan:
     """The draws of an epoch: one row per image of the epoch in all but ``lambdas``, which has one per step.
 
-    ``order`` are positions in the data, ``partners`` rows of the epoch. ``others`` are the plans of further loaders
-    whose batches belong to the same steps.
+    ``order`` are positions in the data, ``partners`` rows of the epoch. ``boxes`` [images, 4] are those of CutMix, the
+    same for all images of a batch; without CutMix there are none. ``others`` are the plans of further loaders whose
+    batches belong to the same steps.
     """
 
     order: Tensor
     draws: Draws
     partners: Tensor
     lambdas: Tensor
+    boxes: Tensor = field(default_factory=lambda: torch.zeros(0, 4))
     others: tuple["EpochPlan", ...] = ()
 
     def tensors(self) -> tuple[Tensor, ...]:
         """All tensors, always in the same order."""
-        own = self.order, *self.draws.tensors().values(), self.partners, self.lambdas
+        own = self.order, *self.draws.tensors().values(), self.partners, self.lambdas, self.boxes
         return sum((other.tensors() for other in self.others), own)
 
     def to(self, device: torch.device) -> "EpochPlan":
@@ -45,4 +47,5 @@ class EpochPlan:
             draws=self.draws.to(device),
             partners=self.partners.to(device),
             lambdas=self.lambdas.to(device),
+            boxes=self.boxes.to(device),
         )

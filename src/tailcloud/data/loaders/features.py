@@ -75,7 +75,7 @@ class FeatureLoader(DeviceLoader[FeatureImages]):
         """Every draw of an epoch, on the host."""
         order = self.sampler.draw(self._generator("order", number), self.progress(number))
         views = self._generator(self.views, number).integers(0, len(self.data.features), self.size)
-        return EpochPlan(torch.from_numpy(order), Draws({"views": torch.from_numpy(views)}), *self._draw_mixup(number))
+        return EpochPlan(torch.from_numpy(order), Draws({"views": torch.from_numpy(views)}), *self._draw_mixing(number))
 
     def rows(self, plan: EpochPlan, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The features at some rows of an epoch, and their classes."""

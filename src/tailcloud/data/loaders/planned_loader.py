@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from tailcloud.data.augment import Augment
-from tailcloud.data.augment.mixup import draw_lambdas, draw_partners
+from tailcloud.data.augment.cutmix import draw_boxes, paste
+from tailcloud.data.augment.mixup import draw_lambdas, draw_partners, mix
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.augment.pipeline import AugmentPipeline
 from tailcloud.data.loaders.batch import WHOLE_BATCH, Batch, BatchShare
@@ -35,6 +36,7 @@ class PlannedLoader(Generic[Source]):
         augment: the augmentations, as in the recipe.
         shape: height and width that the model expects; by default those of the stored images.
         mixup: α of mixup; 0 disables it.
+        cutmix: α of CutMix; 0 disables it. With both, each batch takes one of the two, as likely as the other.
         seed, stage: what all draws are derived from.
         epochs: epochs of the stage, for samplers that change over a stage.
         views: name of the augmentation draws: loaders that differ in it alone show the same images with other
@@ -52,13 +54,15 @@ class PlannedLoader(Generic[Source]):
         augment: Augment = Augment(),  # noqa: B008
         shape: tuple[int, int] | None = None,
         mixup: float = 0.0,
+        cutmix: float = 0.0,
         seed: int = 0,
         stage: str = "stage1",
         epochs: int = 0,
         views: str = "views",
         share: BatchShare = WHOLE_BATCH,
     ) -> None:
-        self.data, self.sampler, self.transform, self.mixup = data, sampler, transform, mixup
+        self.data, self.sampler, self.transform = data, sampler, transform
+        self.mixup, self.cutmix = mixup, cutmix
         self.augment, self.pipeline = augment, AugmentPipeline(transform, augment, shape)
         self.seed, self.stage, self.epochs, self.views, self.share = seed, stage, epochs, views, share
         self.size = len(data.labels)
@@ -68,6 +72,16 @@ class PlannedLoader(Generic[Source]):
     def device(self) -> torch.device:
         """Where the batches are."""
         return self.data.device
+
+    @property
+    def stored_shape(self) -> tuple[int, int]:
+        """Height and width of the stored images."""
+        raise NotImplementedError
+
+    @property
+    def mixes(self) -> bool:
+        """Whether images are mixed with those of their partners."""
+        return self.mixup > 0 or self.cutmix > 0
 
     @property
     def steps(self) -> int:
@@ -108,14 +122,14 @@ class PlannedLoader(Generic[Source]):
         """Every draw of an epoch, on the host."""
         order = self.sampler.draw(self._generator("order", number), self.progress(number))
         draws = self.pipeline.draw(lambda part: self._generator(f"{self.views}{part}", number), self.size)
-        return EpochPlan(torch.from_numpy(order), draws, *self._draw_mixup(number))
+        return EpochPlan(torch.from_numpy(order), draws, *self._draw_mixing(number))
 
     def at(self, plan: EpochPlan, step: int) -> Batch:
         """One batch of a planned epoch."""
         return self.assemble(plan, torch.arange(*self.bounds(step), device=plan.order.device), plan.lambdas[step])
 
     def micro_batches_at(self, plan: EpochPlan, step: int) -> tuple[Batch, ...]:
-        """The micro-batches of a batch that this rank computes; mixup partners may be in other micro-batches."""
+        """The micro-batches of a batch that this rank computes; partners may be in other micro-batches."""
         start, end = self.bounds(step)
         whole, made = self.data.labels[plan.order[start:end]], []
         for first, last in self.share.bounds(start, end):
@@ -129,16 +143,31 @@ class PlannedLoader(Generic[Source]):
         raise NotImplementedError
 
     def assemble_micro_batch(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
-        """The same for rows whose mixup partners may be elsewhere in their batch."""
+        """The same for rows whose partners may be elsewhere in their batch."""
         raise NotImplementedError
 
-    def _draw_mixup(self, number: int) -> tuple[Tensor, Tensor]:
-        if not self.mixup:
-            return torch.zeros(0, dtype=torch.int64), torch.ones(self.steps)
-        generator = self._generator("mixup", number)
-        lambdas = draw_lambdas(generator, self.mixup, self.steps)
-        partners = draw_partners(generator, np.repeat(np.arange(self.steps), self.sizes))
-        return torch.from_numpy(partners), torch.from_numpy(lambdas)
+    def mixed(self, plan: EpochPlan, rows: Tensor | slice, own: Tensor, partners: Tensor, lam: Tensor) -> Tensor:
+        """The images at some rows of a batch, mixed with their partners."""
+        if not self.cutmix:
+            return mix(own, partners, lam)
+        boxes = plan.boxes[rows]
+        pasted = (boxes[:, 2] > 0)[:, None, None, None]
+        return paste(mix(own, partners, torch.where(pasted, 1.0, lam)) if self.mixup else own, partners, boxes)
+
+    def _draw_mixing(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Partners, λ and boxes; a batch that is mixed by mixup has an empty box."""
+        if not self.mixes:
+            return torch.zeros(0, dtype=torch.int64), torch.ones(self.steps), torch.zeros(0, 4)
+        generator, batch_of = self._generator("mixup", number), np.repeat(np.arange(self.steps), self.sizes)
+        lambdas = draw_lambdas(generator, self.mixup, self.steps) if self.mixup else np.ones(self.steps, np.float32)
+        partners = torch.from_numpy(draw_partners(generator, batch_of))
+        if not self.cutmix:
+            return partners, torch.from_numpy(lambdas), torch.zeros(0, 4)
+        generator = self._generator("cutmix", number)
+        boxes, outside = draw_boxes(generator, self.cutmix, self.steps, self.pipeline.shape or self.stored_shape)
+        pasted = generator.random(self.steps) < (0.5 if self.mixup else 1.0)
+        boxes = (boxes * pasted[:, None])[batch_of]
+        return partners, torch.from_numpy(np.where(pasted, outside, lambdas)), torch.from_numpy(boxes)
 
     def _generator(self, part: str, number: int) -> np.random.Generator:
         return host_generator(self.seed, self.stage, part, number)

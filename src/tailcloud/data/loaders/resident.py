@@ -6,7 +6,6 @@ from typing import ClassVar, Unpack
 import torch
 from torch import Tensor
 
-from tailcloud.data.augment.mixup import mix
 from tailcloud.data.augment.normalize import Normalise, Transform
 from tailcloud.data.dataset import Split
 from tailcloud.data.loaders.base import Loader, LoaderOptions
@@ -82,18 +81,18 @@ class DeviceLoader(PlannedLoader[Source]):
     def assemble(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
         """The batch at some rows of an epoch: device code on whole batches, without draws and host values."""
         floats, target = self.rows(plan, rows)
-        if not self.mixup:
+        if not self.mixes:
             return Batch(floats, target)
         partners = plan.partners[rows] - rows[0]
-        return Batch(mix(floats, floats[partners], lam), target, target[partners], lam)
+        return Batch(self.mixed(plan, rows, floats, floats[partners], lam), target, target[partners], lam)
 
     def assemble_micro_batch(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
-        """The same for rows whose mixup partners may be elsewhere in their batch."""
+        """The same for rows whose partners may be elsewhere in their batch."""
         floats, target = self.rows(plan, rows)
-        if not self.mixup:
+        if not self.mixes:
             return Batch(floats, target)
         others, other = self.rows(plan, plan.partners[rows])
-        return Batch(mix(floats, others, lam), target, other, lam)
+        return Batch(self.mixed(plan, rows, floats, others, lam), target, other, lam)
 
     def rows(self, plan: EpochPlan, rows: Tensor) -> tuple[Tensor, Tensor]:
         """What the network receives for some rows of an epoch, before mixup, and their classes."""
@@ -102,6 +101,11 @@ class DeviceLoader(PlannedLoader[Source]):
 
 class ResidentLoader(DeviceLoader[ResidentImages]):
     """Batches of images that are on the device."""
+
+    @property
+    def stored_shape(self) -> tuple[int, int]:
+        """Height and width of the stored images."""
+        return self.data.images.shape[1], self.data.images.shape[2]
 
     def rows(self, plan: EpochPlan, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The augmented images at some rows of an epoch, and their classes."""

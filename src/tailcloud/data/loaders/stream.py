@@ -8,7 +8,6 @@ from typing import ClassVar, Unpack
 import torch
 from torch import Tensor
 
-from tailcloud.data.augment.mixup import mix
 from tailcloud.data.augment.normalize import Normalise, Transform
 from tailcloud.data.dataset import Split
 from tailcloud.data.file_images import FileImages
@@ -74,7 +73,7 @@ class StreamImages:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """Some rows of an epoch: the first ``own`` are computed, the others are mixup partners from the same batch.
+    """Some rows of an epoch: the first ``own`` are computed, the others are partners from the same batch.
 
     ``lam`` is on the device. ``here`` is set if the rows are adjacent and all their partners are among them: then no
     row numbers have to be copied to the device. ``partners`` are those of the own rows, as positions among the rows.
@@ -94,6 +93,11 @@ class StreamLoader(PlannedLoader[StreamImages]):
 
     The plan of an epoch is on the host, to request images, and on the device, to augment and mix them.
     """
+
+    @property
+    def stored_shape(self) -> tuple[int, int]:
+        """Height and width of the stored images."""
+        return self.data.reader.images.side, self.data.reader.images.side
 
     def epoch(self, number: int) -> Iterator[Batch]:
         """The batches of one epoch; an epoch always has the same batches."""
@@ -136,7 +140,7 @@ class StreamLoader(PlannedLoader[StreamImages]):
         ]
 
     def _with_partners(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> MicroBatch:
-        if not self.mixup:
+        if not self.mixes:
             return MicroBatch(rows, len(rows), lam)
         partners = plan.partners[rows]
         elsewhere = partners[~torch.isin(partners, rows)]  # each row is the partner of one
@@ -157,11 +161,13 @@ class StreamLoader(PlannedLoader[StreamImages]):
         target, own = self.data.labels[plan.order[rows]], slice(micro_batch.own)
         whole = None if micro_batch.whole is None else self.data.labels[plan.order[micro_batch.whole]]
         batch = Batch(floats[own], target[own], place=micro_batch.place, whole=whole)
-        if not self.mixup:
+        if not self.mixes:
             return batch
         here, lam = micro_batch.here, micro_batch.lam
         partners = arrived.extra[1] if here is None else plan.partners[here] - here.start
-        return replace(batch, images=mix(floats[own], floats[partners], lam), other=target[partners], lam=lam)
+        own_rows = rows if isinstance(rows, slice) else rows[own]
+        images = self.mixed(plan, own_rows, floats[own], floats[partners], lam)
+        return replace(batch, images=images, other=target[partners], lam=lam)
 
 
 def _row_numbers(micro_batch: MicroBatch) -> tuple[Tensor, ...]:

@@ -92,6 +92,7 @@ def _sampled(session: Session, name: str, stage: Stage, sampler: PartSpec, views
         augment=session.recipe.augment,
         shape=dataset.shape[:2],
         mixup=stage.mixup,
+        cutmix=stage.cutmix,
         seed=session.recipe.seed,
         stage=name,
         epochs=stage.epochs,
