@@ -12,8 +12,6 @@ from tailcloud.classifier import Architecture, cost, meta_backbone
 from tailcloud.data import open_dataset
 from tailcloud.errors import UsageError
 from tailcloud.recipe import load_recipe
-from tailcloud.weights.load import load_pretrained
-from tailcloud.weights.resolve import from_file
 from tailcloud.training.session import Session
 from tailcloud.weights.load import load_pretrained
 from tailcloud.weights.resolve import from_file
