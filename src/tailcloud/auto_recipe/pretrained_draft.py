@@ -48,7 +48,7 @@ HEAD_BATCHES = ((2_000, 64), (8_000, 128))  # (up to so many images, batch size)
 LARGEST_HEAD_BATCH = 256
 HEAD_STEPS, MIN_HEAD_EPOCHS, MAX_HEAD_EPOCHS = 1200, 20, 200
 LAST_LAYERS = 3  # of the backbone, which are trained if there is no time for all
-CROP_AREA, COLOR_JITTER = [0.3, 1.0], 0.3
+CROP_AREA, COLOR_JITTER = [0.3, 1.0], [0.3, 0.3, 0.3]
 
 # The heads that are tried on features, in order of preference, with what differs from their method's settings.
 HEAD_METHODS: dict[str, Mapping[str, Any]] = {
