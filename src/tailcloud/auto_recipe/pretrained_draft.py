@@ -20,8 +20,9 @@ from tailcloud.recipe.merge import merge
 from tailcloud.weights import CATALOGUE
 
 DEFAULT_METHOD = "logit-adjust"  # re-balances in one stage, also with few epochs
-GPU_EPOCHS, CPU_EPOCHS, ENOUGH_EPOCHS = 30, 15, 8  # of fine-tuning
-FINE_TUNING = {
+STEPS, MOST_EPOCHS, FEWEST_EPOCHS, ENOUGH_EPOCHS = 3000, 30, 12, 8  # of fine-tuning
+FINE_TUNING_BATCH = 64
+FINE_TUNING: dict[str, Any] = {
     "optimizer": "adamw",
     "lr": 1e-3,
     "lr_factors": {"backbone": 0.3},
@@ -30,10 +31,10 @@ FINE_TUNING = {
     "schedule": "cosine",
     "lr_interval": "step",
     "warmup": 1.0,
-    "batch": 64,
+    "batch": FINE_TUNING_BATCH,
     "mixup": 0.0,
 }
-HEAD_ALONE = {
+HEAD_ALONE: dict[str, Any] = {
     "train": "head",
     "views": 1,  # more made no difference
     "optimizer": "adamw",
@@ -143,7 +144,8 @@ class PretrainedDraft(Draft):
         if self.trains_head_alone:
             steps = max(1, self.images // self.head_batch)
             return min(MAX_HEAD_EPOCHS, max(MIN_HEAD_EPOCHS, -(-HEAD_STEPS // steps)))
-        return CPU_EPOCHS if self.device.type == "cpu" else GPU_EPOCHS
+        steps = max(1, self.images // FINE_TUNING_BATCH)
+        return min(MOST_EPOCHS, max(FEWEST_EPOCHS, -(-STEPS // steps)))
 
     @property
     def enough_epochs(self) -> float:
