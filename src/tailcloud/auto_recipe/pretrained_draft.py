@@ -9,13 +9,16 @@ from tailcloud.auto_recipe.candidates import Candidate, is_user_data
 from tailcloud.auto_recipe.draft import Draft
 from tailcloud.auto_recipe.rules import (
     ChosenSettings,
-    choose_correction,
     choose_engine,
     choose_flips,
     choose_validation,
+    images_held_out,
 )
+from tailcloud.calibration.held_out import MIN_HELD_OUT_IMAGES
+from tailcloud.calibration.run_calibration import implied_prior
 from tailcloud.classifier import meta_backbone
-from tailcloud.recipe import load_recipe
+from tailcloud.head_transforms.base import SHIFTED_HEADS
+from tailcloud.recipe import head_kinds, load_recipe
 from tailcloud.recipe.merge import merge
 from tailcloud.weights import CATALOGUE
 
@@ -49,6 +52,7 @@ HEAD_BATCHES = ((2_000, 64), (8_000, 128))  # (up to so many images, batch size)
 LARGEST_HEAD_BATCH = 256
 HEAD_STEPS, MIN_HEAD_EPOCHS, MAX_HEAD_EPOCHS = 1200, 20, 200
 LAST_LAYERS = 3  # of the backbone, which are trained if there is no time for all
+SAME_SHARE = 1e-6
 CROP_AREA, COLOR_JITTER = [0.3, 1.0], [0.3, 0.3, 0.3]
 
 # The heads that are tried on features, in order of preference, with what differs from their method's settings.
@@ -89,15 +93,29 @@ class PretrainedDraft(Draft):
         self.choose_network(chosen)
         choose_flips(chosen, self.dataset, self.flips)
         if not self.trains_head_alone:
-            chosen.set("augment.crop_area", CROP_AREA, "Random crops of 30 to 100 % of an image, and varied colours.")
+            varied = "Random crops of 30 to 100 % of an image, other colours, and one TrivialAugment operation each."
+            chosen.set("augment.crop_area", CROP_AREA, varied)
+            chosen.set("augment.trivial_augment", True)
             chosen.set("augment.color_jitter", COLOR_JITTER)
             chosen.set("augment.crop_padding", 0)
         choose_validation(chosen, self.dataset)
         choose_engine(chosen, self.device)
         self.choose_stages(chosen)
-        so_far = {**self.method_setting, **chosen.settings, "data": self.data_setting(chosen)}
-        choose_correction(chosen, self.dataset, load_recipe(None, [so_far, *self.overrides]))
+        self.choose_correction(chosen)
         return chosen
+
+    def choose_correction(self, chosen: ChosenSettings) -> None:
+        """A last stage that corrects the re-balancing, if the method re-balances and images are held out."""
+        so_far = {**self.method_setting, **chosen.settings, "data": self.data_setting(chosen)}
+        recipe = load_recipe(None, [so_far, *self.overrides])
+        prior = implied_prior(recipe, self.dataset.profile.counts.tolist())
+        balances = (
+            bool(prior.max() - prior.min() < SAME_SHARE) and list(head_kinds(recipe).values())[-1] in SHIFTED_HEADS
+        )
+        held_out = images_held_out(self.dataset, recipe.selection.split)
+        if balances and not recipe.stage3 and held_out >= MIN_HELD_OUT_IMAGES:
+            reason = "At the end the re-balancing is corrected on the held-out images, if they show a bias."
+            chosen.set("stage3.head_transform", "tuned-logit-adjust", reason)
 
     def choose_network(self, chosen: ChosenSettings) -> None:
         """Backbone, weights and image size, and which part of the network is trained."""
