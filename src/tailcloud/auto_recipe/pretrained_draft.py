@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tailcloud.auto_recipe.candidates import Candidate, is_user_data
-from tailcloud.auto_recipe.draft import Draft
+from tailcloud.auto_recipe.candidates import Candidate
+from tailcloud.auto_recipe.draft import Draft, fields_of
 from tailcloud.auto_recipe.rules import (
     ChosenSettings,
     choose_engine,
@@ -109,20 +109,20 @@ class PretrainedDraft(Draft):
         so_far = {**self.method_setting, **chosen.settings, "data": self.data_setting(chosen)}
         recipe = load_recipe(None, [so_far, *self.overrides])
         prior = implied_prior(recipe, self.dataset.profile.counts.tolist())
-        balances = (
-            bool(prior.max() - prior.min() < SAME_SHARE) and list(head_kinds(recipe).values())[-1] in SHIFTED_HEADS
-        )
+        balances = prior.max() - prior.min() < SAME_SHARE
+        can_be_shifted = list(head_kinds(recipe).values())[-1] in SHIFTED_HEADS
         held_out = images_held_out(self.dataset, recipe.selection.split)
-        if balances and not recipe.stage3 and held_out >= MIN_HELD_OUT_IMAGES:
+        if balances and can_be_shifted and not recipe.stage3 and held_out >= MIN_HELD_OUT_IMAGES:
             reason = "At the end the re-balancing is corrected on the held-out images, if they show a bias."
             chosen.set("stage3.head_transform", "tuned-logit-adjust", reason)
+            chosen.set("stage3.views", int(self.trains_head_alone))
 
     def choose_network(self, chosen: ChosenSettings) -> None:
         """Backbone, weights and image size, and which part of the network is trained."""
         backbone, side = self.candidate.backbone, self.candidate.side
         chosen.set("model.backbone", backbone)
         chosen.set("model.weights", self.candidate.weights, f"Starts from {describe_weights(self.candidate)}.")
-        if is_user_data(self.dataset):
+        if self.candidate.resize:
             chosen.set("data.size", side, f"Images are read at {side} × {side} pixels.")
 
     def choose_stages(self, chosen: ChosenSettings) -> None:
@@ -130,12 +130,14 @@ class PretrainedDraft(Draft):
         first = {**HEAD_ALONE, "batch": self.head_batch} if self.trains_head_alone else dict(FINE_TUNING)
         if self.candidate.part == "last":
             first["train"] = "+".join([*last_layers(self.candidate.backbone), "head"])
-        own = HEAD_METHODS.get(self.method or "", {}) if self.trains_head_alone else {}
-        for key, value in merge({"stage1": first}, own).items():
+        for key, value in merge({"stage1": first}, self.head_settings).items():
             for field, setting in value.items():
                 chosen.set(f"{key}.{field}", setting)
         second = self.base.stage2
-        if second and second.trains_only_head:
+        if second and not second.trains_only_head:
+            chosen.set("stage2.train", first.get("train", second.train))
+            chosen.set("stage2.batch", first["batch"])
+        if second and (second.trains_only_head or self.trains_head_alone):
             chosen.set("stage2.epochs", second.epochs)  # on features they take seconds
             chosen.set("stage2.views", 1)
             chosen.set("stage2.mixup", 0.0)
@@ -146,6 +148,12 @@ class PretrainedDraft(Draft):
             "all": "The whole network is trained.",
         }
         chosen.reasons.append(("stage1.train", what[self.candidate.part]))
+
+    @cached_property
+    def head_settings(self) -> Mapping[str, Any]:
+        """What a head on features takes instead of its method's settings, unless the user sets the head or its loss."""
+        fixed = {"model.head", "stage1.loss"} & set(fields_of(self.overrides))
+        return HEAD_METHODS.get(self.base.method, {}) if self.trains_head_alone and not fixed else {}
 
     def needs_less_mixup(self, epochs: int) -> bool:  # noqa: ARG002
         """There is none."""
@@ -178,9 +186,9 @@ class PretrainedDraft(Draft):
     def settings(self, epochs: int, every: int = 1) -> dict[str, Any]:
         """The settings of a run with that many epochs in its first stage, evaluated after every ``every`` epochs."""
         settings = super().settings(epochs, every)
-        own = HEAD_METHODS.get(self.method or "", {}) if self.trains_head_alone else {}
-        if "epochs" in own.get("stage1", {}):
-            settings["stage1"]["epochs"] = own["stage1"]["epochs"]
+        settings["stage1"] |= {
+            key: value for key, value in self.head_settings.get("stage1", {}).items() if key == "epochs"
+        }
         return settings
 
 
