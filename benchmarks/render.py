@@ -21,6 +21,7 @@ import executors_table
 import large_benchmark_cost_table
 import leaders
 import paper_conclusions
+import pretrained_table
 import readme_table
 import second_stage_table
 import speed_table
@@ -110,6 +111,7 @@ def render(root: Path) -> dict[Path, str]:
     pages.put(root / "docs" / "results.md", "datasets", map(dataset_section, tables))
     measured_blocks(pages, root)
     angular_block(pages, tables, root)
+    pretrained_blocks(pages, root)
     recipes = root / "src" / "tailcloud" / "recipes"
     return {
         root / "docs" / "tables.html": bench_page(paper),
@@ -332,6 +334,16 @@ def measured_blocks(pages: "Pages", root: Path) -> None:
     if scaling.exists():
         decoding, streaming = (read_records(root, f"{name}-*") for name in ("decoding", "streaming"))
         pages.put(scaling, "scaling", large_benchmark_cost_table.parts(decoding, streaming))
+
+
+def pretrained_blocks(pages: "Pages", root: Path) -> None:
+    """The page on pretrained networks, also before anything is measured; the README only afterwards."""
+    records, page = pretrained_table.read(root / RESULTS / "pretrained"), root / "docs" / "pretrained.md"
+    if page.exists():
+        pages.put(page, "photographs", pretrained_table.photographs(records))
+        pages.put(page, "cifar", pretrained_table.cifar(records))
+    if any(record["data"] == pretrained_table.README_DATA for record in records):
+        pages.put(root / "README.md", "pretrained", pretrained_table.readme(records))
 
 
 def angular_block(pages: "Pages", tables: Sequence[DatasetTable], root: Path) -> None:

@@ -31,8 +31,8 @@ FIRST_STEP = {"tutorial": "## 1. ", "figures": "## "}  # what is above it instal
 PICTURES: dict[str, dict[str, tuple[str, tuple[str, ...], str]]] = {
     "tutorial": {
         "tutorial-inspect.png": ("photos.html", ("numbers", "classes", "copies"), ""),
-        "tutorial-report.png": ("runs/digits/report.html", ("numbers", "accuracy"), ""),
-        "tutorial-worst.png": ("runs/digits/report.html", ("worst",), ""),
+        "tutorial-report.png": ("runs/signs/report.html", ("numbers", "accuracy"), ""),
+        "tutorial-worst.png": ("runs/signs/report.html", ("worst",), ""),
     },
     "figures": {
         "embedding.png": ("embedding.html", ("test",), ""),
@@ -77,6 +77,7 @@ def run(command: str, folder: Path) -> str:
     program, *words = shlex.split(command)
     python = {"tailcloud": [sys.executable, "-m", "tailcloud"], "python": [sys.executable]}
     environment = os.environ | {"COLUMNS": str(WIDTH), "TERM": "dumb", "PYTHONPATH": str(ROOT / "src")}
+    environment["TAILCLOUD_CACHE"] = str(folder / "cache")  # empty at first, as a reader's is
     arguments = [*python.get(program, [program]), *chain.from_iterable(expand(word, folder) for word in words)]
     if words[:1] != ["predict"]:
         done = subprocess.run(

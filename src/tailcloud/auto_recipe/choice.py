@@ -21,6 +21,7 @@ from tailcloud.auto_recipe.time_budget import (
     seconds_left,
     time_and_fit,
 )
+from tailcloud.auto_recipe.timing import HEAD_SECONDS, StepTiming
 from tailcloud.data import Dataset
 from tailcloud.errors import UsageError
 from tailcloud.formatting import duration
@@ -159,7 +160,7 @@ def with_best_head(
         session = session_with_features(first, open_data(first), draft.device, logger.info)
         left = seconds_left(fitted.limit, started)
         trial = try_heads(recipes, session, None if left is None else TRIAL_SHARE * left)
-    computed = replace(fitted.timing, evaluate=0.0)  # the run finds the features
+    computed = StepTiming(dict.fromkeys(recipes[trial.best].stages, HEAD_SECONDS), 0.0, 0.0)  # the run finds them
     return fit_epochs(drafts[trial.best], computed, fitted.limit, started), [trial.reason()]
 
 

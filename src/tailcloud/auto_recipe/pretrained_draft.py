@@ -9,19 +9,23 @@ from tailcloud.auto_recipe.candidates import Candidate
 from tailcloud.auto_recipe.draft import Draft, fields_of
 from tailcloud.auto_recipe.rules import (
     ChosenSettings,
-    choose_correction,
     choose_engine,
     choose_flips,
     choose_validation,
+    images_held_out,
 )
+from tailcloud.calibration.held_out import MIN_HELD_OUT_IMAGES
+from tailcloud.calibration.run_calibration import implied_prior
 from tailcloud.classifier import meta_backbone
-from tailcloud.recipe import load_recipe
+from tailcloud.head_transforms.base import SHIFTED_HEADS
+from tailcloud.recipe import head_kinds, load_recipe
 from tailcloud.recipe.merge import merge
 from tailcloud.weights import CATALOGUE
 
 DEFAULT_METHOD = "logit-adjust"  # re-balances in one stage, also with few epochs
-GPU_EPOCHS, CPU_EPOCHS, ENOUGH_EPOCHS = 30, 15, 8  # of fine-tuning
-FINE_TUNING = {
+STEPS, MOST_EPOCHS, FEWEST_EPOCHS, ENOUGH_EPOCHS = 3000, 30, 12, 8  # of fine-tuning
+FINE_TUNING_BATCH = 64
+FINE_TUNING: dict[str, Any] = {
     "optimizer": "adamw",
     "lr": 1e-3,
     "lr_factors": {"backbone": 0.3},
@@ -30,10 +34,10 @@ FINE_TUNING = {
     "schedule": "cosine",
     "lr_interval": "step",
     "warmup": 1.0,
-    "batch": 64,
+    "batch": FINE_TUNING_BATCH,
     "mixup": 0.0,
 }
-HEAD_ALONE = {
+HEAD_ALONE: dict[str, Any] = {
     "train": "head",
     "views": 1,  # more made no difference
     "optimizer": "adamw",
@@ -49,6 +53,7 @@ LARGEST_HEAD_BATCH = 256
 HEAD_STEPS, MIN_HEAD_EPOCHS, MAX_HEAD_EPOCHS = 1200, 20, 200
 TRIAL_HEADS = 2  # the head trial trains at least three heads on two thirds of the images each
 LAST_LAYERS = 3  # of the backbone, which are trained if there is no time for all
+SAME_SHARE = 1e-6
 CROP_AREA, COLOR_JITTER = [0.3, 1.0], [0.3, 0.3, 0.3]
 
 # The heads that are tried on features, in order of preference, with what differs from their method's settings.
@@ -102,15 +107,29 @@ class PretrainedDraft(Draft):
         self.choose_network(chosen)
         choose_flips(chosen, self.dataset, self.flips)
         if not self.trains_head_alone:
-            chosen.set("augment.crop_area", CROP_AREA, "Random crops of 30 to 100 % of an image, and varied colours.")
+            varied = "Random crops of 30 to 100 % of an image, other colours, and one TrivialAugment operation each."
+            chosen.set("augment.crop_area", CROP_AREA, varied)
+            chosen.set("augment.trivial_augment", True)
             chosen.set("augment.color_jitter", COLOR_JITTER)
             chosen.set("augment.crop_padding", 0)
         choose_validation(chosen, self.dataset)
         choose_engine(chosen, self.device)
         self.choose_stages(chosen)
-        so_far = {**self.method_setting, **chosen.settings, "data": self.data_setting(chosen)}
-        choose_correction(chosen, self.dataset, load_recipe(None, [so_far, *self.overrides]))
+        self.choose_correction(chosen)
         return chosen
+
+    def choose_correction(self, chosen: ChosenSettings) -> None:
+        """A last stage that corrects the re-balancing, if the method re-balances and images are held out."""
+        so_far = {**self.method_setting, **chosen.settings, "data": self.data_setting(chosen)}
+        recipe = load_recipe(None, [so_far, *self.overrides])
+        prior = implied_prior(recipe, self.dataset.profile.counts.tolist())
+        balances = prior.max() - prior.min() < SAME_SHARE
+        can_be_shifted = list(head_kinds(recipe).values())[-1] in SHIFTED_HEADS
+        held_out = images_held_out(self.dataset, recipe.selection.split)
+        if balances and can_be_shifted and not recipe.stage3 and held_out >= MIN_HELD_OUT_IMAGES:
+            reason = "At the end the re-balancing is corrected on the held-out images, if they show a bias."
+            chosen.set("stage3.head_transform", "tuned-logit-adjust", reason)
+            chosen.set("stage3.views", int(self.trains_head_alone))
 
     def choose_network(self, chosen: ChosenSettings) -> None:
         """Backbone, weights and image size, and which part of the network is trained."""
@@ -165,7 +184,8 @@ class PretrainedDraft(Draft):
         if self.trains_head_alone:
             steps = max(1, self.images // self.head_batch)
             return min(MAX_HEAD_EPOCHS, max(MIN_HEAD_EPOCHS, -(-HEAD_STEPS // steps)))
-        return CPU_EPOCHS if self.device.type == "cpu" else GPU_EPOCHS
+        steps = max(1, self.images // FINE_TUNING_BATCH)
+        return min(MOST_EPOCHS, max(FEWEST_EPOCHS, -(-STEPS // steps)))
 
     @property
     def enough_epochs(self) -> float:
@@ -180,7 +200,9 @@ class PretrainedDraft(Draft):
     def settings(self, epochs: int, every: int = 1) -> dict[str, Any]:
         """The settings of a run with that many epochs in its first stage, evaluated after every ``every`` epochs."""
         settings = super().settings(epochs, every)
-        settings["stage1"] |= {key: value for key, value in self.head_settings.get("stage1", {}).items() if key == "epochs"}
+        settings["stage1"] |= {
+            key: value for key, value in self.head_settings.get("stage1", {}).items() if key == "epochs"
+        }
         return settings
 
 

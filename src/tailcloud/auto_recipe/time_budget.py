@@ -81,6 +81,11 @@ class BudgetedDraft:
         """Whether enough epochs fit into the limit."""
         return self.left is None or self.seconds(ceil(self.draft.enough_epochs)) <= self.left
 
+    @property
+    def is_much_faster_than_needed(self) -> bool:
+        """Whether an estimate that is wrong by a factor of three still fits."""
+        return self.left is None or 3 * self.seconds(self.draft.default_epochs) <= self.left
+
     def reasons(self, budget: float | None) -> Iterator[str]:
         """The epochs and their estimated time; ``budget`` is None if the limit is the CPU default."""
         recipe, takes = self.recipe(self.epochs), duration(self.seconds(self.epochs))
@@ -121,6 +126,8 @@ def fit_pretrained(drafts: Sequence[PretrainedDraft], limit: float | None, start
         forward = features.evaluate * draft.flops / cheapest.flops
         estimate = estimated_timing(draft.one_epoch, forward, draft.trained_share)
         fitted = without_trial(fit_epochs(draft, estimate, limit, started), draft)
+        if fitted.is_much_faster_than_needed:
+            return [*tried, fitted]
         if fitted.is_fast_enough or draft is cheapest:
             measure = time_features if draft.trains_head_alone else time_recipe
             timing = measure(draft.one_epoch, draft.dataset, draft.side, draft.device)

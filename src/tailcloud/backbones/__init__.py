@@ -22,7 +22,6 @@ __all__ = [
     "branched",
     "check_backbone",
     "create_backbone",
-    "plain_name",
 ]
 
 DEPTHS = {f"resnet{6 * blocks + 2}": blocks for blocks in (1, 3, 5, 7, 9, 18)}

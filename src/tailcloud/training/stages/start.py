@@ -47,7 +47,7 @@ def train_features(session: Session) -> tuple[Tensor, Tensor]:
     """The features of all training images without augmentation, and their classes."""
     session.model.eval()
     batches, network = session.inputs.train_as_test.in_order(session.transform), session.plain_network
-    return torch.cat([network.features(batch.images).float() for batch in batches]), session.images.train.labels
+    return torch.cat([network.features(batch.images).float() for batch in batches]), session.inputs.train.labels
 
 
 def held_out_before(session: Session, name: str) -> HeldOutOutputs | None:
