@@ -108,7 +108,7 @@ def test_the_accuracy_of_class_means_is_that_of_a_few_plain_lines(session):
 def test_a_head_learns_from_a_fold_that_lacks_a_class(session, method):
     tables = {"stage2": {"views": 1, "epochs": 2, "warmup": 0}} if method == "gcl" else {}
     trial = try_heads({method: recipe(method, **tables)}, session, None)
-    assert 25 < trial.accuracy[method] <= 75
+    assert 40 < trial.accuracy[method] <= 100  # 25 by chance
 
 
 def test_the_better_head_wins_and_the_first_of_equal_ones(session):
