@@ -43,7 +43,7 @@ def test_every_method_that_a_user_may_name_works_with_a_part_of_the_network(meth
 
 
 def test_two_branches_do_not_fit_the_weights_and_the_error_says_so():
-    with pytest.raises(UsageError, match="efficientnet_lite0"):
+    with pytest.raises(UsageError, match=r'model.branches = 2 works with ResNets, not with .* "efficientnet_lite0"'):
         usable(drafts({"method": "bbn"}))
 
 
