@@ -424,8 +424,13 @@ SECTIONS = {
             "train --set model.backbone=resnet18 --weights resnet18.pth --set model.weights_sha256=0123abcd",
             text("resnet18.pth", "other weights"),
         ),
-        Case("a narrower network of fixed width", "train --set model.backbone=efficientnet_lite0 --set model.width=0.5"),
-        Case("two branches of a network that has none", "train digits-lt/ce --set method=bbn --set model.backbone=efficientnet_lite0"),
+        Case(
+            "a narrower network of fixed width", "train --set model.backbone=efficientnet_lite0 --set model.width=0.5"
+        ),
+        Case(
+            "two branches of a network that has none",
+            "train digits-lt/ce --set method=bbn --set model.backbone=efficientnet_lite0",
+        ),
         Case("adapters in a convolution network", "train --set model.adapter=lora"),
         Case("adapters trained that are not there", "train --set stage1.train=adapters+head"),
         Case("features of a network that is trained", "train --set stage1.views=4"),
