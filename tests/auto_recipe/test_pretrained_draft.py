@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -111,7 +113,8 @@ def test_epochs_of_a_head_are_some_thousand_steps_however_many_images():
     )
     assert (few.default_epochs, few.head_batch) == (200, 64)
     assert (many.default_epochs, many.head_batch) == (39, 256)  # 31 steps each on 8,100 images
-    assert draft("all").default_epochs == 15
+    assert draft("all").default_epochs == 30
+    assert replace(many, candidate=draft("all").candidate).default_epochs == 24  # 3,000 steps of 64 images
 
 
 def test_the_reasons_name_weights_size_and_part():

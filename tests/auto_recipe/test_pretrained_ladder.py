@@ -10,7 +10,9 @@ from tailcloud.auto_recipe import choose
 from tailcloud.recipe import load_recipe
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
-SPEED = 1e-3  # features of an image: 0.01 s at 224 pixels, 0.0018 s at 96
+SPEED = 1e-3  # seconds for features of an image: 0.0098 at 224 pixels, 0.0072, 0.0050, 0.0032, and 0.0018 at 96
+# Of 1,000 images 900 are trained on; 112 are evaluated. A run takes 1.05 · (3 + 86 · 900 · 3e-5 + 1,012 · features)
+# seconds on features, which is 7.5 at 96 pixels, and one fold of the head trial 4.6.
 COUNTS = (400, 300, 280, 20)
 
 
@@ -27,19 +29,20 @@ def trained_part(recipe):
     ("device", "budget", "expected"),
     [
         (CPU, 1, ("head", 96)),  # does not fit, and is trained all the same
-        (CPU, 5, ("head", 96)),
-        (CPU, 6, ("head", 128)),
-        (CPU, 9, ("head", 160)),
-        (CPU, 12, ("head", 192)),
-        (CPU, 14, ("head", 224)),
-        (CPU, 40, ("last", 96)),
-        (CPU, 100, ("all", 96)),
-        (CPU, 150, ("all", 128)),
-        (CPU, 400, ("all", 224)),
+        (CPU, 13, ("head", 96)),
+        (CPU, 14, ("head", 128)),
+        (CPU, 17, ("head", 160)),
+        (CPU, 20, ("head", 192)),
+        (CPU, 21, ("head", 224)),
+        (CPU, 30, ("last", 96)),
+        (CPU, 40, ("last", 128)),
+        (CPU, 60, ("all", 96)),
+        (CPU, 100, ("all", 128)),
+        (CPU, 300, ("all", 224)),
         (CPU, None, ("all", 224)),
-        (CUDA, 14, ("head", 224)),
+        (CUDA, 14, ("head", 128)),
         (CUDA, 40, ("head", 224)),  # never the last layers alone
-        (CUDA, 100, ("all", 96)),
+        (CUDA, 60, ("all", 96)),
         (CUDA, None, ("all", 224)),
     ],
 )
@@ -52,35 +55,39 @@ def test_more_time_trains_larger_images_then_more_of_the_network(timing, device,
     assert budget in {1, None} or choice.seconds <= budget
 
 
-def test_a_gpu_without_a_limit_trains_thirty_epochs_and_a_cpu_fifteen(timing):
-    timing(SPEED / 100)
-    for device, epochs in (CUDA, 30), (CPU, 15):
+def test_a_fast_machine_trains_everything_and_is_not_timed_twice(timing):
+    tried = timing(SPEED / 100)
+    for device in (CUDA, CPU):
+        tried.clear()
         recipe = load_recipe(None, [choose(large_photos(), device).settings])
-        assert (recipe.stage1.epochs, recipe.stage1.train, recipe.stage1.optimizer.name) == (epochs, "all", "adamw")
+        assert (recipe.stage1.epochs, recipe.stage1.train, recipe.stage1.optimizer.name) == (30, "all", "adamw")
+        assert tried == [("efficientnet_lite0", 96)]
 
 
 def test_the_reasons_say_what_was_too_slow_and_how_long_it_takes(timing):
     timing(SPEED)
-    reasons = " ".join(choose(large_photos(), CPU, 9.0).reasons)
-    assert "Too slow for 9 s: training the network at 224 pixels, its features at 192 pixels and" in reasons
+    reasons = " ".join(choose(large_photos(), CPU, 17.0).reasons).replace("\N{NO-BREAK SPACE}", " ")
+    assert (
+        "Too slow for 17.0 s: training the network at 224 pixels, its features at 192 pixels and 10 in between" in reasons
+    )
     assert "Images are read at 160 × 160 pixels." in reasons
     assert "The network stays as it is" in reasons
     assert "Of 4 heads the best on held-out images is taken" in reasons
-    assert "epochs, about 8" in reasons
+    assert "86 epochs, about 10.9 s on this machine" in reasons
     small = " ".join(choose(large_photos(), CPU, 1.0).reasons)
     assert "epochs would train too little" in small
 
 
 def test_only_drafts_that_may_fit_are_timed(timing):
     tried = timing(SPEED)
-    choose(large_photos(), CPU, 9.0)
+    choose(large_photos(), CPU, 17.0)
     assert tried == [("efficientnet_lite0", 96), ("efficientnet_lite0", 160)]
 
 
 def test_small_images_are_enlarged_to_128_pixels_if_time_allows(timing):
     timing(SPEED)
     assert choose(photos_of_side(32, COUNTS), CPU).settings["data"]["size"] == 128
-    assert choose(photos_of_side(32, COUNTS), CPU, 5.0).settings["data"]["size"] == 96
+    assert choose(photos_of_side(32, COUNTS), CPU, 13.0).settings["data"]["size"] == 96
 
 
 @pytest.mark.parametrize(
@@ -95,7 +102,7 @@ def test_small_images_are_enlarged_to_128_pixels_if_time_allows(timing):
 )
 def test_what_the_user_asks_for_limits_the_ladder(timing, asked, part):
     timing(SPEED)
-    choice = choose(large_photos(), CPU, 5.0, [asked])
+    choice = choose(large_photos(), CPU, 7.6, [asked])  # no time for a head trial is needed
     recipe = load_recipe(None, [choice.settings, asked])
     assert trained_part(recipe) == (part, 96)
     assert not any("heads" in reason for reason in choice.reasons)
@@ -132,7 +139,7 @@ def test_a_weights_file_below_the_root_is_used(timing, tmp_path):
 
 def test_a_choice_with_weights_is_an_ordinary_recipe(timing, tmp_path):
     timing(SPEED)
-    for budget in (9, 40, None):
+    for budget in (14, 40, None):
         recipe = load_recipe(None, [choose(large_photos(), CPU, budget).settings])
         (tmp_path / "mine.toml").write_text(recipe.to_toml())
         assert load_recipe(str(tmp_path / "mine.toml")) == recipe

@@ -144,11 +144,10 @@ def with_best_head(
 ) -> tuple[BudgetedDraft, list[str]]:
     """The draft with the head that does best on held-out images, and the reason for it.
 
-    Only if the network stays frozen, so that a head costs seconds, and the user names no method.
+    Only if the draft tries heads.
     """
     draft = fitted.draft
-    fixed = any(field in {"method", "model.head"} or "stage" in field for field in fields_of(draft.overrides))
-    if not isinstance(draft, PretrainedDraft) or not draft.trains_head_alone or fixed:
+    if not isinstance(draft, PretrainedDraft) or not draft.tries_heads:
         return fitted, []
     if open_data is None:
         return fitted, [

@@ -4,6 +4,7 @@ Features are computed once, for all heads and for the run itself, so that a head
 """
 
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -15,6 +16,7 @@ from tailcloud.classifier import fresh_head
 from tailcloud.data import Dataset
 from tailcloud.data.loaders.features import FeatureImages
 from tailcloud.data.splits import Vector, positions_by_class
+from tailcloud.errors import TailcloudWarning
 from tailcloud.evaluation import Predictions, summarise
 from tailcloud.recipe import Recipe
 from tailcloud.runs.observer import SilentObserver
@@ -87,8 +89,10 @@ def try_heads(recipes: Mapping[str, Recipe], session: Session, seconds: float | 
         if number and seconds is not None and time.perf_counter() - started > seconds * number / (number + 1):
             break
         for name, recipe in recipes.items():
-            fold = FoldSession(session, recipe, features, folds == number)
-            predictions[name].append(fold.train_and_predict())
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", TailcloudWarning)  # a fold may lack a class that the run has
+                fold = FoldSession(session, recipe, features, folds == number)
+                predictions[name].append(fold.train_and_predict())
         trial.folds += 1
         trial.images += int((folds == number).sum())
     counts = dataset.profile.counts

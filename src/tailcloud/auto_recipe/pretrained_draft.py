@@ -51,6 +51,7 @@ HEAD_ALONE: dict[str, Any] = {
 HEAD_BATCHES = ((2_000, 64), (8_000, 128))  # (up to so many images, batch size); beyond, LARGEST_HEAD_BATCH
 LARGEST_HEAD_BATCH = 256
 HEAD_STEPS, MIN_HEAD_EPOCHS, MAX_HEAD_EPOCHS = 1200, 20, 200
+TRIAL_HEADS = 2  # the head trial trains at least three heads on two thirds of the images each
 LAST_LAYERS = 3  # of the backbone, which are trained if there is no time for all
 SAME_SHARE = 1e-6
 CROP_AREA, COLOR_JITTER = [0.3, 1.0], [0.3, 0.3, 0.3]
@@ -74,6 +75,19 @@ class PretrainedDraft(Draft):
     def trains_head_alone(self) -> bool:
         """Whether the network stays frozen."""
         return self.candidate.part == "head"
+
+    @property
+    def tries_heads(self) -> bool:
+        """Whether the best of several heads is taken: they cost seconds, and the user names neither one nor a stage."""
+        fields = fields_of(self.overrides)
+        return self.trains_head_alone and not any(
+            field in {"method", "model.head"} or field.startswith("stage") for field in fields
+        )
+
+    @property
+    def trial_epochs(self) -> int:
+        """Epochs of the head trial on all images, if it stops after the first fold."""
+        return TRIAL_HEADS * self.default_epochs if self.tries_heads else 0
 
     @property
     def title(self) -> str:
