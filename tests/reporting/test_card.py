@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailcloud.errors import TailcloudError, UsageError
+from tailcloud.reporting import labels
 from tailcloud.reporting.card import escape_markdown, model_card, write_card
 
 
@@ -33,6 +34,7 @@ def test_the_card_has_the_figures_of_the_result(run):
     assert "331, 0, 500" in card
     assert result["dataset"]["fingerprint"] in card
     assert "licence | unknown" in card
+    assert "- stage1: 3 epochs of the whole network; stage2: 2 epochs of the head." in card.replace("\u00a0", " ")
     assert "No temperature was fitted" in card
 
 
@@ -149,3 +151,18 @@ def test_a_last_stage_without_epochs_has_the_weights_that_were_chosen_before_it(
     card = model_card(run)
     assert "Weights: epoch 4 of stage2, chosen on the validation set." in card
     assert "change0: no epochs, only a head transform" in card
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"train": "all"}, "the whole network"),
+        ({"train": "head", "views": 0}, "the head"),
+        ({"train": "head", "views": 1}, "the head, on features of the frozen network"),
+        ({"train": "backbone.blocks.6+head"}, "backbone.blocks.6, head"),
+        ({}, ""),
+    ],
+)
+def test_what_a_stage_trains_in_words(settings, words):
+    assert labels.trained_part({"stage1": settings}, "stage1") == words
+    assert labels.trained_part(None, "stage1") == ""

@@ -1,6 +1,10 @@
 """Labels that several pages and the model card share."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from tailcloud.profile import FEW_BELOW, MANY_ABOVE
+from tailcloud.runs.result import Result
 from tailcloud.runs.weights_record import WeightsRecord
 
 GROUP_BOUNDS = {
@@ -24,6 +28,26 @@ def pretraining(weights: WeightsRecord | None) -> str:
     learned = f"trained on {weights.trained_on}" if weights.trained_on else "trained on unknown data"
     terms = f"licence {weights.licence}" if weights.licence else "licence unknown"
     return f"{weights.name}, {learned}, {terms}, from {weights.source}"
+
+
+def trained_part(recipe: Mapping[str, Any] | None, stage: str) -> str:
+    """What a stage of a recipe trains, in words; empty if nothing is known."""
+    settings = (recipe or {}).get(stage)
+    if not isinstance(settings, Mapping):
+        return ""
+    match settings.get("train", ""):
+        case "all":
+            return "the whole network"
+        case "head":
+            return "the head, on features of the frozen network" if settings.get("views") else "the head"
+        case parts:
+            return ", ".join(str(parts).split("+"))
+
+
+def trained_parts(result: Result) -> str:
+    """What the stages of a run trained: "stage1: the whole network; stage2: the head"; empty if nothing is known."""
+    parts = {stage.name: trained_part(result.recipe, stage.name) for stage in result.stages if stage.epochs}
+    return "; ".join(f"{name}: {part}" if len(parts) > 1 else part for name, part in parts.items() if part)
 
 
 def split_name(split: str | None) -> str:
