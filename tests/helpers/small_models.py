@@ -18,6 +18,9 @@ def write_model(folder, backbone="resnet8", head="cosine", *, channels=3, size=(
     width = 1.0 if backbone.startswith("efficientnet") else 0.25  # its width is fixed
     architecture = Architecture(backbone, head, width, channels, len(NAMES))
     classifier = build_classifier(architecture, seed=3)
+    for module in classifier.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.momentum = None  # the mean of all batches: small activations need it
     generator = torch.Generator().manual_seed(5)
     for _ in range(30):  # batch norm gets to know its maps; otherwise deep networks let nothing through
         classifier.features(torch.randn(16, channels, *size, generator=generator))
