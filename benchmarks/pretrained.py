@@ -41,6 +41,7 @@ def tailcloud_record(options: argparse.Namespace, seed: int, folder: Path) -> di
     part = "head" if train == "head" else "all" if train == "all" else "last"
     return {
         **{name: result[name] for name in SCORES},
+        "top1": result["top1"]["last"],
         "seconds": seconds,
         "backbone": result["model"]["backbone"],
         "size": result["dataset"]["shape"][0],

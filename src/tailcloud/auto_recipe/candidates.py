@@ -23,72 +23,96 @@ PRETRAINED_BACKBONE = "efficientnet_lite0"  # its weights are in a package that 
 PRETRAINED_SIDES = (224, 192, 160, 128, 96)  # pixels; more are better as long as time allows
 SHARPEST = 1.6  # images are enlarged up to this factor; beyond, they show nothing new
 SMALLEST_FULL_SIDE = 128  # but always to this side if time allows: the network has not learned from smaller ones
-FROM_SCRATCH_FIELDS = {"model.width", "model.branches"}  # they change a network, so that no weights fit
+SMALLEST_FIXED_SIDE = 64  # images that cannot be enlarged beyond this are too small for a pretrained network
 
 Part = Literal["all", "last", "head"]
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A backbone and an image size; with pretrained weights also which part of the network is trained."""
+    """A backbone and an image size; with pretrained weights also which part of the network is trained.
+
+    ``resize`` is whether images are read at that size; if not, they have it.
+    """
 
     side: int
     backbone: str
     weights: str | None = None
     part: Part = "all"
+    resize: bool = True
 
 
 def is_user_data(dataset: Dataset) -> bool:
-    """Whether these are the user's own images, which can be read at any size."""
+    """Whether these are the user's own images, rather than a benchmark."""
     return parse_spec(dataset.spec)[0] == OWN
 
 
-def scratch_candidates(dataset: Dataset, device: torch.device, base: Recipe) -> list[Candidate]:
-    """Networks without pretrained weights; ``base`` is the recipe with the user's settings alone."""
+def has_fixed_size(dataset: Dataset, base: Recipe, *, resizable: bool) -> bool:
+    """Whether images stay as large as they are: they are open already, the user says so, or it is a benchmark."""
+    return not resizable or base.data.size is not None or not is_user_data(dataset)
+
+
+def scratch_candidates(
+    dataset: Dataset, device: torch.device, base: Recipe, *, resizable: bool = True
+) -> list[Candidate]:
+    """Networks without pretrained weights; ``base`` is the recipe with the user's settings alone.
+
+    ``resizable`` is whether the data can be read at another size.
+    """
     side, images = max(dataset.shape[:2]), len(dataset.train)
-    sides = _halved(side) if is_user_data(dataset) and base.data.size is None else [side]
-    return [Candidate(each, name) for each in sides for name in backbones(each, images, device)]
+    resize = not has_fixed_size(dataset, base, resizable=resizable)
+    sides = _halved(side) if resize else [side]
+    return [Candidate(each, name, resize=resize) for each in sides for name in backbones(each, images, device)]
 
 
 def pretrained_candidates(
-    dataset: Dataset, device: torch.device, base: Recipe, fields: Collection[str]
+    dataset: Dataset, device: torch.device, base: Recipe, fields: Collection[str], *, resizable: bool = True
 ) -> list[Candidate]:
     """Networks with pretrained weights: all of it trained, then its last layers, then its head alone.
 
     Each for the largest images first. Empty if these data are trained from scratch. ``fields`` are those that the user
-    has set.
+    has set. ``resizable`` is whether the data can be read at another size.
     """
-    start = pretrained_start(dataset, base, fields)
+    start = pretrained_start(dataset, base, fields, resizable=resizable)
     if start is None:
         return []
-    parts: tuple[Part, ...] = ("all", "head") if device.type == "cuda" else ("all", "last", "head")
+    resize = not has_fixed_size(dataset, base, resizable=resizable)
+    sides = pretrained_sides(dataset, base, resizable=resizable)
+    return [Candidate(side, *start, part, resize) for part in trained_parts(device, base, fields) for side in sides]
+
+
+def trained_parts(device: torch.device, base: Recipe, fields: Collection[str]) -> tuple[Part, ...]:
+    """The parts of a pretrained network that may be trained, the largest first; a part that the user sets is kept."""
     if "stage1.train" in fields:
-        parts = ("all",)
-    sides = pretrained_sides(dataset, base)
-    return [Candidate(side, *start, part) for part in parts for side in sides]
+        return ("head",) if base.stage1.trains_only_head and "stage1.views" not in fields else ("all",)
+    return ("all", "head") if device.type == "cuda" else ("all", "last", "head")
 
 
-def pretrained_sides(dataset: Dataset, base: Recipe) -> list[int]:
+def pretrained_sides(dataset: Dataset, base: Recipe, *, resizable: bool = True) -> list[int]:
     """Sides at which a pretrained network may see the images, the largest first."""
-    if base.data.size is not None or not is_user_data(dataset):
+    if has_fixed_size(dataset, base, resizable=resizable):
         return [max(dataset.shape[:2])]
     native = dataset.native_side or max(dataset.shape[:2])
     most = max(SMALLEST_FULL_SIDE, SHARPEST * native)
     return [side for side in PRETRAINED_SIDES if side <= most]
 
 
-def pretrained_start(dataset: Dataset, base: Recipe, fields: Collection[str]) -> tuple[str, str] | None:
+def pretrained_start(
+    dataset: Dataset, base: Recipe, fields: Collection[str], *, resizable: bool = True
+) -> tuple[str, str] | None:
     """The backbone and the weights that training starts from; None: from scratch.
 
     Weights that the user names; else those of the backbone that the user names, if they are here; else a file in the
-    folder ``weights`` of the data root; else the default network. Benchmarks, tiny images and changed networks start
-    from scratch.
+    folder ``weights`` of the data root; else the default network. Benchmarks, tiny images and networks of another width
+    or with two branches start from scratch.
     """
     model = base.model
     if model.pretrained:
         named = (model.backbone, model.pretrained) if "model.backbone" in fields else None
         return named or match_backbone(model.pretrained) or (PRETRAINED_BACKBONE, model.pretrained)
-    if model.weights == "none" or not is_user_data(dataset) or FROM_SCRATCH_FIELDS & set(fields):
+    if model.weights == "none" or not is_user_data(dataset) or model.width != 1 or model.branches != 1:
+        return None
+    if has_fixed_size(dataset, base, resizable=resizable) and max(dataset.shape[:2]) < SMALLEST_FIXED_SIDE:
         return None
     if max(dataset.native_side or 0, *dataset.shape[:2]) < TINY_SIDE:
         return None

@@ -11,7 +11,7 @@ import torch
 from tailcloud.auto_recipe.candidates import is_user_data, pretrained_candidates, scratch_candidates
 from tailcloud.auto_recipe.draft import Draft, Settings, fields_of
 from tailcloud.auto_recipe.flip_test import run_flip_test
-from tailcloud.auto_recipe.head_trial import try_heads
+from tailcloud.auto_recipe.head_trial import session_with_features, try_heads
 from tailcloud.auto_recipe.pretrained_draft import DEFAULT_METHOD, HEAD_METHODS, PretrainedDraft
 from tailcloud.auto_recipe.rules import BALANCED_RATIO, describe_data
 from tailcloud.auto_recipe.time_budget import (
@@ -23,8 +23,10 @@ from tailcloud.auto_recipe.time_budget import (
 )
 from tailcloud.auto_recipe.timing import HEAD_SECONDS, StepTiming
 from tailcloud.data import Dataset
+from tailcloud.errors import UsageError
 from tailcloud.formatting import duration
 from tailcloud.recipe import Recipe, load_recipe
+from tailcloud.training.devices import using_threads
 
 DEFAULT_CPU_BUDGET = 1800.0  # seconds
 FALLBACK_METHOD = "logit-adjust-posthoc"  # if too few epochs fit for GCL
@@ -51,6 +53,8 @@ def choose(
     overrides: Sequence[Settings] = (),
     started: float | None = None,
     open_data: Callable[[Recipe], Dataset] | None = None,
+    *,
+    resizable: bool = True,
 ) -> Choice:
     """Choose network, weights, image size, batch size, epochs, augmentation, method and validation split.
 
@@ -61,25 +65,46 @@ def choose(
         overrides: settings of the user, which replace chosen ones.
         started: when the budget started, by ``time.perf_counter``; by default now.
         open_data: opens the data of a recipe, so that heads can be tried on features; None: none is tried.
+        resizable: whether the data can be read at another size.
     """
     started = time.perf_counter() if started is None else started
     base = load_recipe(None, [{"data": dataset.spec}, *overrides])
     limit = budget or (DEFAULT_CPU_BUDGET if device.type == "cpu" else None)
     flips, fields = run_flip_test(dataset.train), set(fields_of(overrides))
-    candidates = pretrained_candidates(dataset, device, base, fields)
+    candidates = pretrained_candidates(dataset, device, base, fields, resizable=resizable)
     if candidates:
         method = None if "method" in fields else DEFAULT_METHOD
         drafts = [PretrainedDraft(dataset, each, device, flips, overrides, method) for each in candidates]
-        *skipped, best = fit_pretrained(unique(drafts), limit, started)
+        *skipped, best = fit_pretrained(unique(usable(drafts)), limit, started)
         best, trial = with_best_head(best, open_data, started)
         why = [*too_slow(skipped), *best.draft.reasons(), *trial, *best.reasons(budget)]
     else:
-        scratch = [Draft(dataset, each, device, flips, overrides) for each in scratch_candidates(dataset, device, base)]
+        networks = scratch_candidates(dataset, device, base, resizable=resizable)
+        scratch = [Draft(dataset, each, device, flips, overrides) for each in networks]
         *skipped, best = fit_first_fast_enough(unique(scratch), limit, started)
         best = with_fallback(best, started)
         from_scratch = scratch_reason(dataset, base)
         why = [*from_scratch, *too_slow(skipped), *fallback_reason(best), *best.draft.reasons(), *best.reasons(budget)]
     return Choice(best.settings, [describe_data(dataset), *why], best.seconds(best.epochs))
+
+
+def usable(drafts: Sequence[AnyDraft]) -> list[AnyDraft]:
+    """The drafts whose recipes are valid: a method, or an override, may not work with a part of the candidates.
+
+    Raises:
+        UsageError: there is none; the error of the first.
+    """
+    kept, errors = [], []
+    for draft in drafts:
+        try:
+            _ = draft.one_epoch
+        except UsageError as error:
+            errors.append(error)
+        else:
+            kept.append(draft)
+    if not kept:
+        raise errors[0]
+    return kept
 
 
 def unique(drafts: Sequence[AnyDraft]) -> list[AnyDraft]:
@@ -119,11 +144,10 @@ def with_best_head(
 ) -> tuple[BudgetedDraft, list[str]]:
     """The draft with the head that does best on held-out images, and the reason for it.
 
-    Only if the network stays frozen, so that a head costs seconds, and the user names no method.
+    Only if the draft tries heads.
     """
     draft = fitted.draft
-    fixed = any(field in {"method", "model.head"} or "stage" in field for field in fields_of(draft.overrides))
-    if not isinstance(draft, PretrainedDraft) or not draft.trains_head_alone or fixed:
+    if not isinstance(draft, PretrainedDraft) or not draft.tries_heads:
         return fitted, []
     if open_data is None:
         return fitted, [
@@ -131,9 +155,11 @@ def with_best_head(
         ]
     drafts = {name: replace(draft, method=name) for name in HEAD_METHODS}
     recipes = {name: each.recipe(each.default_epochs) for name, each in drafts.items()}
-    dataset = open_data(recipes[DEFAULT_METHOD])
-    left = seconds_left(fitted.limit, started)
-    trial = try_heads(recipes, dataset, draft.device, None if left is None else TRIAL_SHARE * left, logger.info)
+    first = recipes[DEFAULT_METHOD]
+    with using_threads(torch.get_num_threads()):  # a session sets them, and choosing must not change them
+        session = session_with_features(first, open_data(first), draft.device, logger.info)
+        left = seconds_left(fitted.limit, started)
+        trial = try_heads(recipes, session, None if left is None else TRIAL_SHARE * left)
     computed = StepTiming(dict.fromkeys(recipes[trial.best].stages, HEAD_SECONDS), 0.0, 0.0)  # the run finds them
     return fit_epochs(drafts[trial.best], computed, fitted.limit, started), [trial.reason()]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from tailcloud.auto_recipe.rules import (
     choose_validation,
     default_epochs,
 )
-from tailcloud.classifier import cost
+from tailcloud.classifier import Architecture, cost
 from tailcloud.data import Dataset
 from tailcloud.recipe import Recipe, load_recipe
 from tailcloud.training.model import architecture
@@ -91,7 +91,7 @@ class Draft:
     @property
     def flops(self) -> int:
         """Forward FLOPs of one image."""
-        return cost(architecture(self.one_epoch, self.dataset), self.side, self.side).flops
+        return forward_flops(architecture(self.one_epoch, self.dataset), self.side)
 
     @property
     def images(self) -> int:
@@ -147,6 +147,12 @@ class Draft:
         """The reasons for what was chosen, without overridden fields."""
         fixed = set(fields_of(self.overrides))
         yield from (text for key, text in self.chosen.reasons if key not in fixed)
+
+
+@lru_cache(maxsize=64)
+def forward_flops(model: Architecture, side: int) -> int:
+    """Forward FLOPs of one image; drafts of the same model share the count, which takes a moment."""
+    return cost(model, side, side).flops
 
 
 def fields_of(tables: Sequence[Settings]) -> Iterator[str]:

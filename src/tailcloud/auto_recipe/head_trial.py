@@ -4,6 +4,7 @@ Features are computed once, for all heads and for the run itself, so that a head
 """
 
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -15,6 +16,7 @@ from tailcloud.classifier import fresh_head
 from tailcloud.data import Dataset
 from tailcloud.data.loaders.features import FeatureImages
 from tailcloud.data.splits import Vector, positions_by_class
+from tailcloud.errors import TailcloudWarning
 from tailcloud.evaluation import Predictions, summarise
 from tailcloud.recipe import Recipe
 from tailcloud.runs.observer import SilentObserver
@@ -51,26 +53,35 @@ class HeadTrial:
         )
 
 
-def try_heads(
-    recipes: Mapping[str, Recipe],
-    dataset: Dataset,
-    device: torch.device,
-    seconds: float | None,
-    note: Callable[[str], None],
-) -> HeadTrial:
+def session_with_features(
+    recipe: Recipe, dataset: Dataset, device: torch.device, note: Callable[[str], None]
+) -> Session:
+    """A session whose features are all computed: those of the training images, and those that the run needs too.
+
+    Args:
+        recipe: its first stage trains the head on features.
+        dataset: the data of the run, its validation images held out already.
+        device: where to compute.
+        note: receives a sentence about each split.
+    """
+    session = Session(recipe, dataset, device)
+    session.note = note
+    session.enter_stage("stage1")
+    assert session.features is not None
+    session.features.load()
+    return session
+
+
+def try_heads(recipes: Mapping[str, Recipe], session: Session, seconds: float | None) -> HeadTrial:
     """Cross-validate heads on the training images: the recipes differ in method and head alone.
 
     Args:
         recipes: by name, in order of preference; all of them train the head on features of the same network.
-        dataset: the data of the run, its validation images held out already; they are not used.
-        device: where to compute.
-        seconds: after so many, no further fold is begun; None: all folds.
-        note: receives sentences on what takes long.
+        session: has the features; validation and test images are not used.
+        seconds: no further fold is begun if it would end after so many; None: all folds.
     """
-    session = Session(next(iter(recipes.values())), dataset, device)
-    session.note = note
-    session.enter_stage("stage1")
     assert session.features is not None
+    dataset = session.dataset
     features, folds = session.features.train, folds_of(dataset.train.labels, dataset.classes)
     predictions: dict[str, list[Predictions]] = {name: [] for name in recipes}
     started, trial = time.perf_counter(), HeadTrial()
@@ -78,8 +89,10 @@ def try_heads(
         if number and seconds is not None and time.perf_counter() - started > seconds * number / (number + 1):
             break
         for name, recipe in recipes.items():
-            fold = FoldSession(session, recipe, features, folds == number)
-            predictions[name].append(fold.train_and_predict())
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", TailcloudWarning)  # a fold may lack a class that the run has
+                fold = FoldSession(session, recipe, features, folds == number)
+                predictions[name].append(fold.train_and_predict())
         trial.folds += 1
         trial.images += int((folds == number).sum())
     counts = dataset.profile.counts

@@ -5,23 +5,27 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from tailcloud.auto_recipe.candidates import Candidate, is_user_data
-from tailcloud.auto_recipe.draft import Draft
+from tailcloud.auto_recipe.candidates import Candidate
+from tailcloud.auto_recipe.draft import Draft, fields_of
 from tailcloud.auto_recipe.rules import (
     ChosenSettings,
-    choose_correction,
     choose_engine,
     choose_flips,
     choose_validation,
+    images_held_out,
 )
+from tailcloud.calibration.held_out import MIN_HELD_OUT_IMAGES
+from tailcloud.calibration.run_calibration import implied_prior
 from tailcloud.classifier import meta_backbone
-from tailcloud.recipe import load_recipe
+from tailcloud.head_transforms.base import SHIFTED_HEADS
+from tailcloud.recipe import head_kinds, load_recipe
 from tailcloud.recipe.merge import merge
 from tailcloud.weights import CATALOGUE
 
 DEFAULT_METHOD = "logit-adjust"  # re-balances in one stage, also with few epochs
-GPU_EPOCHS, CPU_EPOCHS, ENOUGH_EPOCHS = 30, 15, 8  # of fine-tuning
-FINE_TUNING = {
+STEPS, MOST_EPOCHS, FEWEST_EPOCHS, ENOUGH_EPOCHS = 3000, 30, 12, 8  # of fine-tuning
+FINE_TUNING_BATCH = 64
+FINE_TUNING: dict[str, Any] = {
     "optimizer": "adamw",
     "lr": 1e-3,
     "lr_factors": {"backbone": 0.3},
@@ -30,10 +34,10 @@ FINE_TUNING = {
     "schedule": "cosine",
     "lr_interval": "step",
     "warmup": 1.0,
-    "batch": 64,
+    "batch": FINE_TUNING_BATCH,
     "mixup": 0.0,
 }
-HEAD_ALONE = {
+HEAD_ALONE: dict[str, Any] = {
     "train": "head",
     "views": 1,  # more made no difference
     "optimizer": "adamw",
@@ -47,7 +51,9 @@ HEAD_ALONE = {
 HEAD_BATCHES = ((2_000, 64), (8_000, 128))  # (up to so many images, batch size); beyond, LARGEST_HEAD_BATCH
 LARGEST_HEAD_BATCH = 256
 HEAD_STEPS, MIN_HEAD_EPOCHS, MAX_HEAD_EPOCHS = 1200, 20, 200
+TRIAL_HEADS = 2  # the head trial trains at least three heads on two thirds of the images each
 LAST_LAYERS = 3  # of the backbone, which are trained if there is no time for all
+SAME_SHARE = 1e-6
 CROP_AREA, COLOR_JITTER = [0.3, 1.0], [0.3, 0.3, 0.3]
 
 # The heads that are tried on features, in order of preference, with what differs from their method's settings.
@@ -71,6 +77,19 @@ class PretrainedDraft(Draft):
         return self.candidate.part == "head"
 
     @property
+    def tries_heads(self) -> bool:
+        """Whether the best of several heads is taken: they cost seconds, and the user names neither one nor a stage."""
+        fields = fields_of(self.overrides)
+        return self.trains_head_alone and not any(
+            field in {"method", "model.head"} or field.startswith("stage") for field in fields
+        )
+
+    @property
+    def trial_epochs(self) -> int:
+        """Epochs of the head trial on all images, if it stops after the first fold."""
+        return TRIAL_HEADS * self.default_epochs if self.tries_heads else 0
+
+    @property
     def title(self) -> str:
         """What is trained, and at which image size, in a few words."""
         parts = {"all": "training the network", "last": "training its last layers", "head": "its features"}
@@ -88,22 +107,36 @@ class PretrainedDraft(Draft):
         self.choose_network(chosen)
         choose_flips(chosen, self.dataset, self.flips)
         if not self.trains_head_alone:
-            chosen.set("augment.crop_area", CROP_AREA, "Random crops of 30 to 100 % of an image, and varied colours.")
+            varied = "Random crops of 30 to 100 % of an image, other colours, and one TrivialAugment operation each."
+            chosen.set("augment.crop_area", CROP_AREA, varied)
+            chosen.set("augment.trivial_augment", True)
             chosen.set("augment.color_jitter", COLOR_JITTER)
             chosen.set("augment.crop_padding", 0)
         choose_validation(chosen, self.dataset)
         choose_engine(chosen, self.device)
         self.choose_stages(chosen)
-        so_far = {**self.method_setting, **chosen.settings, "data": self.data_setting(chosen)}
-        choose_correction(chosen, self.dataset, load_recipe(None, [so_far, *self.overrides]))
+        self.choose_correction(chosen)
         return chosen
+
+    def choose_correction(self, chosen: ChosenSettings) -> None:
+        """A last stage that corrects the re-balancing, if the method re-balances and images are held out."""
+        so_far = {**self.method_setting, **chosen.settings, "data": self.data_setting(chosen)}
+        recipe = load_recipe(None, [so_far, *self.overrides])
+        prior = implied_prior(recipe, self.dataset.profile.counts.tolist())
+        balances = prior.max() - prior.min() < SAME_SHARE
+        can_be_shifted = list(head_kinds(recipe).values())[-1] in SHIFTED_HEADS
+        held_out = images_held_out(self.dataset, recipe.selection.split)
+        if balances and can_be_shifted and not recipe.stage3 and held_out >= MIN_HELD_OUT_IMAGES:
+            reason = "At the end the re-balancing is corrected on the held-out images, if they show a bias."
+            chosen.set("stage3.head_transform", "tuned-logit-adjust", reason)
+            chosen.set("stage3.views", int(self.trains_head_alone))
 
     def choose_network(self, chosen: ChosenSettings) -> None:
         """Backbone, weights and image size, and which part of the network is trained."""
         backbone, side = self.candidate.backbone, self.candidate.side
         chosen.set("model.backbone", backbone)
         chosen.set("model.weights", self.candidate.weights, f"Starts from {describe_weights(self.candidate)}.")
-        if is_user_data(self.dataset):
+        if self.candidate.resize:
             chosen.set("data.size", side, f"Images are read at {side} × {side} pixels.")
 
     def choose_stages(self, chosen: ChosenSettings) -> None:
@@ -111,12 +144,14 @@ class PretrainedDraft(Draft):
         first = {**HEAD_ALONE, "batch": self.head_batch} if self.trains_head_alone else dict(FINE_TUNING)
         if self.candidate.part == "last":
             first["train"] = "+".join([*last_layers(self.candidate.backbone), "head"])
-        own = HEAD_METHODS.get(self.method or "", {}) if self.trains_head_alone else {}
-        for key, value in merge({"stage1": first}, own).items():
+        for key, value in merge({"stage1": first}, self.head_settings).items():
             for field, setting in value.items():
                 chosen.set(f"{key}.{field}", setting)
         second = self.base.stage2
-        if second and second.trains_only_head:
+        if second and not second.trains_only_head:
+            chosen.set("stage2.train", first.get("train", second.train))
+            chosen.set("stage2.batch", first["batch"])
+        if second and (second.trains_only_head or self.trains_head_alone):
             chosen.set("stage2.epochs", second.epochs)  # on features they take seconds
             chosen.set("stage2.views", 1)
             chosen.set("stage2.mixup", 0.0)
@@ -127,6 +162,12 @@ class PretrainedDraft(Draft):
             "all": "The whole network is trained.",
         }
         chosen.reasons.append(("stage1.train", what[self.candidate.part]))
+
+    @cached_property
+    def head_settings(self) -> Mapping[str, Any]:
+        """What a head on features takes instead of its method's settings, unless the user sets the head or its loss."""
+        fixed = {"model.head", "stage1.loss"} & set(fields_of(self.overrides))
+        return HEAD_METHODS.get(self.base.method, {}) if self.trains_head_alone and not fixed else {}
 
     def needs_less_mixup(self, epochs: int) -> bool:  # noqa: ARG002
         """There is none."""
@@ -143,7 +184,8 @@ class PretrainedDraft(Draft):
         if self.trains_head_alone:
             steps = max(1, self.images // self.head_batch)
             return min(MAX_HEAD_EPOCHS, max(MIN_HEAD_EPOCHS, -(-HEAD_STEPS // steps)))
-        return CPU_EPOCHS if self.device.type == "cpu" else GPU_EPOCHS
+        steps = max(1, self.images // FINE_TUNING_BATCH)
+        return min(MOST_EPOCHS, max(FEWEST_EPOCHS, -(-STEPS // steps)))
 
     @property
     def enough_epochs(self) -> float:
@@ -158,9 +200,9 @@ class PretrainedDraft(Draft):
     def settings(self, epochs: int, every: int = 1) -> dict[str, Any]:
         """The settings of a run with that many epochs in its first stage, evaluated after every ``every`` epochs."""
         settings = super().settings(epochs, every)
-        own = HEAD_METHODS.get(self.method or "", {}) if self.trains_head_alone else {}
-        if "epochs" in own.get("stage1", {}):
-            settings["stage1"]["epochs"] = own["stage1"]["epochs"]
+        settings["stage1"] |= {
+            key: value for key, value in self.head_settings.get("stage1", {}).items() if key == "epochs"
+        }
         return settings
 
 

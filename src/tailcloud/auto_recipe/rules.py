@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tailcloud.auto_recipe.candidates import Candidate, is_user_data
+from tailcloud.auto_recipe.candidates import Candidate
 from tailcloud.auto_recipe.flip_test import FlipTest
 from tailcloud.calibration.held_out import MIN_HELD_OUT_IMAGES
 from tailcloud.data import Dataset, hold_out
@@ -45,7 +45,7 @@ def choose_model(chosen: ChosenSettings, dataset: Dataset, candidate: Candidate)
     """Backbone and image size of the candidate."""
     side, now = candidate.side, max(dataset.shape[:2])
     chosen.set("model.backbone", candidate.backbone, f"{candidate.backbone}, for images of {side} pixels.")
-    if is_user_data(dataset) and (side != now or dataset.shape[0] == dataset.shape[1]):
+    if candidate.resize and (side != now or dataset.shape[0] == dataset.shape[1]):
         chosen.set("data.size", side, f"Images are resized to {side} pixels instead of {now}." if side != now else "")
 
 

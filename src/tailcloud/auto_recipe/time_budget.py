@@ -3,14 +3,14 @@
 import re
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 from typing import Any
 
 from tailcloud.auto_recipe.draft import FEW_STEPS, Draft, fields_of
 from tailcloud.auto_recipe.pretrained_draft import PretrainedDraft
-from tailcloud.auto_recipe.timing import StepTiming, estimated_training, time_features, time_recipe
+from tailcloud.auto_recipe.timing import HEAD_SECONDS, StepTiming, estimated_timing, time_features, time_recipe
 from tailcloud.errors import UsageError
 from tailcloud.formatting import duration
 from tailcloud.recipe import Recipe
@@ -79,7 +79,12 @@ class BudgetedDraft:
     @property
     def is_fast_enough(self) -> bool:
         """Whether enough epochs fit into the limit."""
-        return self.affordable_epochs >= self.draft.enough_epochs
+        return self.left is None or self.seconds(ceil(self.draft.enough_epochs)) <= self.left
+
+    @property
+    def is_much_faster_than_needed(self) -> bool:
+        """Whether an estimate that is wrong by a factor of three still fits."""
+        return self.left is None or 3 * self.seconds(self.draft.default_epochs) <= self.left
 
     def reasons(self, budget: float | None) -> Iterator[str]:
         """The epochs and their estimated time; ``budget`` is None if the limit is the CPU default."""
@@ -118,17 +123,26 @@ def fit_pretrained(drafts: Sequence[PretrainedDraft], limit: float | None, start
     features = time_features(cheapest.one_epoch, cheapest.dataset, cheapest.side, cheapest.device)
     tried: list[BudgetedDraft] = []
     for draft in drafts:
-        scaled = features.scaled(draft.flops / cheapest.flops)
-        estimate = scaled if draft.trains_head_alone else estimated_training(scaled, draft.trained_share)
-        fitted = fit_epochs(draft, estimate, limit, started)
+        forward = features.evaluate * draft.flops / cheapest.flops
+        estimate = estimated_timing(draft.one_epoch, forward, draft.trained_share)
+        fitted = without_trial(fit_epochs(draft, estimate, limit, started), draft)
+        if fitted.is_much_faster_than_needed:
+            return [*tried, fitted]
         if fitted.is_fast_enough or draft is cheapest:
             measure = time_features if draft.trains_head_alone else time_recipe
             timing = measure(draft.one_epoch, draft.dataset, draft.side, draft.device)
-            fitted = fit_epochs(draft, timing, limit, started)
+            fitted = without_trial(fit_epochs(draft, timing, limit, started), draft)
         tried.append(fitted)
         if fitted.is_fast_enough:
             break
     return tried
+
+
+def without_trial(fitted: BudgetedDraft, draft: PretrainedDraft) -> BudgetedDraft:
+    """The fitted draft with the time of its head trial taken from what is left."""
+    if fitted.left is None:
+        return fitted
+    return replace(fitted, left=max(0.0, fitted.left - draft.trial_epochs * draft.images * HEAD_SECONDS))
 
 
 def fit_epochs(draft: Draft, timing: StepTiming, limit: float | None, started: float) -> BudgetedDraft:

@@ -112,13 +112,17 @@ def batch_seconds(embedder: Embedder, images: Tensor) -> list[float]:
     return seconds
 
 
-def estimated_training(features: StepTiming, trained: float) -> StepTiming:
-    """An estimate of training the network, from the time of its features.
+def estimated_timing(recipe: Recipe, forward: float, trained: float) -> StepTiming:
+    """An estimate before a recipe is timed itself.
 
-    ``trained`` is the share of a forward pass that also has a backward pass.
+    Args:
+        recipe: the recipe.
+        forward: seconds of a forward pass of one image.
+        trained: the share of it that also has a backward pass; steps on features do not depend on the network.
     """
-    each = features.evaluate * (1 + BACKWARD * trained)
-    return StepTiming(dict.fromkeys(features.train, each), features.evaluate, 0.0)
+    step = forward * (1 + BACKWARD * trained)
+    train = {name: HEAD_SECONDS if stage.views else step for name, stage in recipe.stages.items()}
+    return StepTiming(train, forward, 0.0)
 
 
 def reading_seconds(split: Split) -> float:

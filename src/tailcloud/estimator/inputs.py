@@ -85,6 +85,7 @@ class InMemory:
     classes: NDArray[Any]
 
     spec = SPEC
+    resizable = True
 
     def open(self, options: ReadOptions) -> Dataset:
         """The data set, its images at the size of ``options``, or at one that suits them."""

@@ -21,6 +21,10 @@ class DataSource(Protocol):
     def spec(self) -> str:
         """The name of the data in recipes and results."""
 
+    @property
+    def resizable(self) -> bool:
+        """Whether the images can be read at another size."""
+
     def open(self, options: ReadOptions) -> Dataset:
         """The images, read as the recipe says. If there is no test split, ``test`` is the same object as ``train``."""
 
@@ -30,6 +34,7 @@ class OpenDataset:
     """A data set that is open already."""
 
     dataset: Dataset
+    resizable = False
 
     @property
     def spec(self) -> str:
@@ -62,6 +67,11 @@ class CachedSource:
     def spec(self) -> str:
         """The name of the data."""
         return self.source.spec
+
+    @property
+    def resizable(self) -> bool:
+        """Whether the images can be read at another size."""
+        return self.source.resizable
 
     def open(self, options: ReadOptions) -> Dataset:
         """The data set; opened again only for another image size."""

@@ -205,7 +205,9 @@ def choose_recipe(request: TrainRequest, requested: Recipe) -> tuple[Recipe, tup
     runs = max(1, len(request.seeds))
     opened = partial(open_data, source=request.source)
     timed = for_timing(dataset, overrides)
-    choice = choose(timed, device, budget and budget / runs, overrides, request.started, opened)
+    resizable = request.source is None or request.source.resizable
+    share = budget and budget / runs
+    choice = choose(timed, device, share, overrides, request.started, opened, resizable=resizable)
     recipe = load_recipe(None, [choice.settings, *overrides])
     if (recipe.data.size, recipe.data.size) == dataset.shape[:2]:
         note_same_images(recipe.data, requested.data)

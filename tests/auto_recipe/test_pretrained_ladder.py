@@ -1,0 +1,157 @@
+"""Which part of a pretrained network is trained, and at which size, on machines of known speed."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from helpers.photos import photos, photos_of_side
+from tailcloud.auto_recipe import choose
+from tailcloud.recipe import load_recipe
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+SPEED = 1e-3  # seconds for features of an image: 0.0098 at 224 pixels, 0.0072, 0.0050, 0.0032, and 0.0018 at 96
+# Of 1,000 images 900 are trained on; 112 are evaluated. A run takes 1.05 · (3 + 86 · 900 · 3e-5 + 1,012 · features)
+# seconds on features, which is 7.5 at 96 pixels, and one fold of the head trial 4.6.
+COUNTS = (400, 300, 280, 20)
+
+
+def large_photos():
+    return photos_of_side(500, COUNTS)
+
+
+def trained_part(recipe):
+    parts = {"all": "all", "head": "head"}
+    return parts.get(recipe.stage1.train, "last"), recipe.data.size
+
+
+@pytest.mark.parametrize(
+    ("device", "budget", "expected"),
+    [
+        (CPU, 1, ("head", 96)),  # does not fit, and is trained all the same
+        (CPU, 13, ("head", 96)),
+        (CPU, 14, ("head", 128)),
+        (CPU, 17, ("head", 160)),
+        (CPU, 20, ("head", 192)),
+        (CPU, 21, ("head", 224)),
+        (CPU, 30, ("last", 96)),
+        (CPU, 40, ("last", 128)),
+        (CPU, 60, ("all", 96)),
+        (CPU, 100, ("all", 128)),
+        (CPU, 300, ("all", 224)),
+        (CPU, None, ("all", 224)),
+        (CUDA, 14, ("head", 128)),
+        (CUDA, 40, ("head", 224)),  # never the last layers alone
+        (CUDA, 60, ("all", 96)),
+        (CUDA, None, ("all", 224)),
+    ],
+)
+def test_more_time_trains_larger_images_then_more_of_the_network(timing, device, budget, expected):
+    timing(SPEED)
+    choice = choose(large_photos(), device, budget)
+    recipe = load_recipe(None, [choice.settings])
+    assert trained_part(recipe) == expected
+    assert (recipe.model.backbone, recipe.model.weights) == ("efficientnet_lite0", "pretrained")
+    assert budget in {1, None} or choice.seconds <= budget
+
+
+def test_a_fast_machine_trains_everything_and_is_not_timed_twice(timing):
+    tried = timing(SPEED / 100)
+    for device in (CUDA, CPU):
+        tried.clear()
+        recipe = load_recipe(None, [choose(large_photos(), device).settings])
+        assert (recipe.stage1.epochs, recipe.stage1.train, recipe.stage1.optimizer.name) == (30, "all", "adamw")
+        assert tried == [("efficientnet_lite0", 96)]
+
+
+def test_the_reasons_say_what_was_too_slow_and_how_long_it_takes(timing):
+    timing(SPEED)
+    reasons = " ".join(choose(large_photos(), CPU, 17.0).reasons).replace("\N{NO-BREAK SPACE}", " ")
+    assert (
+        "Too slow for 17.0 s: training the network at 224 pixels, its features at 192 pixels and 10 in between" in reasons
+    )
+    assert "Images are read at 160 × 160 pixels." in reasons
+    assert "The network stays as it is" in reasons
+    assert "Of 4 heads the best on held-out images is taken" in reasons
+    assert "86 epochs, about 10.9 s on this machine" in reasons
+    small = " ".join(choose(large_photos(), CPU, 1.0).reasons)
+    assert "epochs would train too little" in small
+
+
+def test_only_drafts_that_may_fit_are_timed(timing):
+    tried = timing(SPEED)
+    choose(large_photos(), CPU, 17.0)
+    assert tried == [("efficientnet_lite0", 96), ("efficientnet_lite0", 160)]
+
+
+def test_small_images_are_enlarged_to_128_pixels_if_time_allows(timing):
+    timing(SPEED)
+    assert choose(photos_of_side(32, COUNTS), CPU).settings["data"]["size"] == 128
+    assert choose(photos_of_side(32, COUNTS), CPU, 13.0).settings["data"]["size"] == 96
+
+
+@pytest.mark.parametrize(
+    ("asked", "part"),
+    [
+        ({"method": "hybrid-psc"}, "last"),  # needs images
+        ({"method": "crt"}, "head"),
+        ({"stage1": {"cutmix": 1.0}}, "last"),
+        ({"stage1": {"train": "head"}}, "head"),
+        ({"stage1": {"train": "all"}}, "all"),
+    ],
+)
+def test_what_the_user_asks_for_limits_the_ladder(timing, asked, part):
+    timing(SPEED)
+    choice = choose(large_photos(), CPU, 7.6, [asked])  # no time for a head trial is needed
+    recipe = load_recipe(None, [choice.settings, asked])
+    assert trained_part(recipe) == (part, 96)
+    assert not any("heads" in reason for reason in choice.reasons)
+
+
+def test_two_branches_are_trained_from_scratch(timing):
+    timing(1e-6)
+    choice = choose(large_photos(), CPU, None, [{"method": "bbn"}])
+    recipe = load_recipe(None, [choice.settings, {"method": "bbn"}])
+    assert recipe.model.backbone == "resnet32-two-branch"
+    assert recipe.model.pretrained is None
+    assert any("from scratch, because no pretrained weights suit" in reason for reason in choice.reasons)
+
+
+def test_images_that_are_open_keep_their_size_or_are_trained_from_scratch(timing):
+    timing(SPEED / 100)
+    for side, weights in (40, None), (100, "pretrained"):
+        dataset = photos(COUNTS, side=side)
+        recipe = load_recipe(None, [choose(dataset, CPU, resizable=False).settings])
+        assert (recipe.data.size, recipe.model.pretrained) == (None, weights)
+
+
+def test_a_weights_file_below_the_root_is_used(timing, tmp_path):
+    timing(SPEED / 100)
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "resnet18-f37072fd.pth").touch()
+    choice = choose(photos_of_side(64, COUNTS), CPU, None, [{"root": str(tmp_path)}])
+    assert choice.settings["model"] == {
+        "backbone": "resnet18",
+        "weights": str(tmp_path / "weights/resnet18-f37072fd.pth"),
+    }
+    assert choice.settings["data"]["size"] == 128
+
+
+def test_a_choice_with_weights_is_an_ordinary_recipe(timing, tmp_path):
+    timing(SPEED)
+    for budget in (14, 40, None):
+        recipe = load_recipe(None, [choose(large_photos(), CPU, budget).settings])
+        (tmp_path / "mine.toml").write_text(recipe.to_toml())
+        assert load_recipe(str(tmp_path / "mine.toml")) == recipe
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_machine_is_really_timed_with_weights(channels):
+    """One real measurement of features; nothing about threads or the data is left changed."""
+    threads, dataset = torch.get_num_threads(), photos([30, 10, 2], side=32, channels=channels)
+    before = dataset.fingerprint
+    choice = choose(dataset, CPU, 0.1)
+    assert torch.get_num_threads() == threads
+    assert replace(dataset).fingerprint == before
+    assert load_recipe(None, [choice.settings]).stage1.views == 1
+    assert choice.seconds > 0.1
