@@ -14,6 +14,8 @@ from tailcloud.recipe import Recipe
 from tailcloud.weights import available
 from tailcloud.weights.resolve import PRETRAINED, is_file_name
 
+Part = Literal["all", "last", "head"]
+
 TINY_SIDE, LARGE_SIDE = 20, 96  # pixels: below, one block a stage is enough; from here on, a stem with strides
 MIN_SIDE = 32  # pixels; images are not shrunk below this to save time
 FEW_IMAGES = 20_000  # with fewer, a network from scratch stays small
@@ -21,11 +23,19 @@ WEIGHTS_FOLDER, WEIGHTS_SUFFIXES = "weights", (".safetensors", ".pth")
 
 PRETRAINED_BACKBONE = "efficientnet_lite0"  # its weights are in a package that is always installed
 PRETRAINED_SIDES = (224, 192, 160, 128, 96)  # pixels; more are better as long as time allows
+LADDER: tuple[tuple[Part, int], ...] = (  # what is trained, and at which side: the first that fits is taken
+    *(("all", side) for side in PRETRAINED_SIDES[:-1]),
+    *(("last", side) for side in PRETRAINED_SIDES[:-1]),
+    ("head", 224),
+    ("head", 192),
+    ("last", 96),  # images far from those of ImageNet gain more by training than by more pixels
+    ("head", 160),
+    ("head", 128),
+    ("head", 96),
+)
 SHARPEST = 1.6  # images are enlarged up to this factor; beyond, they show nothing new
 SMALLEST_FULL_SIDE = 128  # but always to this side if time allows: the network has not learned from smaller ones
 SMALLEST_FIXED_SIDE = 64  # images that cannot be enlarged beyond this are too small for a pretrained network
-
-Part = Literal["all", "last", "head"]
 
 
 @dataclass(frozen=True)
@@ -78,7 +88,10 @@ def pretrained_candidates(
         return []
     resize = not has_fixed_size(dataset, base, resizable=resizable)
     sides = pretrained_sides(dataset, base, resizable=resizable)
-    return [Candidate(side, *start, part, resize) for part in trained_parts(device, base, fields) for side in sides]
+    parts = trained_parts(device, base, fields)
+    rungs = [(part, side) for part, side in LADDER if part in parts and side in sides]
+    rungs = rungs or [(part, side) for part in parts for side in sides]  # a side that the user sets
+    return [Candidate(side, *start, part, resize) for part, side in rungs]
 
 
 def trained_parts(device: torch.device, base: Recipe, fields: Collection[str]) -> tuple[Part, ...]:

@@ -23,7 +23,8 @@ from tailcloud.recipe.merge import merge
 from tailcloud.weights import CATALOGUE
 
 DEFAULT_METHOD = "logit-adjust"  # re-balances in one stage, also with few epochs
-STEPS, MOST_EPOCHS, FEWEST_EPOCHS, ENOUGH_EPOCHS = 3000, 30, 12, 8  # of fine-tuning
+STEPS, MOST_EPOCHS, FEWEST_EPOCHS = 3000, 30, 12  # of fine-tuning
+ENOUGH_STEPS, MOST_ENOUGH_EPOCHS, FEWEST_ENOUGH_EPOCHS = 700, 8, 2  # with fewer, the network stays frozen
 FINE_TUNING_BATCH = 64
 FINE_TUNING: dict[str, Any] = {
     "optimizer": "adamw",
@@ -190,7 +191,10 @@ class PretrainedDraft(Draft):
     @property
     def enough_epochs(self) -> float:
         """Fewer epochs than this are too few for the draft."""
-        return self.default_epochs if self.trains_head_alone else ENOUGH_EPOCHS
+        if self.trains_head_alone:
+            return self.default_epochs
+        steps = max(1, self.images // FINE_TUNING_BATCH)
+        return min(MOST_ENOUGH_EPOCHS, max(FEWEST_ENOUGH_EPOCHS, -(-ENOUGH_STEPS // steps)))
 
     @property
     def min_epochs(self) -> int:
