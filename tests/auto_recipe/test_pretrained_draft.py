@@ -43,7 +43,7 @@ def test_every_method_that_a_user_may_name_works_with_a_part_of_the_network(meth
 
 
 def test_two_branches_do_not_fit_the_weights_and_the_error_says_so():
-    with pytest.raises(UsageError, match="efficientnet_lite0"):
+    with pytest.raises(UsageError, match=r'model.branches = 2 works with ResNets, not with .* "efficientnet_lite0"'):
         usable(drafts({"method": "bbn"}))
 
 
@@ -108,8 +108,11 @@ def test_the_last_layers_of_every_backbone_are_among_its_parameters(backbone):
 
 
 def test_epochs_of_a_head_are_some_thousand_steps_however_many_images():
-    few, many = draft("head"), PretrainedDraft(
-        photos([6000, 3000], side=8), Candidate(128, "efficientnet_lite0", "pretrained", "head"), CPU, FLIPS, ()
+    few, many = (
+        draft("head"),
+        PretrainedDraft(
+            photos([6000, 3000], side=8), Candidate(128, "efficientnet_lite0", "pretrained", "head"), CPU, FLIPS, ()
+        ),
     )
     assert (few.default_epochs, few.head_batch) == (200, 64)
     assert (many.default_epochs, many.head_batch) == (39, 256)  # 31 steps each on 8,100 images
@@ -118,7 +121,11 @@ def test_epochs_of_a_head_are_some_thousand_steps_however_many_images():
 
 
 def test_the_reasons_name_weights_size_and_part():
-    for part, sentence in ("all", "The whole network"), ("last", "The last 3 layers"), ("head", "features are computed"):
+    for part, sentence in (
+        ("all", "The whole network"),
+        ("last", "The last 3 layers"),
+        ("head", "features are computed"),
+    ):
         reasons = " ".join(draft(part).reasons())
         assert "EfficientNet-Lite0, trained on ImageNet" in reasons
         assert "Apache-2.0" in reasons

@@ -68,7 +68,8 @@ def test_the_reasons_say_what_was_too_slow_and_how_long_it_takes(timing):
     timing(SPEED)
     reasons = " ".join(choose(large_photos(), CPU, 17.0).reasons).replace("\N{NO-BREAK SPACE}", " ")
     assert (
-        "Too slow for 17.0 s: training the network at 224 pixels, its features at 192 pixels and 10 in between" in reasons
+        "Too slow for 17.0 s: training the network at 224 pixels, its features at 192 pixels and 10 in between"
+        in reasons
     )
     assert "Images are read at 160 × 160 pixels." in reasons
     assert "The network stays as it is" in reasons

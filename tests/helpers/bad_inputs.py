@@ -265,6 +265,25 @@ def no_network():
     return mock.patch("urllib.request.OpenerDirector.open", side_effect=OSError("Network is unreachable"))
 
 
+@contextlib.contextmanager
+def no_hub():
+    """A machine on its own, with nothing in the hub's cache."""
+    unreachable = mock.patch("huggingface_hub.get_hf_file_metadata", side_effect=OSError("Network is unreachable"))
+    with mock.patch("huggingface_hub.constants.HF_HUB_CACHE", str(Path("hub").resolve())), unreachable:
+        yield
+
+
+def no_package():
+    """An environment without the package of some weights."""
+    return mock.patch("tailcloud.weights.resolve.find_spec", return_value=None)
+
+
+def other_weights():
+    """Somebody changed the file in the package."""
+    text("efficientnet_lite0.pth", "other weights")()
+    return mock.patch("tailcloud.weights.resolve.local_file", return_value="efficientnet_lite0.pth")
+
+
 def no_timm():
     """A machine without the extra."""
     return mock.patch("tailcloud.backbones.timm_models.timm_is_installed", return_value=False)
@@ -381,6 +400,41 @@ SECTIONS = {
             "train --set model.weights=resnet8.pth",
             text("resnet8.pth", "cos\nsystem\n(S'touch hacked'\ntR."),
         ),
+        Case("weights of a backbone that has none", "train --weights pretrained"),
+        Case("weights of another name", "train --set model.backbone=efficientnet_lite0 --weights imagenet22k"),
+        Case("weights of a backbone that does not exist", "weights get resnet51"),
+        Case(
+            "weights that are not here, without a network",
+            "train --set model.backbone=resnet50 --weights pretrained",
+            no_hub,
+        ),
+        Case("a download of weights without a network", "weights get resnet50", no_hub),
+        Case(
+            "weights whose package is not installed",
+            "train --set model.backbone=efficientnet_lite2 --weights pretrained",
+            no_package,
+        ),
+        Case(
+            "weights in a package that were changed",
+            "train --set model.backbone=efficientnet_lite0 --weights pretrained",
+            other_weights,
+        ),
+        Case(
+            "a weights file with another SHA-256",
+            "train --set model.backbone=resnet18 --weights resnet18.pth --set model.weights_sha256=0123abcd",
+            text("resnet18.pth", "other weights"),
+        ),
+        Case(
+            "a narrower network of fixed width", "train --set model.backbone=efficientnet_lite0 --set model.width=0.5"
+        ),
+        Case(
+            "two branches of a network that has none",
+            "train digits-lt/ce --set method=bbn --set model.backbone=efficientnet_lite0",
+        ),
+        Case("adapters in a convolution network", "train --set model.adapter=lora"),
+        Case("adapters trained that are not there", "train --set stage1.train=adapters+head"),
+        Case("features of a network that is trained", "train --set stage1.views=4"),
+        Case("images mixed where features are", "train --set stage2.views=4 --set stage2.cutmix=1.0"),
         Case("a backbone of a library that is not installed", "train --set model.backbone=timm:resnet18", no_timm),
     ],
     "Where a run is written": [

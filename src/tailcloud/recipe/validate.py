@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from tailcloud.backbones import Backbone, branched, check_backbone
+from tailcloud.backbones import BACKBONES, Backbone, branched, check_backbone, plain_name
 from tailcloud.classifier import meta_backbone
 from tailcloud.data import parse_spec
 from tailcloud.errors import UsageError, unknown
@@ -90,7 +90,13 @@ def check_drop_path(recipe: Recipe, name: str) -> None:
 
 
 def check_backbone_of(recipe: Recipe, name: str) -> None:
-    """The backbone exists."""
+    """The backbone exists, with as many branches as there should be."""
+    backbone, plain = recipe.model.backbone, plain_name(recipe.model.backbone)
+    if recipe.model.branches == 2 and backbone not in BACKBONES and plain in BACKBONES:
+        raise UsageError(
+            f'{name}: model.branches = 2 works with ResNets, not with model.backbone = "{plain}"; set it to one, such '
+            'as "resnet32"'
+        )
     try:
         check_backbone(recipe.model.backbone)
     except UsageError as error:

@@ -98,7 +98,7 @@ def test_the_head_learns_what_a_plain_loop_learns_from_features_of_each_view():
     momenta = [torch.zeros_like(weight), torch.zeros_like(bias)]
     exact, labels = session.inputs.train.features.double(), session.inputs.train.labels
     for epoch in range(2):
-        train_epoch(session, parts, epoch, 0.5)
+        train_epoch(session, parts, epoch, [0.5] * parts.loader.steps)
         plan = parts.loader.plan(epoch)
         for start in range(0, len(labels), 50):
             rows = [(int(v), int(i)) for v, i in zip(plan.draws["views"], plan.order, strict=True)][start : start + 50]
