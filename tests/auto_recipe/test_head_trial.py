@@ -158,6 +158,7 @@ def test_the_best_head_is_chosen_and_the_run_computes_no_feature_again(monkeypat
     monkeypatch.setattr(Embedder, "__call__", counted)
     monkeypatch.setattr(choice, "try_heads", recorded)
     monkeypatch.setattr("tailcloud.auto_recipe.time_budget.time_features", slow_features)
+    monkeypatch.setattr("tailcloud.auto_recipe.pretrained_draft.MAX_HEAD_EPOCHS", 3)
     images = tmp_path / "photos.npz"
     random = np.random.RandomState(0)
     labels = np.repeat(np.arange(3), [30, 20, 10])

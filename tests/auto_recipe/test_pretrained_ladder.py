@@ -34,15 +34,14 @@ def trained_part(recipe):
         (CPU, 17, ("head", 160)),
         (CPU, 20, ("head", 192)),
         (CPU, 21, ("head", 224)),
-        (CPU, 30, ("last", 96)),
         (CPU, 40, ("last", 128)),
-        (CPU, 60, ("all", 96)),
+        (CPU, 60, ("last", 160)),
         (CPU, 100, ("all", 128)),
         (CPU, 300, ("all", 224)),
         (CPU, None, ("all", 224)),
         (CUDA, 14, ("head", 128)),
         (CUDA, 40, ("head", 224)),  # never the last layers alone
-        (CUDA, 60, ("all", 96)),
+        (CUDA, 100, ("all", 128)),
         (CUDA, None, ("all", 224)),
     ],
 )
@@ -53,6 +52,13 @@ def test_more_time_trains_larger_images_then_more_of_the_network(timing, device,
     assert trained_part(recipe) == expected
     assert (recipe.model.backbone, recipe.model.weights) == ("efficientnet_lite0", "pretrained")
     assert budget in {1, None} or choice.seconds <= budget
+
+
+@pytest.mark.parametrize(("budget", "expected"), [(220, ("last", 96)), (300, ("last", 128))])
+def test_of_many_images_the_last_layers_come_before_features_at_160_pixels(timing, budget, expected):
+    timing(SPEED)
+    many = replace(photos([20_000, 9_900, 100], side=8), native_side=500)
+    assert trained_part(load_recipe(None, [choose(many, CPU, budget).settings])) == expected
 
 
 def test_a_fast_machine_trains_everything_and_is_not_timed_twice(timing):
@@ -67,10 +73,8 @@ def test_a_fast_machine_trains_everything_and_is_not_timed_twice(timing):
 def test_the_reasons_say_what_was_too_slow_and_how_long_it_takes(timing):
     timing(SPEED)
     reasons = " ".join(choose(large_photos(), CPU, 17.0).reasons).replace("\N{NO-BREAK SPACE}", " ")
-    assert (
-        "Too slow for 17.0 s: training the network at 224 pixels, its features at 192 pixels and 10 in between"
-        in reasons
-    )
+    slower = "training the network at 224 pixels, training its last layers at 96 pixels and 9 in between"
+    assert f"Too slow for 17.0 s: {slower}" in reasons
     assert "Images are read at 160 × 160 pixels." in reasons
     assert "The network stays as it is" in reasons
     assert "Of 4 heads the best on held-out images is taken" in reasons
@@ -92,20 +96,20 @@ def test_small_images_are_enlarged_to_128_pixels_if_time_allows(timing):
 
 
 @pytest.mark.parametrize(
-    ("asked", "part"),
+    ("asked", "part", "side"),
     [
-        ({"method": "hybrid-psc"}, "last"),  # needs images
-        ({"method": "crt"}, "head"),
-        ({"stage1": {"cutmix": 1.0}}, "last"),
-        ({"stage1": {"train": "head"}}, "head"),
-        ({"stage1": {"train": "all"}}, "all"),
+        ({"method": "hybrid-psc"}, "last", 96),  # needs images
+        ({"method": "crt"}, "head", 96),
+        ({"stage1": {"cutmix": 1.0}}, "last", 96),
+        ({"stage1": {"train": "head"}}, "head", 96),
+        ({"stage1": {"train": "all"}}, "all", 128),
     ],
 )
-def test_what_the_user_asks_for_limits_the_ladder(timing, asked, part):
+def test_what_the_user_asks_for_limits_the_ladder(timing, asked, part, side):
     timing(SPEED)
     choice = choose(large_photos(), CPU, 7.6, [asked])  # no time for a head trial is needed
     recipe = load_recipe(None, [choice.settings, asked])
-    assert trained_part(recipe) == (part, 96)
+    assert trained_part(recipe) == (part, side)
     assert not any("heads" in reason for reason in choice.reasons)
 
 
