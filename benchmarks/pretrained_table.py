@@ -126,7 +126,7 @@ def interval(percent: float, images: int) -> tuple[float, float]:
 
 def place_name(record: Record) -> str:
     """The device in words."""
-    return str(record["machine"]["gpu"]) if record["device"] == "cuda" else "CPU"
+    return str(record["machine"]["gpu"]) if record["device"] == "cuda" else f"{record['cores']} CPU cores"
 
 
 def origin(records: Sequence[Record]) -> list[str]:

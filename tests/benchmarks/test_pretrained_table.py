@@ -16,7 +16,15 @@ def record(what="tailcloud", seed=0, **others):
     figures = {"top1": 60.0 + seed, "balanced_accuracy": 50.0 + 2 * seed, "many": 70.0, "medium": 40.0, "few": None}
     network = {"backbone": "efficientnet_lite0", "size": 128, "method": "gcl", "epochs": "40 + 30", "part": "head"}
     machine = {"processor": "a processor", "cores": 2, "gpu": None, "torch": "2.13", "threads": 2}
-    about = {"data": "clothing", "device": "cpu", "budget": 180, "what": what, "seed": seed, "seconds": 170.0 + seed}
+    about = {
+        "data": "clothing",
+        "device": "cpu",
+        "budget": 180,
+        "cores": 2,
+        "what": what,
+        "seed": seed,
+        "seconds": 170.0 + seed,
+    }
     end = {"fingerprint": "0123", "test_images": 312, "machine": machine, "versions": {}, "commit": "abcdef1"}
     return {**about, **figures, **network, **end, "command": "tailcloud train", **others}
 
@@ -32,7 +40,7 @@ def rows(lines):
 def test_a_row_is_the_mean_over_seeds():
     [row] = rows(pretrained_table.photographs([record(seed=seed) for seed in range(3)]))
     assert row == (
-        "| tailcloud as it chooses | CPU, 3\u00a0min 0\u00a0s | `efficientnet_lite0`, 128 pixels, "
+        "| tailcloud as it chooses | 2 CPU cores, 3\u00a0min 0\u00a0s | `efficientnet_lite0`, 128 pixels, "
         "head on features | `gcl` | 40 + 30 | 3 | 61.0 ± 1.0 | 52.0 ± 2.0 | 70.0 ± 0.0 | 40.0 ± 0.0 | n/a | 171 ± 1 s |"
     )
 
@@ -63,7 +71,7 @@ def test_rows_are_in_order_and_choices_that_differ_are_all_named():
         "tailcloud as it chooses",
     ]
     assert "| `ncm` / `gcl` |" in found[0]
-    assert "| CPU, none |" in found[4]
+    assert "| 2 CPU cores, none |" in found[4]
     assert "| a GPU, 2\u00a0min 0\u00a0s |" in found[5]
 
 
@@ -83,7 +91,7 @@ def test_the_readme_has_the_better_plain_script():
     plain = [record("plain", balanced_accuracy=40.0), record("plain-frozen", balanced_accuracy=45.0, seconds=61.0)]
     records = [*plain, record(), on_gpu(), record(data="chula_rbc12", seed=5)]
     [row, other] = rows(pretrained_table.readme(records))  # nothing is measured from scratch: no column
-    first = "| CPU, 3\u00a0min 0\u00a0s | 45.0 in 1\u00a0min 1\u00a0s | 50.0 in 2\u00a0min 50\u00a0s |"
+    first = "| 2 CPU cores, 3\u00a0min 0\u00a0s | 45.0 in 1\u00a0min 1\u00a0s | 50.0 in 2\u00a0min 50\u00a0s |"
     assert row == first
     assert other.startswith("| a GPU, 3\u00a0min 0\u00a0s | n/a | 50.0 in")
 
