@@ -3,9 +3,9 @@
     python benchmarks/pretrained.py FOLDER --what tailcloud --device cpu --budget 3m --seeds 0 1 2 --out RECORDS
 
 FOLDER has train/CLASS and test/CLASS, or is an .npz file. One command a seed, from the shell, each with a feature cache
-of its own, so that every one starts from nothing. ``--what`` names the row: "tailcloud" is the default, "scratch" the same without
-pretrained weights, "plain" and "plain-frozen" are plain_finetune.py (its arguments follow ``--``), anything else is a
-method, as in `--set method=gcl`.
+of its own, so that every one starts from nothing. ``--what`` names the row: "tailcloud" is the default, "scratch" the
+same without pretrained weights, "plain" and "plain-frozen" are plain_finetune.py (its arguments follow ``--``, at the
+very end), anything else is a method, as in `--set method=gcl`.
 """
 
 import argparse
