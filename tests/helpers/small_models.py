@@ -15,7 +15,8 @@ NAMES = ['a "quoted" name', "two\nlines", "<script>alert(1)</script>", "[x](java
 def write_model(folder, backbone="resnet8", head="cosine", *, channels=3, size=(12, 10), temperature=1.7):
     """A folder from which ``tailcloud.load`` takes a model of five classes with random numbers everywhere."""
     folder.mkdir(parents=True, exist_ok=True)
-    architecture = Architecture(backbone, head, 0.25, channels, len(NAMES))
+    width = 1.0 if backbone.startswith("efficientnet") else 0.25  # its width is fixed
+    architecture = Architecture(backbone, head, width, channels, len(NAMES))
     classifier = build_classifier(architecture, seed=3)
     generator = torch.Generator().manual_seed(5)
     for _ in range(30):  # batch norm gets to know its maps; otherwise deep networks let nothing through
