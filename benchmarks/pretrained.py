@@ -2,10 +2,10 @@
 
     python benchmarks/pretrained.py FOLDER --what tailcloud --device cpu --budget 3m --seeds 0 1 2 --out RECORDS
 
-FOLDER has train/CLASS and test/CLASS. One command a seed, from the shell, each with a feature cache of its own, so that
-every one starts from nothing. ``--what`` names the row: "tailcloud" is the default, "scratch" the same without
-pretrained weights, "plain" and "plain-frozen" are plain_finetune.py (its arguments follow ``--``), anything else is a
-method, as in `--set method=gcl`.
+FOLDER has train/CLASS and test/CLASS, or is an .npz file. One command a seed, from the shell, each with a feature cache
+of its own, so that every one starts from nothing. ``--what`` names the row: "tailcloud" is the default, "scratch" the
+same without pretrained weights, "plain" and "plain-frozen" are plain_finetune.py (its arguments follow ``--``, at the
+very end), anything else is a method, as in `--set method=gcl`.
 """
 
 import argparse
@@ -100,9 +100,10 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as place:
             measure = plain_record if options.what in PLAIN else tailcloud_record
             measured = measure(options, seed, Path(place))
-        about = {"data": options.folder.name, "device": options.device, "budget": parse_budget(options.budget)}
-        record = {**about, "what": options.what, "seed": seed, **measured}
-        name = f"{options.folder.name}-{options.what}-{options.device}-{options.budget}-seed{seed}.json"
+        about = {"data": options.folder.stem, "device": options.device, "budget": parse_budget(options.budget)}
+        cores = len(os.sched_getaffinity(0))
+        record = {**about, "cores": cores, "what": options.what, "seed": seed, **measured}
+        name = f"{options.folder.stem}-{options.what}-{options.device}-{options.budget}-seed{seed}.json"
         (options.out / name).write_text(json_text(record) + "\n")
         print(name, {key: record[key] for key in (*SCORES, "seconds", "size", "method", "epochs", "part")}, flush=True)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tailcloud.errors import TailcloudError
-from tailcloud.formatting import counted, duration, number
+from tailcloud.formatting import NOT_MEASURED, counted, duration, number
 from tailcloud.reporting.tables import markdown, mean_std
 
 Record = dict[str, Any]
@@ -126,20 +126,15 @@ def interval(percent: float, images: int) -> tuple[float, float]:
 
 def place_name(record: Record) -> str:
     """The device in words."""
-    return str(record["machine"]["gpu"]) if record["device"] == "cuda" else f"{record['machine']['cores']} CPU cores"
+    return str(record["machine"]["gpu"]) if record["device"] == "cuda" else f"{record['cores']} CPU cores"
 
 
 def origin(records: Sequence[Record]) -> list[str]:
     """The machines and commits."""
-    machines = {f"{one['machine'].get('gpu') or one['machine']['processor']}, {cores(one)}": None for one in records}
+    about = [one["machine"] for one in records]
+    machines = {f"{one.get('gpu') or one['processor']}, torch {one['torch']}": None for one in about}
     commits = {f"`{one['commit']}`": None for one in records}
     return [f"- machines: {'; '.join(machines)}", f"- commits: {', '.join(commits)}"]
-
-
-def cores(record: Record) -> str:
-    """What computed beside the device, and torch's version."""
-    about = record["machine"]
-    return f"{about['cores']} CPU cores, torch {about['torch']}"
 
 
 def distinct(values: Iterable[str]) -> str:
@@ -152,11 +147,12 @@ def readme(records: Sequence[Record]) -> list[str]:
     groups = grouped(record for record in records if record["data"] == README_DATA)
     rows = [readme_row(of_setting(groups, key)) for key in dict.fromkeys(map(setting, groups))]
     head = ("", "from scratch", "a plain fine-tuning script", "**tailcloud**")
+    measured = [place for place in range(len(head)) if any(row[place] != NOT_MEASURED for row in rows)]
     seeds = sorted({len(group) for group in groups})
     images = groups[0][0]["test_images"]
     said = counted(seeds[0], "seed") if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
     return [
-        markdown(head, rows),
+        markdown([head[place] for place in measured], [[row[place] for place in measured] for row in rows]),
         "",
         f"Balanced accuracy in percent on {images} test photographs, and the time of the whole command:",
         f"mean ± standard deviation, {said}. [Everything that was measured](docs/pretrained.md).",
@@ -186,6 +182,6 @@ def readme_row(groups: dict[str, Group]) -> list[str]:
 def readme_cell(group: Group | None) -> str:
     """Balanced accuracy and time."""
     if group is None:
-        return "–"
+        return NOT_MEASURED
     took = duration(mean_std(one["seconds"] for one in group).mean)
     return f"{figure(group, 'balanced_accuracy')} in {took}"

@@ -4,7 +4,6 @@ import re
 import shlex
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -62,14 +61,11 @@ def test_the_tutorial_works_from_an_empty_folder(tmp_path, monkeypatch):
     classified = said["python classify.py new/bolt0.png new/star0.png"].splitlines()
     assert [line.split()[0] for line in classified] == ["new/bolt0.png", "new/star0.png"]
     assert all(0 < float(line.split()[1]) <= 1 for line in classified)
-    if rung("runs/signs") == rung("runs/more"):  # on a busy machine the second choice may be another one
-        assert "2 computed" in said["tailcloud train --data photos --time-budget 40s --out runs/more"]
-
-
-def rung(run):
-    """What a run trains, and at which size."""
-    recipe = tomllib.loads(Path(run, "recipe.toml").read_text())
-    return recipe["stage1"]["train"], recipe["data"]["size"]
+    train = "tailcloud train --data photos --time-budget 20s --out runs/"
+    first, again = said[f"{train}signs"], said[f"{train}more"]
+    sizes = [re.findall(r"read at (\d+) ×", text) for text in (first, again)]
+    if "stays as it is" in first and sizes[0] == sizes[1]:  # not on a fast machine, nor on one that is suddenly busy
+        assert "2 computed" in again
 
 
 def test_the_ten_lines_are_those_of_the_page_on_exports():

@@ -49,7 +49,7 @@ class HeadTrial:
         figures = ", ".join(f"{name} {value:.1f}" for name, value in ranked)
         return (
             f"Head: {self.best}, the best of {len(ranked)}. Balanced accuracy on {self.images:,} training images that "
-            f"were held out in turn: {figures}."
+            f"were held out{' in turn' if self.folds > 1 else ''}: {figures}."
         )
 
 

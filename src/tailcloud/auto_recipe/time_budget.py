@@ -91,7 +91,7 @@ class BudgetedDraft:
         recipe, takes = self.recipe(self.epochs), duration(self.seconds(self.epochs))
         expected = f"{epochs_text(recipe)} epochs, about {takes} on this machine"
         limit = f"{'the time budget' if budget else 'the CPU default'} of {duration(self.limit)}"
-        if "stage1.epochs" in fields_of(self.draft.overrides):
+        if "stage1.epochs" in fields_of(self.draft.overrides) or not recipe.stage1.epochs:  # class means train nothing
             yield f"{expected}."
         elif self.affordable_epochs < self.draft.min_epochs:
             left = f"{duration(self.left)} of {limit} are left"
