@@ -49,7 +49,7 @@ HEAD_ALONE: dict[str, Any] = {
     "warmup": 0,
     "mixup": 0.0,
 }
-HEAD_BATCHES = ((2_000, 64), (8_000, 128), (16_000, 256))  # (up to so many images, batch size); beyond, LARGEST_HEAD_BATCH
+HEAD_BATCHES = ((2_000, 64), (8_000, 128), (16_000, 256))  # (up to so many images, batch size); then LARGEST_…
 LARGEST_HEAD_BATCH = 512
 HEAD_STEPS, MIN_HEAD_EPOCHS, MAX_HEAD_EPOCHS = 1200, 20, 200
 TRIAL_HEADS = 2  # the head trial trains at least three heads on two thirds of the images each
