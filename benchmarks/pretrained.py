@@ -4,13 +4,14 @@
 
 FOLDER has train/CLASS and test/CLASS, or is an .npz file. One command a seed, from the shell, each with a feature cache
 of its own, so that every one starts from nothing. ``--what`` names the row: "tailcloud" is the default, "scratch" the
-same without pretrained weights, "plain" and "plain-frozen" are plain_finetune.py (its arguments follow ``--``, at the
-very end), anything else is a method, as in `--set method=gcl`.
+same without pretrained weights, "plain" and "plain-frozen" are plain_finetune.py (with the arguments of
+``--plain="--size 192"``), anything else is a method, as in `--set method=gcl`.
 """
 
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -59,7 +60,15 @@ def tailcloud_record(options: argparse.Namespace, seed: int, folder: Path) -> di
 
 def plain_record(options: argparse.Namespace, seed: int, folder: Path) -> dict[str, Any]:
     script, out = Path(__file__).with_name("plain_finetune.py"), folder / "plain.json"
-    words = [str(options.folder), "--seed", str(seed), *PLAIN[options.what], *options.plain, "--out", str(out)]
+    words = [
+        str(options.folder),
+        "--seed",
+        str(seed),
+        *PLAIN[options.what],
+        *shlex.split(options.plain),
+        "--out",
+        str(out),
+    ]
     started = time.perf_counter()
     subprocess.run([sys.executable, str(script), *words], check=True, env=environment(folder, options.device))
     seconds = time.perf_counter() - started
@@ -93,7 +102,7 @@ def main() -> None:
     parser.add_argument("--budget", default="3m")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("plain", nargs="*", help="arguments of plain_finetune.py")
+    parser.add_argument("--plain", default="", help="arguments of plain_finetune.py, in quotes")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     for seed in options.seeds:
