@@ -14,7 +14,7 @@ from tailcloud.data.augment.normalize import Normalise
 from tailcloud.errors import TailcloudWarning
 from tailcloud.recipe import Recipe
 from tailcloud.runs.observer import SilentObserver
-from tailcloud.training.devices import cores, set_deterministic, set_threads
+from tailcloud.training.devices import cores, set_deterministic, set_threads, using_threads
 from tailcloud.training.features.embedder import Embedder
 from tailcloud.training.features.views import View
 from tailcloud.training.loop import prepare_stage, train_epoch
@@ -72,23 +72,17 @@ class StepTiming:
 
 def time_recipe(recipe: Recipe, dataset: Dataset, side: int, device: torch.device) -> StepTiming:
     """Train and evaluate on a few batches of images with ``side`` pixels a side."""
-    threads = torch.get_num_threads()
     set_deterministic(device)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", TailcloudWarning)  # a few batches do not hold every class
-            session = Session(recipe, trial_dataset(recipe, dataset, side, device), device)
-            set_threads(recipe, session.step_flops)
-            return time_stages(session).limited_by_reading(reading_seconds(dataset.train))
-    finally:
-        torch.set_num_threads(threads)
+    with using_threads(torch.get_num_threads()), warnings.catch_warnings():
+        warnings.simplefilter("ignore", TailcloudWarning)  # a few batches do not hold every class
+        session = Session(recipe, trial_dataset(recipe, dataset, side, device), device)
+        set_threads(recipe, session.step_flops)
+        return time_stages(session).limited_by_reading(reading_seconds(dataset.train))
 
 
 def time_features(recipe: Recipe, dataset: Dataset, side: int, device: torch.device) -> StepTiming:
     """Compute the features of a few images with ``side`` pixels a side; heads are not timed, they take seconds."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(recipe.engine.threads or cores())
-    try:
+    with using_threads(recipe.engine.threads or cores()):
         model, pretrained = first_model(recipe, dataset)
         assert pretrained is not None
         transform = Normalise(pretrained.mean, pretrained.std, device)
@@ -96,8 +90,6 @@ def time_features(recipe: Recipe, dataset: Dataset, side: int, device: torch.dev
         embedder = Embedder(model.to(device).to(memory_format=torch.channels_last), "", transform, shape)  # type: ignore[call-overload]
         noise = torch.from_numpy(np.random.RandomState(0).randint(0, 256, (embedder.batch, *shape), np.uint8))
         each = median(batch_seconds(embedder, noise.to(device))) / embedder.batch
-    finally:
-        torch.set_num_threads(threads)
     return StepTiming(dict.fromkeys(recipe.stages, HEAD_SECONDS), max(each, reading_seconds(dataset.train)), 0.0)
 
 

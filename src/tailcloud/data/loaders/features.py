@@ -3,7 +3,7 @@
 Batches have features [batch, D] where those of images have pixels. Mixup mixes features.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import ClassVar, Unpack
 
 import torch
@@ -14,20 +14,19 @@ from tailcloud.data.augment.normalize import Normalise, Transform
 from tailcloud.data.loaders.base import Loader, LoaderOptions
 from tailcloud.data.loaders.batch import WHOLE_BATCH, Batch, BatchShare
 from tailcloud.data.loaders.epoch_plan import EpochPlan
-from tailcloud.data.loaders.resident import DeviceLoader
+from tailcloud.data.loaders.resident import DeviceImages, DeviceLoader
 from tailcloud.sampling import Sampler
 
 EVALUATION_BATCH = 1024  # images
 
 
-class FeatureImages:
+class FeatureImages(DeviceImages):
     """The features of a split on the device: ``features`` [views, N, D] as float16, ``labels`` [N].
 
     View 0 is the image as it is evaluated. No method uses its ``transform``: the images are normalised already.
     """
 
     kind: ClassVar[str] = "features"
-    capturable: ClassVar[bool] = True
 
     def __init__(self, features: Tensor, labels: Tensor) -> None:
         self.features, self.labels = features, labels
@@ -53,19 +52,6 @@ class FeatureImages:
         """View 0 of the images at some rows (a tensor on the host)."""
         for here in torch.split(rows.to(self.device), batch):
             yield Batch(self.features[0, here].float(), self.labels[here])
-
-    @property
-    def unreadable(self) -> Mapping[int, str]:
-        """None: the images were read before."""
-        return {}
-
-    def report_unreadable(self, reasons: Mapping[int, str]) -> None:
-        """Nothing to do: nothing is read."""
-
-    @property
-    def remarks(self) -> Sequence[str]:
-        """None: nothing is read during training."""
-        return ()
 
 
 class FeatureLoader(DeviceLoader[FeatureImages]):

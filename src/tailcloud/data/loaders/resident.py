@@ -25,11 +25,29 @@ def evaluation_batch(device: torch.device, pixels: int) -> int:
     return max(16, CPU_PIXELS // pixels)
 
 
-class ResidentImages:
+class DeviceImages:
+    """What is on the device was read before: no image can turn out to be unreadable."""
+
+    capturable: ClassVar[bool] = True
+
+    @property
+    def unreadable(self) -> Mapping[int, str]:
+        """None: all of them were read before."""
+        return {}
+
+    def report_unreadable(self, reasons: Mapping[int, str]) -> None:
+        """Nothing to do: no rank reads files."""
+
+    @property
+    def remarks(self) -> Sequence[str]:
+        """None: nothing is read during training."""
+        return ()
+
+
+class ResidentImages(DeviceImages):
     """A split on the device."""
 
     kind: ClassVar[str] = "resident"
-    capturable: ClassVar[bool] = True
 
     def __init__(self, split: Split, device: torch.device) -> None:
         self.images = torch.from_numpy(split.pixels).to(device)
@@ -56,19 +74,6 @@ class ResidentImages:
         """The images at some rows (a tensor on the host), without augmentation."""
         for here in torch.split(rows.to(self.device), batch):
             yield Batch(transform(self.images[here]), self.labels[here])
-
-    @property
-    def unreadable(self) -> Mapping[int, str]:
-        """None: all of them were read before."""
-        return {}
-
-    def report_unreadable(self, reasons: Mapping[int, str]) -> None:
-        """Nothing to do: no rank reads files."""
-
-    @property
-    def remarks(self) -> Sequence[str]:
-        """None: nothing is read during training."""
-        return ()
 
 
 class DeviceLoader(PlannedLoader[Source]):
