@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tailcloud.cli import app
+from tailcloud.launch.run_data import clear_data_cache
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = (DOCS / "tutorial.md").read_text().split("## 1. ")[1]  # after what installs
@@ -21,6 +22,7 @@ def do(command):
     """Run a line; what it printed."""
     words = shlex.split(command)
     if words[0] == "tailcloud":
+        clear_data_cache()  # a command is a process of its own, which opens its data anew
         result = CliRunner().invoke(app, words[1:], catch_exceptions=False)
         assert result.exit_code == 0, f"{command}: {result.output}"
         return result.output
