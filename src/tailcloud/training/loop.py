@@ -117,6 +117,7 @@ def train_stage(
         checkpointer.epoch_started()
         epoch, rates = progress.epoch, clock.schedule.rates(progress.epoch)
         parts.loader.follow(clock.schedule.progress)
+        clock.done = epoch * steps + progress.step
         between = partial(between_steps, checkpointer, clock, rates)
         loss = train_epoch(session, parts, epoch, rates, resume_from, between)
         resume_from = None  # only the first epoch after a resume is unfinished
@@ -131,9 +132,8 @@ def train_stage(
 def between_steps(checkpointer: Checkpointer, clock: StageClock, rates: list[float]) -> None:
     """Between two steps of an epoch: if time is short, shorten ``rates``, and with them the epoch; save if due."""
     progress, world = checkpointer.progress, checkpointer.session.world
-    checkpointer.steps_done += 1
-    done = progress.epoch * checkpointer.parts.loader.steps + checkpointer.steps_done
-    if world.size == 1 and clock.check(done):
+    clock.done += 1
+    if world.size == 1 and clock.check():
         progress.early_end = clock.early_end
         rates[:] = clock.schedule.rates(progress.epoch)
     checkpointer.between_steps()
@@ -143,7 +143,8 @@ def is_last(checkpointer: Checkpointer, clock: StageClock, epochs: int, observer
     """Whether the stage is over after so many epochs; the time limit may have changed that."""
     progress, session = checkpointer.progress, checkpointer.session
     if epochs < clock.schedule.epochs:
-        clock.check(epochs * checkpointer.parts.loader.steps, whole_epochs=session.executor == "graphed")
+        clock.done = epochs * checkpointer.parts.loader.steps
+        clock.check(whole_epochs=session.executor == "graphed")
         clock.schedule = session.world.gather(clock.schedule)[0]
         progress.early_end = clock.early_end
     progress.ended = epochs >= clock.schedule.epochs
