@@ -80,7 +80,6 @@ def predict(
     --sort-into or --gallery, rows are written only if --csv, --json or --out asks for them.
     """
     from tailcloud.calibration.prior_file import read_prior
-    from tailcloud.reporting.gallery_page import Gallery, gallery_path
     from tailcloud.serving import load
     from tailcloud.serving.image_paths import check_paths, find_images
     from tailcloud.serving.predict import predict_files
@@ -91,7 +90,10 @@ def predict(
         raise UsageError("--csv and --json exclude each other; choose one")
     if link and not sort_into:
         raise UsageError("--link needs --sort-into FOLDER")
-    page = gallery_path(gallery) if gallery else None
+    if gallery:
+        from tailcloud.reporting.gallery_page import Gallery, gallery_path
+
+        gallery = gallery_path(gallery)
     model = load(run)
     expected = read_prior(prior, model.class_names, model.counts)
     check_paths(paths)
@@ -99,9 +101,9 @@ def predict(
         print_note(NOT_CALIBRATED)
     folder = SortedFolder(sort_into, model.class_names, threshold=threshold, link=link) if sort_into else None
     summary = prediction_output.Summary(threshold)
-    shown = Gallery(model.class_names, threshold=threshold) if page else None
-    kind = _kind(out, as_csv=as_csv, as_json=as_json, elsewhere=bool(sort_into or page))
-    outputs = Outputs(out, sort_into, page, kind)
+    shown = Gallery(model.class_names, threshold=threshold) if gallery else None
+    kind = _kind(out, as_csv=as_csv, as_json=as_json, elsewhere=bool(sort_into or gallery))
+    outputs = Outputs(out, sort_into, gallery, kind)
 
     def images() -> Iterator[Path]:
         return find_images(paths, _standard_input(paths), outside=sort_into)
@@ -122,8 +124,8 @@ def predict(
         for prediction in _with_progress(predictions, None if "-" in paths else images, quiet=outputs.on_screen):
             for write in writes:
                 write(prediction)
-    if shown and page:
-        shown.write(page, run)
+    if shown and gallery:
+        shown.write(gallery, run)
     _print_outcome(summary, outputs)
 
 
