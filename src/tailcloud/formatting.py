@@ -1,10 +1,12 @@
 """Formatting of numbers, times and names for people. A missing value is "n/a", never NaN."""
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 NOT_MEASURED = "n/a"
+INVALID_BYTE = re.compile("[\ud800-\udfff]")  # how Python holds a byte of a file name that is not UTF-8
 
 
 def number(value: float | None, digits: int = 1, *, signed: bool = False) -> str:
@@ -73,6 +75,11 @@ def readable(text: str) -> str:
         return text
     kept = (c if c.isprintable() or unicodedata.category(c) in {"Zs", "Cf"} else "\ufffd" for c in text)
     return "".join(kept)
+
+
+def valid_text(text: str) -> str:
+    """Text that can be written as UTF-8: each invalid byte of a file name becomes "\ufffd", nothing else changes."""
+    return text if text.isascii() else INVALID_BYTE.sub("\ufffd", text)
 
 
 def some_of(names: Sequence[str], limit: int = 3) -> str:
