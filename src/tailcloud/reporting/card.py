@@ -10,7 +10,6 @@ from markupsafe import Markup
 
 from tailcloud import formatting
 from tailcloud.confidence_interval import wilson_interval
-from tailcloud.data.read_options import Fit
 from tailcloud.files import write_atomically
 from tailcloud.formatting import counted
 from tailcloud.profile import GROUPS
@@ -24,11 +23,6 @@ CARD = "model-card.md"
 RAREST_LISTED = 10  # classes
 LONGEST_TEXT = 200  # characters of a name
 FEW_TEST_IMAGES = 10  # below this, the accuracy of a class is unreliable
-FITS: dict[Fit, str] = {
-    "crop": "a centre crop with the aspect ratio of the model's images, scaled",
-    "pad": "the whole image is scaled to fit, and the rest is black",
-    "squash": "height and width are scaled separately",
-}
 
 
 @dataclass(frozen=True)
@@ -160,5 +154,5 @@ def _environment() -> Environment:
     filters = (formatting.number, formatting.whole, formatting.magnitude, formatting.moment)
     environment.filters |= {one.__name__: one for one in filters}
     environment.filters["code"] = code
-    environment.globals |= {"counted": counted, "labels": labels, "GROUPS": GROUPS, "FITS": FITS}
+    environment.globals |= {"counted": counted, "labels": labels, "GROUPS": GROUPS, "FITS": labels.FITS}
     return environment
