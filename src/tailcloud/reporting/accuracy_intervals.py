@@ -52,7 +52,7 @@ def class_text(result: Result, index: int) -> str:
     tested = f" of {counted(result.dataset.test_counts[index], 'test image')}" if result.dataset.test_counts else ""
     between = f", 95\u00a0%: {interval.text}" if interval else ""
     trained = counted(result.dataset.counts[index], "training image")
-    return f"{result.names[index]}: {percent(value)} correct{tested}{between}; {trained}"
+    return f"{result.names[index]}: {percent(value)}{tested} correct{between}; {trained}"
 
 
 def few_differs(result: Result) -> bool:

@@ -25,10 +25,10 @@ Labels = NDArray[np.int64]
 class RunExamples:
     """Thumbnails [N, H, W, C] as uint8, and what they are examples of; a few images as the model sees them.
 
-    ``kind`` [N] is the place in ``KINDS``: an error in one of the worst classes, a most confident error, a least certain
-    test image, or a training image as a sample of its class. ``true`` and ``predicted`` [N] are classes, ``confidence``
-    [N] the model's highest probability; a sample has its own class and 0. ``seen`` [M, H, W, C] are training images at
-    the model's size, of the classes ``seen_true`` [M].
+    ``kind`` [N] is the place in ``KINDS``: an error in one of the worst classes, a most confident error, a least
+    certain test image, or a training image as a sample of its class. ``true`` and ``predicted`` [N] are classes,
+    ``confidence`` [N] the model's highest probability; a sample has its own class and 0. ``seen`` [M, H, W, C] are
+    training images at the model's size, of the classes ``seen_true`` [M].
     """
 
     images: NDArray[np.uint8]

@@ -60,8 +60,8 @@ def plot_changes(result: Result) -> Figure | None:
     hidden = len(gained) + len(lost) - len(shown)
     most = f" The {ROWS_DRAWN} largest gains and losses are drawn; the table has all." if hidden else ""
     caption = (
-        f"Accuracy after {last} less that after {first}, in percentage points{_net(changes)}.{most} A class of few test "
-        "images changes by much if one of them does."
+        f"Accuracy after {last} less that after {first}, in percentage points{_net(changes)}.{most} A class of few "
+        "test images changes by much if one of them does."
     )
     return Figure(f"Classes after {first} and {last}: {tally}", canvas.svg(), caption)
 

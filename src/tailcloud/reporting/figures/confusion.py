@@ -1,7 +1,7 @@
 """The confusion matrix, drawn for up to ``CLASSES_DRAWN`` classes, and the most frequent confusions.
 
-Up to ``CLASSES_NAMED`` classes have their names at the edges: those of more than ``ROWS_NAMED`` in a wide drawing. Every
-cell is named under the pointer.
+Up to ``CLASSES_NAMED`` classes have their names at the edges: those of more than ``ROWS_NAMED`` in a wide drawing.
+Every cell is named under the pointer.
 """
 
 from dataclasses import dataclass

@@ -20,16 +20,23 @@
   };
   for (const svg of document.querySelectorAll("figure svg")) {
     if (!svg.querySelector("title")) continue;
-    let marks;
-    const names = () => marks ??= [...svg.querySelectorAll("title")].map((title) => {
-      const mark = title.parentElement;
-      mark.dataset.name = title.textContent;
-      title.remove();
-      return mark;
-    });
+    let marks, small;
+    const names = () => {
+      marks ??= [...svg.querySelectorAll("title")].map((title) => {
+        const mark = title.parentElement;
+        mark.dataset.name = title.textContent;
+        title.remove();
+        return mark;
+      });
+      small ??= marks.filter((mark) => {
+        const box = mark.getBBox();
+        return mark.parentElement.matches("g") && Math.min(box.width, box.height) < 3;
+      });
+      return marks;
+    };
     const nearest = (x, y) => {
       let best = null, least = 14 ** 2;
-      for (const mark of svg.querySelectorAll("g.dot path")) {
+      for (const mark of small) {
         const [left, top] = middle(mark), distance = (left - x) ** 2 + (top - y) ** 2;
         if (distance < least) [best, least] = [mark, distance];
       }
