@@ -72,7 +72,7 @@ def clearly_above(table: DatasetTable, row: MethodRow, other: MethodRow, metric:
     if difference.std is not None and not beyond_seeds(difference.mean, difference.std, difference.n):
         return False
     result = table.example
-    images = result.dataset.images.get("test", 0)
+    images: float = result.dataset.images.get("test", 0)
     if metric == "balanced_accuracy":
         images = effective_images(result.dataset.test_counts) or images
     return not images or beyond_chance(above.mean, below.mean, images)

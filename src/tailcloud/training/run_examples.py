@@ -102,7 +102,8 @@ def class_samples(
         starts[label] + np.unique(np.linspace(0, counts[label] - 1, each + 2).round().astype(np.int64)[1:-1])[:each]
         for label in present.tolist()
     ]
-    return order[np.concatenate(places)]
+    chosen: Positions = order[np.concatenate(places)]
+    return chosen
 
 
 def thumbnails(images: NDArray[np.uint8], side: int, most_bytes: int) -> NDArray[np.uint8]:
