@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -67,6 +68,17 @@ def counted(count: int, one: str, several: str | None = None) -> str:
 def shortened(text: str, length: int = 12) -> str:
     """A name cut to a length, with an ellipsis."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def short_names(names: Sequence[str], length: int = 12) -> list[str]:
+    """Names cut to a length; those that would then be equal keep their start and their end."""
+    cut = [shortened(name, length) for name in names]
+    twice = {name for name, times in Counter(cut).items() if times > 1}
+    start = length // 3
+    return [
+        f"{name[:start]}…{name[start + 1 - length :]}" if one in twice and len(name) > length else one
+        for name, one in zip(names, cut, strict=True)
+    ]
 
 
 def readable(text: str) -> str:

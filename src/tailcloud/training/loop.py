@@ -34,10 +34,10 @@ from tailcloud.training.checkpoint_policy import Checkpointer, terminated, unfin
 from tailcloud.training.devices import set_deterministic, set_threads
 from tailcloud.training.distributed.world import SINGLE_PROCESS, World
 from tailcloud.training.engine import unfused
-from tailcloud.training.error_examples import write_examples
 from tailcloud.training.executors.base import EpochState
 from tailcloud.training.executors.compiled import CannotCompile
 from tailcloud.training.resume import resume
+from tailcloud.training.run_examples import write_examples
 from tailcloud.training.run_result import finish_run
 from tailcloud.training.schedule import EarlyEnd, StageSchedule
 from tailcloud.training.session import Session
