@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from tailcloud.errors import UsageError
+from tailcloud.review.decisions import Decisions
 from tailcloud.review.server import TOKEN_HEADER, ReviewServer
 
 DROP = {"item": 0, "image": 4, "action": "drop"}
@@ -144,6 +145,14 @@ def test_a_full_disk_is_said(ask, decisions, monkeypatch):
     monkeypatch.setattr(decisions, "_save", full)
     status, _, content = ask("decide", "POST", body=DROP)
     assert (status, content.decode()) == (500, "/x/review.json could not be written: No space left on device\n")
+
+
+def test_two_reviews_at_a_time_do_not_overwrite_each_other(ask, decisions, images, items):
+    Decisions.load(images, decisions.out).decide(items[1], 0, "drop")
+    status, _, content = ask("decide", "POST", body=DROP)
+    assert status == 409
+    assert b"was changed by another review" in content
+    assert len(Decisions.load(images, decisions.out).made) == 1
 
 
 def test_undo_names_the_item(ask):

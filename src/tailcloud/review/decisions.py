@@ -71,6 +71,7 @@ class Decisions:
         self.images, self.out, self.record = images, out, _record(out)
         self.made: dict[Key, Decision] = {}
         self._lock = Lock()  # the page is served by threads
+        self._known = _stamp(self.record)
         self._groups = [[]] * len(images) if images.groups is None else [[str(each)] for each in images.groups.tolist()]
 
     @classmethod
@@ -109,8 +110,10 @@ class Decisions:
         return {made.image: made for made in self.made.values() if made.action != "keep"}
 
     def _save(self, made: dict[Key, Decision]) -> None:
+        if _stamp(self.record) != self._known:
+            raise TailcloudError(f"{self.record} was changed by another review; end one of them and start again")
         write_json(self.record, {"decisions": [asdict(one) for one in made.values()]})
-        self.made = made
+        self.made, self._known = made, _stamp(self.record)
         self.write_list()
 
     def write_list(self) -> None:
@@ -147,6 +150,15 @@ class Decisions:
         return remarks
 
 
+def _stamp(file: Path) -> tuple[int, int] | None:
+    """What changes if another process writes a file; None if there is none."""
+    try:
+        status = file.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_mtime_ns, status.st_ino
+
+
 def _entries(record: Path) -> list[object]:
     entries = read_json(record).get("decisions")
     if not isinstance(entries, list):
@@ -160,6 +172,7 @@ def _decision(record: Path, entry: object) -> Decision:
     except TypeError:
         made = Decision("", "keep")
     texts = made.image, made.label or "", made.other or ""
-    if not made.image or made.action not in ACTIONS or not all(isinstance(text, str) for text in texts):
+    unlabelled = made.action == "relabel" and not made.label
+    if not made.image or unlabelled or made.action not in ACTIONS or not all(isinstance(text, str) for text in texts):
         raise TailcloudError(f"{record} has a decision that is none: {str(entry)[:80]}; remove it to start again")
     return made

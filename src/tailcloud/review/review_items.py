@@ -68,10 +68,11 @@ def _pairs(images: ReviewImages, predictions: HeldOutPredictions, found: Duplica
     """Pairs with different labels or splits; the item is about the image whose label is less probable.
 
     Of a pair with one label it is about the image that is not a test image, so that the test split stays as it is.
+    There is one item about an image: of many that look alike, each is shown once.
     """
     if found is None:
         return
-    place = {"test": 0, "val": 1, "train": 2}
+    place, shown = {"test": 0, "val": 1, "train": 2}, set[int]()
     for exact, rows in ((True, found.same), (False, found.near)):
         for pair in rows.tolist():
             if images.labels[pair[0]] != images.labels[pair[1]]:
@@ -80,6 +81,9 @@ def _pairs(images: ReviewImages, predictions: HeldOutPredictions, found: Duplica
                 other, image = sorted(pair, key=lambda one: place[images.splits[one]])
             else:
                 continue
+            if image in shown:
+                continue
+            shown.add(image)
             probabilities = float(predictions.label_probability[other]), float(predictions.label_probability[image])
             yield ReviewItem(image, int(images.labels[other]), *probabilities, other, exact)
 

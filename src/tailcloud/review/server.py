@@ -11,6 +11,7 @@ It listens on 127.0.0.1, and every address begins with a random token, so that n
 import errno
 import io
 import json
+import os
 from collections.abc import Callable
 from functools import lru_cache
 from hmac import compare_digest
@@ -24,7 +25,7 @@ from urllib.parse import urlsplit
 from PIL import Image
 
 from tailcloud.data.image_io import Unreadable, read_image
-from tailcloud.errors import UsageError
+from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.review.decisions import ACTIONS, Action, Decisions
 from tailcloud.review.review_images import ReviewImages
 from tailcloud.review.review_items import ReviewItem
@@ -77,7 +78,7 @@ class ReviewServer(ThreadingHTTPServer):
     """
 
     daemon_threads = True
-    allow_reuse_address = False
+    allow_reuse_address = os.name != "nt"  # there it would share the port with another program
 
     def __init__(
         self,
@@ -198,6 +199,8 @@ class ReviewHandler(BaseHTTPRequestHandler):
         except Refused as refused:
             self.close_connection = True
             self._send(refused.status, "text/plain; charset=utf-8", f"{refused}\n".encode())
+        except TailcloudError as error:
+            self._send(HTTPStatus.CONFLICT, "text/plain; charset=utf-8", f"{error}\n".encode(errors="replace"))
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True  # the browser left
         except OSError as error:  # a full disk

@@ -7,11 +7,15 @@ const SAMPLES = 8;
 let state, at = 0, subject = 0, busy = false, matches = [], marked = 0;
 
 const item = () => state.items[at];
-const open = (one) => one.decision === null;
 const label = () => state.images[subject].label;
 const suggested = () => (subject === item().image ? item().suggested : state.images[item().image].label);
 const name = (number) => state.classes[number].name;
 const percent = (share) => (share < 0.001 ? "below 0.1 %" : `${(100 * share).toFixed(1)} %`);
+
+function openness() { // of an item: undecided, and none of its images is dropped elsewhere
+  const dropped = new Set(state.items.filter((one) => one.decision?.action === "drop").map((one) => one.decision.image));
+  return (one) => one.decision === null && !dropped.has(one.image) && !dropped.has(one.other);
+}
 
 function picture(number, kind, words) {
   const image = new Image();
@@ -50,13 +54,13 @@ function question() {
 
 function verdict() {
   const { decision, other } = item();
-  if (!decision) return "";
+  if (!decision) return openness()(item()) ? "" : "Dropped before";
   const words = { keep: "Kept", drop: "Dropped", relabel: `Relabelled as “${decision.label}”` }[decision.action];
   return other === null ? words : `${words}: ${state.images[decision.image].name}`;
 }
 
 function show() {
-  const total = state.items.length, done = total - state.items.filter(open).length;
+  const total = state.items.length, done = total - state.items.filter(openness()).length;
   part("item").hidden = !total;
   part("finish").hidden = false;
   part("decided").textContent = total ? `${done.toLocaleString("en")} decided` : "";
@@ -131,7 +135,7 @@ async function decide(action, chosen = null) {
   const place = at, result = await post("decide", { item: place, image: subject, action, label: chosen });
   if (!result) return;
   state.items[place].decision = result.decision;
-  const later = state.items.findIndex((one, number) => number > place && open(one));
+  const open = openness(), later = state.items.findIndex((one, number) => number > place && open(one));
   const left = later >= 0 ? later : state.items.findIndex(open);
   if (left >= 0) return go(left);
   go(place);
@@ -217,5 +221,5 @@ fetch("state").then((answer) => answer.json()).then((found) => {
   state = found;
   part("out").textContent = state.out;
   part("command").textContent = state.command;
-  go(Math.max(0, state.items.findIndex(open)));
+  go(Math.max(0, state.items.findIndex(openness())));
 });
