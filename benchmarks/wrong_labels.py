@@ -105,7 +105,7 @@ def found_first(suspects: Vector, wrong: NDArray[np.bool_], some: NDArray[np.boo
 
 
 def parts(records: Sequence[dict[str, Any]]) -> list[str]:
-    """Tables for docs/review.md: means over seeds."""
+    """Tables for docs/review.md: all seeds together."""
     lines: list[str] = []
     for record in records:
         kinds: dict[tuple[str, str], list[dict[str, Any]]] = {}
@@ -115,7 +115,7 @@ def parts(records: Sequence[dict[str, Any]]) -> list[str]:
         seeds = 1 + max(row["seed"] for row in record["rows"])
         lines += [markdown(HEAD, table), ""]
         lines.append(
-            f"{record['data']}, features of EfficientNet-Lite0 at {record['side']} pixels, means over {seeds} seeds; "
+            f"{record['data']}, features of EfficientNet-Lite0 at {record['side']} pixels, {seeds} seeds together; "
             f"torch {about['torch']}, commit `{record['commit']}`."
         )
     return lines
@@ -123,11 +123,11 @@ def parts(records: Sequence[dict[str, Any]]) -> list[str]:
 
 def cells(part: str, labelled: str, rows: Sequence[dict[str, Any]]) -> list[str]:
     """A row of the table."""
-    mean = {key: float(np.mean([row[key] for row in rows])) for key in rows[0] if isinstance(rows[0][key], int)}
-    found = [mean[key] for key in ("found", "first", "first_by_margin")]
-    shares = [f"{one:.0f} ({100 * one / mean['wrong']:.0f} %)" for one in found]
+    total = {key: sum(row[key] for row in rows) for key in ("wrong", "suspects", "found", "first", "first_by_margin")}
+    shares = [f"{total[key]} ({100 * total[key] / total['wrong']:.0f} %)" for key in list(total)[2:]]
     classes = "all" if labelled == "all" else f"fewer than {FEW_BELOW} images"
-    return [f"{part}, {mean['images']:,.0f}", classes, f"{mean['wrong']:.0f}", f"{mean['suspects']:.0f}", *shares]
+    images = f"{part}, {np.mean([row['images'] for row in rows]):,.0f}"
+    return [images, classes, f"{total['wrong']}", f"{total['suspects']}", *shares]
 
 
 if __name__ == "__main__":

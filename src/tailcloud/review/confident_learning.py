@@ -14,7 +14,7 @@ Three things differ from the paper:
 - A probability above 1/2 is always enough. In classes that are easy t_j is near 1, and would hide an image whose label
   has a probability of 0.05 because that of another class is only 0.9.
 - Suspects are ordered by p_i, the lowest first, and not by the margin between both probabilities: wrong labels come
-  earlier, most of all in tail classes (``benchmarks/wrong_labels.py``).
+  earlier (``benchmarks/wrong_labels.py``).
 
 A class without images in the other folds cannot be judged: its images are no suspects.
 """
