@@ -106,11 +106,11 @@ def try_heads(recipes: Mapping[str, Recipe], session: Session, seconds: float | 
     return trial
 
 
-def folds_of(labels: Vector, classes: int) -> NDArray[np.int64]:
-    """The fold of each image: 0, 1, 2 in turn within each class, in random order."""
+def folds_of(labels: Vector, classes: int, count: int = FOLDS) -> NDArray[np.int64]:
+    """The fold of each image: 0, 1 … ``count`` − 1 in turn within each class, in random order."""
     random, folds = np.random.RandomState(0), np.zeros(len(labels), np.int64)
     for positions in positions_by_class(labels, classes):
-        folds[random.permutation(positions)] = np.arange(len(positions)) % FOLDS
+        folds[random.permutation(positions)] = np.arange(len(positions)) % count
     return folds
 
 
@@ -155,10 +155,14 @@ class FoldSession(Session):
 
     def train_and_predict(self) -> Predictions:
         """Train all stages of the recipe; the predictions for the images that were set aside."""
+        self.train()
+        return self.predict(self.fold.test, 1.0)
+
+    def train(self) -> None:
+        """Train all stages of the recipe."""
         for name, stage in self.recipe.stages.items():
             start_stage(self, name)
             if stage.epochs:
                 parts = prepare_stage(self, name, SilentObserver())
                 for epoch in range(stage.epochs):
                     train_epoch(self, parts, epoch, learning_rates(stage, epoch, parts.loader.steps))
-        return self.predict(self.fold.test, 1.0)
