@@ -143,12 +143,13 @@ def closing_line(run: RunStatus) -> str:
 
 
 def final_accuracy(run: RunStatus) -> str:
-    """The newest top-1; from the result if the last stage has no epochs, and so no line in the log."""
-    if list(run.stages.values())[-1]:
-        return accuracies(run)[0]
+    """The newest top-1; from the result if the log has no line of the last stage, or an earlier stage is kept."""
     from tailcloud.runs.result import read_result
 
     try:
-        return number(read_result(run.path / "result.json").top1.last)
+        result = read_result(run.path / "result.json")
     except TailcloudError:
         return NOT_MEASURED
+    if list(run.stages.values())[-1] and result.stages_of_model == result.stages:
+        return accuracies(run)[0]
+    return number(result.top1.last)

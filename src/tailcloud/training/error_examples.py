@@ -27,7 +27,7 @@ def write_examples(session: Session, folder: RunFolder, per_class: Sequence[floa
     worst = worst_tail(session.dataset.profile.counts.tolist(), per_class) if session.recipe.logging.examples else []
     if not worst:
         return
-    last = list(session.recipe.stages.values())[-1]
+    last = list(session.kept_recipe.stages.values())[-1]
     predictions = session.predict(session.inputs.test, session.loss(last).scale)
     if not session.world.rank0:
         return

@@ -26,7 +26,8 @@ class Series:
 
 def plot_groups(result: Result) -> Figure:
     """Accuracy of the shot groups after each stage."""
-    earlier = result.stages[:-1]
+    stages = result.stages_of_model
+    earlier = stages[:-1]
     series = [
         Series("pale" if stage is earlier[-1] else "paler", f"after {stage.name}", [stage.top1, *_groups(stage)])
         for stage in earlier
@@ -37,7 +38,7 @@ def plot_groups(result: Result) -> Figure:
         "Accuracy in percent on all test images and in each shot group, after the last epoch.",
     )
     if earlier:
-        title = f"Shot groups after {', '.join(stage.name for stage in earlier)} and {result.stages[-1].name}"
+        title = f"Shot groups after {', '.join(stage.name for stage in earlier)} and {stages[-1].name}"
         caption = (
             "Accuracy in percent on all test images and in each shot group, at the end of each stage; the last "
             f"stage in full colour.{_stage_starts(result)}"
@@ -50,7 +51,7 @@ def _stage_starts(result: Result) -> str:
     """The epochs from which later stages started, unless that was the last one."""
     return "".join(
         f" {later.name} started from epoch {before.picked.epoch} of {before.name}."
-        for before, later in pairwise(result.stages)
+        for before, later in pairwise(result.stages_of_model)
         if before.picked
     )
 

@@ -1,0 +1,135 @@
+"""The stage whose model a run keeps.
+
+That is the last one. With ``selection.stage = "best"`` a later stage is kept only if held-out accuracy rises from the
+stage that is kept so far by more than its standard error (``evaluation.paired_difference``); otherwise the earlier
+model stays, as in the one-standard-error rule of Breiman et al. (1984). Test images have no part in it.
+
+A stage without epochs whose head transform is fitted on the held-out images is not compared on them: it would look
+better than it is. It has its own significance test, and belongs to the stage before it: both are kept, or neither.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from tailcloud.errors import TailcloudError
+from tailcloud.evaluation.paired_difference import (
+    FIGURE_NAMES,
+    PairedDifference,
+    SelectionObjective,
+    image_weights,
+    paired_difference,
+)
+from tailcloud.formatting import counted, number
+from tailcloud.recipe import Recipe
+from tailcloud.runs.checkpoint import Checkpoint, CheckpointDamaged, TrainingProgress, load_checkpoint
+from tailcloud.runs.folder import RunFolder
+from tailcloud.runs.observer import Observer
+from tailcloud.training.session import Session
+from tailcloud.training.stage_metrics import unpack_hits
+from tailcloud.training.stages.factory import make_head_transform
+from tailcloud.training.stages.start import start_stage, use_new_head
+
+RISE = 1.0  # standard errors that the accuracy of a later stage must exceed
+
+
+def keep_stage(
+    session: Session, folder: RunFolder, progress: TrainingProgress, observer: Observer
+) -> dict[str, Any] | None:
+    """Choose the stage, and load its model if a later one was trained. Returns ``kept_stage`` of the result.
+
+    None if the last stage is kept without a comparison.
+    """
+    recipe = session.recipe
+    ends = compared_stages(recipe, session.dataset.profile.counts.tolist())
+    if recipe.selection.stage == "last" or len(ends) < 2:
+        return None
+    kept = session.world.from_rank0(partial(choose_stage, session, progress, list(ends)))
+    kept["name"] = ends[kept["name"]]
+    observer.note(kept["reason"])
+    if kept["name"] != list(recipe.stages)[-1]:
+        restore_stage(session, folder, kept["name"])
+    return kept
+
+
+def compared_stages(recipe: Recipe, counts: list[int]) -> dict[str, str]:
+    """By stage that is compared on held-out images, the stage that its model ends with.
+
+    A head that was never trained is not compared. A transform that is fitted on held-out images ends the stage before.
+    """
+    ends: dict[str, str] = {}
+    for name, stage in recipe.stages.items():
+        fitted = not stage.epochs and make_head_transform(stage, counts).needs_held_out
+        if fitted and ends:
+            ends[list(ends)[-1]] = name
+        elif stage.epochs or ends:
+            ends[name] = name
+    return ends
+
+
+def choose_stage(session: Session, progress: TrainingProgress, names: Sequence[str]) -> dict[str, Any]:
+    """Compare stages on the held-out images in order, each with the one that is kept so far."""
+    objective, val = objective_of(session.recipe), session.dataset.val
+    assert val is not None
+    counts, images = session.dataset.profile.counts, len(val)
+    weights, alike = (image_weights(val.labels, counts, each) for each in (objective, "overall"))
+    hits = {done["name"]: unpack_hits(done["hits"]["val"], images) for done in progress.finished}
+    kept, reasons, comparisons = names[0], [], []
+    for later in names[1:]:
+        change, top1 = (paired_difference(hits[kept], hits[later], each) for each in (weights, alike))
+        comparisons.append({"earlier": kept, "later": later, "objective": vars(change), "top1": vars(top1)})
+        reasons.append(reason(kept, later, change, objective, images))
+        kept = later if rises(change) else kept
+    return {
+        "name": kept,
+        "reason": " ".join(reasons),
+        "objective": objective,
+        "images": images,
+        "comparisons": comparisons,
+    }
+
+
+def objective_of(recipe: Recipe) -> SelectionObjective:
+    """What is compared: classes count alike unless the recipe says otherwise."""
+    return recipe.selection.objective or "balanced"
+
+
+def rises(change: PairedDifference) -> bool:
+    """Whether a later stage is better beyond the error of the comparison."""
+    return change.points > RISE * change.error
+
+
+def reason(earlier: str, later: str, change: PairedDifference, objective: SelectionObjective, images: int) -> str:
+    """Which of two stages is kept, and why, in a sentence."""
+    kept, verb = (later, "rises") if rises(change) else (earlier, "does not rise beyond its error")
+    figures = f"from {number(change.before)} to {number(change.after)}"
+    points = f"{number(change.points, signed=True)} ± {number(change.error)} points"
+    return (
+        f"The model of {kept} is kept: on {counted(images, 'held-out image')}, {FIGURE_NAMES[objective]} {verb} from "
+        f"{earlier} to {later} ({figures}: {points})."
+    )
+
+
+def restore_stage(session: Session, folder: RunFolder, name: str) -> None:
+    """Load the model at the end of a stage: from the last checkpoint with epochs, and the transforms after it."""
+    recipe = session.recipe.until(name)
+    trained = [each for each, stage in recipe.stages.items() if stage.epochs][-1]
+    checkpoint = session.world.from_rank0(partial(end_of_stage, folder, trained, recipe.stages[trained].epochs))
+    use_new_head(session, trained)
+    session.model.load_state_dict(checkpoint.group("best") or checkpoint.group("model"))
+    names = list(recipe.stages)
+    for transformed in names[names.index(trained) + 1 :]:
+        start_stage(session, transformed)
+    session.keep_until(name)
+
+
+def end_of_stage(folder: RunFolder, name: str, epochs: int) -> Checkpoint:
+    """The checkpoint after the last epoch of a stage."""
+    path = folder.checkpoints / f"{name}-{epochs:07d}.safetensors"
+    try:
+        return load_checkpoint(path)
+    except CheckpointDamaged:
+        raise TailcloudError(
+            f"the model of {name} is the one to keep, and its checkpoint {path} is missing, truncated or altered; "
+            "restore it, or train again in another folder"
+        ) from None
