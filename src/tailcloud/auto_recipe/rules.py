@@ -87,7 +87,7 @@ def choose_kept_stage(chosen: ChosenSettings, dataset: Dataset, recipe: Recipe) 
     """Stages of a user's own data are compared on held-out images; ``recipe`` is what is chosen so far."""
     if not is_user_data(dataset) or images_held_out(dataset, recipe.selection.split) < MIN_HELD_OUT_IMAGES:
         return
-    reason = "The second stage is kept only if accuracy on the held-out images rises." if recipe.stage2 else ""
+    reason = "The second stage is not kept if it is worse on the held-out images." if recipe.stage2 else ""
     chosen.set("selection.stage", "best", reason)
     chosen.set("selection.objective", "balanced")
 

@@ -1,13 +1,13 @@
 """Two models on the same images: the difference of their accuracy, and its standard error.
 
-    accuracy   a = Σ_i w_i · correct_i
-    difference D = Σ_i w_i · d_i,   d_i = after_i − before_i ∈ {−1, 0, 1}
-    error      √(Σ_i w_i² · d_i²)
+    accuracy     Σ_i w_i · correct_i
+    difference   D = Σ_i w_i · d_i,   d_i = after_i − before_i ∈ {−1, 0, 1}
+    error        √(Σ_i w_i² · q_c),   q_c = (k_c + q) / (n_c + 1),   q = (k + 1) / (N + 1)
 
 The weights w_i (sum 1) say what counts: 1 / N for images alike, 1 / (C·n_c) for an image of class c if the C classes
-count alike. The error is that of D if neither model is better on any class (d_i = ±1 with equal chance), which needs no
-variance within a class and so allows classes of one image. With images alike, D / error is the square root of
-McNemar's statistic (1947).
+count alike. q_c is the chance that an image of class c changes: k_c of its n_c images do, and k of all N. It is drawn
+towards that of all classes, because a class of one image that does not change is no certainty. With images alike and
+many of them, D / error is the square root of McNemar's statistic (1947).
 """
 
 from dataclasses import dataclass
@@ -44,13 +44,20 @@ class PairedDifference:
 
 
 def paired_difference(
-    before: NDArray[np.bool_], after: NDArray[np.bool_], weights: NDArray[np.float64]
+    target: NDArray[np.int64], before: NDArray[np.bool_], after: NDArray[np.bool_], weights: NDArray[np.float64]
 ) -> PairedDifference:
-    """The difference of two models on the same images [N]: which of them each model got right, and their weights."""
-    changed = weights * (after.astype(np.float64) - before)
-    return PairedDifference(
-        100 * float(weights @ before), 100 * float(weights @ after), 100 * float(np.sqrt(np.square(changed).sum()))
-    )
+    """The difference of two models on the same images [N].
+
+    Args:
+        target: the classes of the images.
+        before: which of them one model classifies correctly.
+        after: which of them the other does.
+        weights: what each counts.
+    """
+    images, changed = np.bincount(target), np.bincount(target, weights=before != after)
+    chance = (changed + (changed.sum() + 1) / (len(target) + 1)) / (images + 1)
+    variance = np.square(weights) @ chance[target]
+    return PairedDifference(100 * float(weights @ before), 100 * float(weights @ after), 100 * float(np.sqrt(variance)))
 
 
 def image_weights(target: NDArray[np.int64], counts: ArrayLike, objective: SelectionObjective) -> NDArray[np.float64]:

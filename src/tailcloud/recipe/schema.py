@@ -147,7 +147,7 @@ class Selection(RecipeTable):
 
     split: Annotated[float, Field(ge=0, le=0.5)] = 0.0
     pick: Literal["last", "best"] = "last"  # the epoch of a stage
-    stage: Literal["last", "best"] = "last"  # best: an earlier one unless held-out accuracy rises beyond its error
+    stage: Literal["last", "best"] = "last"  # best: an earlier one if held-out accuracy does not rise
     objective: SelectionObjective | None = None  # what both compare; unset: stages "balanced", epochs "overall"
     every: Annotated[int, Field(ge=1)] = 1
 

@@ -19,8 +19,6 @@ def _change(change: StageChange) -> str:
         named = [f"{_points(top1)} of top-1", f"{_points(balanced)} of balanced accuracy"]
         lost, gained = named if top1.points < 0 else reversed(named)
         return f"gives {lost} for {gained}"
-    if not (top1.error or balanced.error):
-        return "changes no prediction for the test images"
     if not (top1.beyond_chance or balanced.beyond_chance):
         return (
             f"makes no difference beyond chance: top-1 {_with_error(top1)} points, balanced accuracy "

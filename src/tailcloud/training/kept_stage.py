@@ -1,19 +1,20 @@
 """The stage whose model a run keeps.
 
-That is the last one. With ``selection.stage = "best"`` a later stage is kept only if held-out accuracy rises from the
-stage that is kept so far by more than its standard error (``evaluation.paired_difference``); otherwise the earlier
-model stays, as in the one-standard-error rule of Breiman et al. (1984). Test images have no part in it.
+That is the last one. With ``selection.stage = "best"`` each stage is compared on the held-out images with the one that
+is kept so far, and the earlier model stays if accuracy does not rise (``is_worse``). Differences and their errors are
+those of ``evaluation.paired_difference``. Test images have no part in it.
 
 A stage without epochs whose head transform is fitted on the held-out images is not compared on them: it would look
 better than it is. It has its own significance test, and belongs to the stage before it: both are kept, or neither.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from tailcloud.errors import TailcloudError
 from tailcloud.evaluation.paired_difference import (
+    BEYOND_CHANCE,
     FIGURE_NAMES,
     PairedDifference,
     SelectionObjective,
@@ -29,8 +30,6 @@ from tailcloud.training.session import Session
 from tailcloud.training.stage_metrics import unpack_hits
 from tailcloud.training.stages.factory import make_head_transform
 from tailcloud.training.stages.start import start_stage, use_new_head
-
-RISE = 1.0  # standard errors that the accuracy of a later stage must exceed
 
 
 def keep_stage(
@@ -76,10 +75,12 @@ def choose_stage(session: Session, progress: TrainingProgress, names: Sequence[s
     hits = {done["name"]: unpack_hits(done["hits"]["val"], images) for done in progress.finished}
     kept, reasons, comparisons = names[0], [], []
     for later in names[1:]:
-        change, top1 = (paired_difference(hits[kept], hits[later], each) for each in (weights, alike))
+        change, top1 = (paired_difference(val.labels, hits[kept], hits[later], each) for each in (weights, alike))
         comparisons.append({"earlier": kept, "later": later, "objective": vars(change), "top1": vars(top1)})
-        reasons.append(reason(kept, later, change, objective, images))
-        kept = later if rises(change) else kept
+        worse = is_worse(change, top1)
+        figures = {FIGURE_NAMES[objective]: change, FIGURE_NAMES["overall"]: top1}
+        reasons.append(reason(kept, later, figures, images, worse=worse))
+        kept = kept if worse else later
     return {
         "name": kept,
         "reason": " ".join(reasons),
@@ -94,20 +95,28 @@ def objective_of(recipe: Recipe) -> SelectionObjective:
     return recipe.selection.objective or "balanced"
 
 
-def rises(change: PairedDifference) -> bool:
-    """Whether a later stage is better beyond the error of the comparison."""
-    return change.points > RISE * change.error
+def is_worse(change: PairedDifference, top1: PairedDifference) -> bool:
+    """Whether an earlier stage is kept instead of a later one. ``change`` is by the objective.
+
+    It is if ``change`` falls beyond its error, or if it does not rise beyond its error and top-1 falls beyond chance.
+    In doubt the later one is kept: it re-balances classes for a reason, and few held-out images are of rare ones.
+    """
+    falls = change.points < -change.error
+    unpaid = change.points <= change.error and top1.points < -BEYOND_CHANCE * top1.error
+    return falls or unpaid
 
 
-def reason(earlier: str, later: str, change: PairedDifference, objective: SelectionObjective, images: int) -> str:
-    """Which of two stages is kept, and why, in a sentence."""
-    kept, verb = (later, "rises") if rises(change) else (earlier, "does not rise beyond its error")
-    figures = f"from {number(change.before)} to {number(change.after)}"
-    points = f"{number(change.points, signed=True)} ± {number(change.error)} points"
-    return (
-        f"The model of {kept} is kept: on {counted(images, 'held-out image')}, {FIGURE_NAMES[objective]} {verb} from "
-        f"{earlier} to {later} ({figures}: {points})."
+def reason(earlier: str, later: str, figures: Mapping[str, PairedDifference], images: int, *, worse: bool) -> str:
+    """Which of two stages is kept, and the figures on held-out images that decided it."""
+    changes = ", ".join(
+        f"{name} from {number(each.before)} to {number(each.after)} ({number(each.points, signed=True)} ± "
+        f"{number(each.error)} points)"
+        for name, each in figures.items()
     )
+    where = f"on {counted(images, 'held-out image')}"
+    if worse:
+        return f"The model of {earlier} is kept, because {later} is not better {where}: {changes}."
+    return f"The model of {later} is kept: {where} it changes {changes}, compared with {earlier}."
 
 
 def restore_stage(session: Session, folder: RunFolder, name: str) -> None:

@@ -93,7 +93,7 @@ def stage_records(session: Session, progress: TrainingProgress) -> list[dict[str
     for record, (before, after) in zip(records[1:], pairwise(progress.finished), strict=True):
         if "hits" in before:  # a checkpoint of an older version has none
             old, new = (unpack_hits(stage["hits"]["test"], len(images)) for stage in (before, after))
-            changes = {figure: vars(paired_difference(old, new, each)) for figure, each in weights.items()}
+            changes = {figure: vars(paired_difference(images, old, new, each)) for figure, each in weights.items()}
             record["change"] = {"since": before["name"], **changes}
     return records
 
