@@ -1,6 +1,7 @@
 """``tailcloud train --like RUN``: another method, trained as the run was."""
 
 import json
+import shutil
 
 import pytest
 from typer.testing import CliRunner
@@ -85,6 +86,17 @@ def test_a_method_is_compared_with_a_run_by_one_command(tmp_path, monkeypatch):
     assert result["command"] == repeated
     run = tailcloud.train(like="first", settings={"method": "ce", "stage1.epochs": 1}, seed=5, out="third")
     assert (run.recipe.method, run.recipe.seed, run.recipe.stage1.epochs) == ("ce", 5, 1)
+
+
+def test_stages_that_a_time_budget_ended_have_the_epochs_that_were_trained(finished_run, tmp_path):
+    run = RunFolder(tmp_path / "run")
+    shutil.copytree(finished_run, run.path)
+    result = json.loads(run.result_file.read_text())
+    result["stages"][0]["epochs"] = 2
+    run.result_file.write_text(json.dumps(result))
+    assert run.recipe().stage1.epochs == 3
+    (planned,) = plan_runs(TrainRequest(like=run.path, settings=["method=ce"], out=tmp_path / "other"))
+    assert planned.recipe.stage1.epochs == 2
 
 
 def test_what_contradicts_like_is_refused(tmp_path):

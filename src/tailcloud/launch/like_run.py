@@ -8,11 +8,23 @@ from tailcloud.head_transforms import HEAD_TRANSFORMS
 from tailcloud.head_transforms.base import SHIFTED_HEADS
 from tailcloud.recipe import Recipe, Stage, head_kinds, load_recipe, resolve
 from tailcloud.recipe.library import default_recipe
+from tailcloud.runs.folder import RunFolder
 
 # The fields of a first stage that make the method; all others are RUN's.
 OF_METHOD = {"sampler", "second_sampler", "mixup", "cutmix", "loss", "objective", "head_transform"}
 ANY_COUNTS = [10, 1]  # to see whether a method re-balances classes
 SAME_SHARE = 1e-6
+
+
+def recipe_as_trained(run: RunFolder) -> Recipe:
+    """The recipe of a run, with the epochs that were trained: a time budget may have ended its stages earlier."""
+    recipe = run.recipe()
+    trained = {stage.name: stage.epochs for stage in run.result().stages} if run.finished else {}
+    stages = {
+        name: stage.model_copy(update={"epochs": trained.get(name, stage.epochs)})
+        for name, stage in recipe.stages.items()
+    }
+    return recipe.model_copy(update=stages)
 
 
 def recipe_like(run: Recipe, method: str) -> Recipe:

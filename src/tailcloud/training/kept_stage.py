@@ -123,7 +123,7 @@ def restore_stage(session: Session, folder: RunFolder, name: str) -> None:
     """Load the model at the end of a stage: from the last checkpoint with epochs, and the transforms after it."""
     recipe = session.recipe.until(name)
     trained = [each for each, stage in recipe.stages.items() if stage.epochs][-1]
-    checkpoint = session.world.from_rank0(partial(end_of_stage, folder, trained, recipe.stages[trained].epochs))
+    checkpoint = session.world.from_rank0(partial(end_of_stage, folder, trained))
     use_new_head(session, trained)
     session.model.load_state_dict(checkpoint.group("best") or checkpoint.group("model"))
     names = list(recipe.stages)
@@ -132,13 +132,13 @@ def restore_stage(session: Session, folder: RunFolder, name: str) -> None:
     session.keep_until(name)
 
 
-def end_of_stage(folder: RunFolder, name: str, epochs: int) -> Checkpoint:
-    """The checkpoint after the last epoch of a stage."""
-    path = folder.checkpoints / f"{name}-{epochs:07d}.safetensors"
+def end_of_stage(folder: RunFolder, name: str) -> Checkpoint:
+    """The checkpoint at the end of a stage: the last one of that stage."""
+    files = sorted(folder.checkpoints.glob(f"{name}-*.safetensors"))
     try:
-        return load_checkpoint(path)
-    except CheckpointDamaged:
+        return load_checkpoint(files[-1])
+    except (CheckpointDamaged, IndexError):
         raise TailcloudError(
-            f"the model of {name} is the one to keep, and its checkpoint {path} is missing, truncated or altered; "
-            "restore it, or train again in another folder"
+            f"the model of {name} is the one to keep, and its last checkpoint in {folder.checkpoints} is missing or "
+            "damaged; restore it, or train again in another folder"
         ) from None
