@@ -133,6 +133,8 @@ def test_a_transform_that_is_fitted_on_held_out_images_is_not_compared_on_them()
     tuned = {"stage3": {"head_transform": "tuned-logit-adjust"}}
     assert compared_stages(small_recipe(tuned), counts) == {"stage1": "stage1", "stage2": "stage3"}
     assert compared_stages(small_recipe(), counts) == {"stage1": "stage1", "stage2": "stage2"}
+    nothing = {"stage3": {"head_transform": "keep"}}
+    assert compared_stages(small_recipe(nothing), counts) == {"stage1": "stage1", "stage2": "stage3"}
     alone = small_recipe({"stage3": tuned["stage3"]}, name="digits-lt/ce")
     assert compared_stages(alone, counts) == {"stage1": "stage3"}
 

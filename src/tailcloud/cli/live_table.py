@@ -146,10 +146,10 @@ def final_accuracy(run: RunStatus) -> str:
     """The newest top-1; from the result if the log has no line of the last stage, or an earlier stage is kept."""
     from tailcloud.runs.result import read_result
 
+    newest = accuracies(run)[0] if list(run.stages.values())[-1] else None
     try:
         result = read_result(run.path / "result.json")
     except TailcloudError:
-        return NOT_MEASURED
-    if list(run.stages.values())[-1] and result.stages_of_model == result.stages:
-        return accuracies(run)[0]
-    return number(result.top1.last)
+        return newest or NOT_MEASURED
+    all_kept = len(result.stages_of_model) == len(result.stages)
+    return newest if newest and all_kept else number(result.top1.last)

@@ -22,6 +22,7 @@ from tailcloud.evaluation.paired_difference import (
     paired_difference,
 )
 from tailcloud.formatting import counted, number
+from tailcloud.head_transforms.keep_or_fresh import KeepHead
 from tailcloud.recipe import Recipe
 from tailcloud.runs.checkpoint import Checkpoint, CheckpointDamaged, TrainingProgress, load_checkpoint
 from tailcloud.runs.folder import RunFolder
@@ -54,12 +55,14 @@ def keep_stage(
 def compared_stages(recipe: Recipe, counts: list[int]) -> dict[str, str]:
     """By stage that is compared on held-out images, the stage that its model ends with.
 
-    A head that was never trained is not compared. A transform that is fitted on held-out images ends the stage before.
+    A head that was never trained is not compared. A transform that is fitted on held-out images, or changes nothing,
+    ends the stage before.
     """
     ends: dict[str, str] = {}
     for name, stage in recipe.stages.items():
-        fitted = not stage.epochs and make_head_transform(stage, counts).needs_held_out
-        if fitted and ends:
+        transform = make_head_transform(stage, counts)
+        not_compared = not stage.epochs and (transform.needs_held_out or isinstance(transform, KeepHead))
+        if not_compared and ends:
             ends[list(ends)[-1]] = name
         elif stage.epochs or ends:
             ends[name] = name
