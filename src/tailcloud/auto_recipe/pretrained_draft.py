@@ -12,6 +12,7 @@ from tailcloud.auto_recipe.rules import (
     ChosenSettings,
     choose_engine,
     choose_flips,
+    choose_kept_stage,
     choose_validation,
     images_held_out,
 )
@@ -122,9 +123,13 @@ class PretrainedDraft(Draft):
         return chosen
 
     def choose_correction(self, chosen: ChosenSettings) -> None:
-        """A last stage that corrects the re-balancing, if the method re-balances and images are held out."""
+        """A last stage that corrects the re-balancing, if the method re-balances and images are held out.
+
+        Also which stage is kept.
+        """
         so_far = {**self.method_setting, **chosen.settings, "data": self.data_setting(chosen)}
         recipe = load_recipe(None, [so_far, *self.overrides])
+        choose_kept_stage(chosen, self.dataset, recipe)
         prior = implied_prior(recipe, self.dataset.profile.counts.tolist())
         balances = prior.max() - prior.min() < SAME_SHARE
         can_be_shifted = list(head_kinds(recipe).values())[-1] in SHIFTED_HEADS
