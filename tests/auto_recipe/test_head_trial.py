@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from helpers.photos import photos
 from tailcloud.auto_recipe import choice, head_trial
-from tailcloud.auto_recipe.head_trial import FOLDS, FoldFeatures, folds_of, try_heads
+from tailcloud.auto_recipe.head_trial import FOLDS, FoldFeatures, HeadTrial, folds_of, try_heads
 from tailcloud.auto_recipe.pretrained_draft import HEAD_METHODS
 from tailcloud.auto_recipe.timing import HEAD_SECONDS, StepTiming
 from tailcloud.data.loaders.features import FeatureImages
@@ -202,3 +202,13 @@ def test_the_best_head_is_chosen_and_the_run_computes_no_feature_again(monkeypat
 
 def slow_features(recipe, dataset, side, device):
     return StepTiming(dict.fromkeys(recipe.stages, HEAD_SECONDS), 1.0, 0.0)
+
+
+def test_another_head_is_taken_only_if_it_is_better_beyond_its_error():
+    trial = HeadTrial({"default": 60.0, "a": 61.0, "b": 60.8}, {"default": 0.1, "a": 1.2, "b": 0.5}, 3, 100)
+    assert trial.best == "b"  # the gain of a may be chance
+    assert "Head: b, better than the default beyond chance; a is better, but within its error" in trial.reason()
+    trial.errors["b"] = 1.0
+    assert trial.best == "default"
+    assert "Head: default, the default; a is better, but within its error of 1.2" in trial.reason()
+    assert HeadTrial({"default": 60.0, "a": 62.0}, {"default": 0.1, "a": 1.2}, 3, 100).best == "a"

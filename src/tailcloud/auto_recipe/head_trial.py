@@ -17,8 +17,14 @@ from tailcloud.data import Dataset
 from tailcloud.data.loaders.features import FeatureImages
 from tailcloud.data.splits import Vector, positions_by_class
 from tailcloud.errors import TailcloudWarning
-from tailcloud.evaluation import Predictions, summarise
-from tailcloud.evaluation.paired_difference import FIGURE_NAMES, FIGURES, SelectionObjective, few_shot_classes
+from tailcloud.evaluation import Predictions
+from tailcloud.evaluation.paired_difference import (
+    FIGURE_NAMES,
+    SelectionObjective,
+    few_shot_classes,
+    image_weights,
+    paired_difference,
+)
 from tailcloud.recipe import Recipe
 from tailcloud.runs.observer import SilentObserver
 from tailcloud.training.features.run_features import RunFeatures
@@ -33,25 +39,39 @@ LABELS_ALONE = 0  # pixels of images in a fold: it has features, not images
 
 @dataclass
 class HeadTrial:
-    """The accuracy of each head by the objective, in percent, and how many of the folds were measured."""
+    """The accuracy of each head by the objective, in percent, and how many of the folds were measured.
+
+    ``errors`` has the standard error of each head's difference to the first one.
+    """
 
     accuracy: dict[str, float] = field(default_factory=dict)
+    errors: dict[str, float] = field(default_factory=dict)
     folds: int = 0
     images: int = 0
     objective: SelectionObjective = "balanced"
 
     @property
     def best(self) -> str:
-        """The head with the highest accuracy; the first of equal ones."""
-        return max(self.accuracy, key=lambda name: self.accuracy[name])
+        """The head with the highest accuracy of those that are better than the first beyond the error; else the first.
+
+        So the method does not change with every small change of the data or of the machine's load.
+        """
+        first = next(iter(self.accuracy))
+        better = [name for name in self.accuracy if self.accuracy[name] - self.accuracy[first] > self.errors[name]]
+        return max(better, key=lambda name: self.accuracy[name], default=first)
 
     def reason(self) -> str:
         """The comparison in a sentence."""
         ranked = sorted(self.accuracy.items(), key=lambda item: -item[1])
         figures = ", ".join(f"{name} {value:.1f}" for name, value in ranked)
         name = FIGURE_NAMES[self.objective]
+        why = f"the best of {len(ranked)}"
+        if self.best != ranked[0][0]:
+            top = ranked[0][0]
+            kept = "the default" if self.best == next(iter(self.accuracy)) else "better than the default beyond chance"
+            why = f"{kept}; {top} is better, but within its error of {self.errors[top]:.1f}"
         return (
-            f"Head: {self.best}, the best of {len(ranked)}. {name[0].upper()}{name[1:]} on {self.images:,} training "
+            f"Head: {self.best}, {why}. {name[0].upper()}{name[1:]} on {self.images:,} training "
             f"images that were held out{' in turn' if self.folds > 1 else ''}: {figures}."
         )
 
@@ -106,8 +126,13 @@ def try_heads(recipes: Mapping[str, Recipe], session: Session, seconds: float | 
                 predictions[name].append(fold.train_and_predict())
         trial.folds += 1
         trial.images += int((folds == number).sum())
-    for name, parts in predictions.items():
-        trial.accuracy[name] = float(summarise(Predictions.joined(parts), counts)[FIGURES[trial.objective]] or 0.0)
+    joined = {name: Predictions.joined(parts) for name, parts in predictions.items()}
+    target = joined[next(iter(recipes))].target
+    correct = {name: target == each.predicted for name, each in joined.items()}
+    weights = image_weights(target, counts, trial.objective)
+    for name, right in correct.items():
+        difference = paired_difference(target, correct[next(iter(recipes))], right, weights)
+        trial.accuracy[name], trial.errors[name] = difference.after, difference.error
     return trial
 
 
