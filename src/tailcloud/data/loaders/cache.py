@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 from tailcloud.data.dataset import Labels
 from tailcloud.data.file_images import FileImages
 from tailcloud.data.image_io import Pixels
-from tailcloud.data.loaders.decoder_pool import CHUNK, Aspects, Decoders, Failures
+from tailcloud.data.loaders.decoder_pool import CHUNK, Aspects, Decoders
+from tailcloud.data.loaders.decoder_process import Failures
 from tailcloud.data.loaders.file_reader import Fetched, FileReader
 from tailcloud.data.loaders.substitutes import Substitutes
 from tailcloud.data.memory import available_memory
