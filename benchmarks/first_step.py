@@ -107,7 +107,11 @@ def main(words: Sequence[str] | None = None) -> None:
             command += [word for setting in asked.set for word in ("--set", setting)]
             seconds = run_command(command, run, environment)
             recipe = json.loads((run / "result.json").read_text())["recipe"]
-            chosen = {"backbone": recipe["model"]["backbone"], "size": recipe["data"]["size"], "method": recipe["method"]}
+            chosen = {
+                "backbone": recipe["model"]["backbone"],
+                "size": recipe["data"]["size"],
+                "method": recipe["method"],
+            }
             rows.append({"turn": turn, "seconds": seconds, **chosen})
             print(turn, *(f"{mark} {value:.1f} s" for mark, value in seconds.items() if value is not None), sep="  ")
     record = {"images": asked.images, "classes": CLASSES, "budget": asked.budget, "cores": os.cpu_count(), "rows": rows}

@@ -8,9 +8,11 @@ import pytest
 
 from helpers.drawing import draw_classes
 from tailcloud.data import parallel_io
+from tailcloud.data.file_images import FileImages
 from tailcloud.data.image_io import Unreadable
 from tailcloud.data.loaders import decoder_pool
 from tailcloud.data.loaders.decoder_pool import Decoders, ThreadPool, pool_for
+from tailcloud.data.packed_names import Names
 from tailcloud.errors import TailcloudError
 
 
@@ -32,6 +34,10 @@ def processes(monkeypatch):
     monkeypatch.setattr(parallel_io, "pool_for", lambda _: Decoders(2))
 
 
+def files(paths):
+    return FileImages(Path(), Names.of(map(str, paths)), 9, "pad")
+
+
 def children():
     gc.collect()
     return [pid for file in Path("/proc/self/task").glob("*/children") for pid in file.read_text().split()]
@@ -43,14 +49,11 @@ def sentences(results):
 
 def test_processes_read_what_threads_read(photos, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    relative = [path.relative_to(tmp_path) for path in photos]
-    headers, (pixels, broken) = parallel_io.read_headers(relative), parallel_io.read_images(relative, 3, 9, "pad")
+    images = files(path.relative_to(tmp_path) for path in photos)
+    headers, (pixels, broken) = parallel_io.read_headers(images), parallel_io.read_images(images)
     monkeypatch.setattr(parallel_io, "pool_for", lambda _: Decoders(2))
     before = children()
-    theirs, (their_pixels, their_broken) = (
-        parallel_io.read_headers(relative),
-        parallel_io.read_images(relative, 3, 9, "pad"),
-    )
+    theirs, (their_pixels, their_broken) = parallel_io.read_headers(images), parallel_io.read_images(images)
     assert np.array_equal(pixels, their_pixels)
     assert [each for each in headers if not isinstance(each, Unreadable)] == [
         each for each in theirs if not isinstance(each, Unreadable)
@@ -79,7 +82,7 @@ def test_processes_import_nothing_from_the_working_folder(photos, monkeypatch, t
     for name in ("json", "multiprocessing", "numpy", "mmap"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')")
     monkeypatch.chdir(tmp_path)
-    assert not parallel_io.read_images(photos[10:20], 3, 8, "crop")[1]
+    assert not parallel_io.read_images(files(photos[10:20]))[1]
     assert not (tmp_path / "imported").exists()
 
 
@@ -88,7 +91,7 @@ def test_a_killed_process_is_one_sentence(photos, monkeypatch):
     monkeypatch.setattr(decoder_pool, "START", "import os; os.kill(os.getpid(), 9)")
     before = children()
     with pytest.raises(TailcloudError, match=r"^a process that reads images ended \(SIGKILL\); memory may be short: "):
-        parallel_io.read_images(photos, 3, 8, "crop")
+        parallel_io.read_images(files(photos))
     assert children() == before
 
 
@@ -101,5 +104,5 @@ def test_ctrl_c_leaves_no_process(photos, monkeypatch):
     monkeypatch.setattr(parallel_io.log, "info", interrupt)
     before = children()
     with pytest.raises(KeyboardInterrupt):
-        parallel_io.read_images(photos, 3, 8, "crop")
+        parallel_io.read_images(files(photos))
     assert children() == before

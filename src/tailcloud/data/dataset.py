@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tailcloud.data.file_images import FileImages, UndecodedImages
 from tailcloud.data.image_io import Pixels
-from tailcloud.data.parallel_io import read_file_images
+from tailcloud.data.parallel_io import read_images
 from tailcloud.data.read_options import Fit
 from tailcloud.data.splits import set_aside
 from tailcloud.errors import TailcloudError
@@ -51,7 +51,7 @@ class Split:
     def some(self, positions: NDArray[np.int64]) -> tuple[Pixels, NDArray[np.int64]]:
         """The pixels of some images, and their positions; images whose files cannot be read are left out."""
         if isinstance(self.images, FileImages):
-            pixels, broken = read_file_images(self.images[positions])
+            pixels, broken = read_images(self.images[positions])
             kept = np.delete(np.arange(len(positions)), list(broken))
             return pixels[kept], positions[kept]
         return self.images[positions], positions

@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from itertools import islice
-from pathlib import Path
 from time import monotonic
 from typing import TypeVar
 
@@ -15,8 +14,6 @@ from numpy.typing import NDArray
 from tailcloud.data.file_images import FileImages
 from tailcloud.data.image_io import MISSING, Header, Unreadable
 from tailcloud.data.loaders.decoder_pool import CHUNK, DecoderEnded, pool_for
-from tailcloud.data.packed_names import Names
-from tailcloud.data.read_options import Fit
 from tailcloud.errors import TailcloudError
 from tailcloud.formatting import number, some_of
 
@@ -29,9 +26,9 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 
-def read_headers(paths: Sequence[Path]) -> list[Header | Unreadable]:
+def read_headers(files: FileImages) -> list[Header | Unreadable]:
     """Size and mode of every file, or why it cannot be read."""
-    files, headers = _file_images(paths), list[Header | Unreadable]()
+    headers = list[Header | Unreadable]()
     with pool_for(len(files)) as pool:
 
         def start(rows: range) -> "Future[list[Header | str]]":
@@ -39,21 +36,14 @@ def read_headers(paths: Sequence[Path]) -> list[Header | Unreadable]:
 
         for rows, found in _in_order("image headers", len(files), HEADERS, WAITING * pool.workers, start):
             headers += [
-                each if isinstance(each, Header) else Unreadable(paths[row], each)
+                each if isinstance(each, Header) else Unreadable(files.path(row), each)
                 for row, each in zip(rows, found, strict=True)
             ]
     return headers
 
 
-def read_images(
-    paths: Sequence[Path], channels: int, size: int, fit: Fit
-) -> tuple[NDArray[np.uint8], dict[int, Unreadable]]:
-    """The pixels of every file [N, size, size, channels], and the positions of unreadable ones, which are black."""
-    return read_file_images(_file_images(paths, size, fit, channels))
-
-
-def read_file_images(files: FileImages) -> tuple[NDArray[np.uint8], dict[int, Unreadable]]:
-    """The pixels of images that stayed in their files, and the positions of unreadable ones, which are black."""
+def read_images(files: FileImages) -> tuple[NDArray[np.uint8], dict[int, Unreadable]]:
+    """The pixels of every file [N, side, side, channels], and the positions of unreadable ones, which are black."""
     images, broken = np.zeros(files.shape, np.uint8), dict[int, Unreadable]()
     with pool_for(len(files)) as pool:
 
@@ -64,10 +54,6 @@ def read_file_images(files: FileImages) -> tuple[NDArray[np.uint8], dict[int, Un
         for rows, failures in _in_order("images", len(files), CHUNK, WAITING * pool.workers, start):
             broken |= {rows[at]: Unreadable(files.path(rows[at]), why) for at, why in failures.items()}
     return images, broken
-
-
-def _file_images(paths: Sequence[Path], size: int = 1, fit: Fit = "crop", channels: int = 1) -> FileImages:
-    return FileImages(Path(), Names.of(map(str, paths)), size, fit, channels=channels)
 
 
 def _in_order(

@@ -140,7 +140,7 @@ def _decode_files(
         with problems.caught():
             check_images_fit(unopened.spec, len(order), size, channels)
     side = min(size, THUMBNAIL) if reason else size
-    images, damaged = read_images(good.take(order.tolist()).paths, channels, side, options.fit)
+    images, damaged = read_images(opened.images(side, options.fit)[order])
     broken = opened.broken | {rows[order[row]]: error for row, error in damaged.items()}
     with problems.caught() if len(broken) < len(files) else nullcontext():
         check_unreadable(unopened.spec, files.names, broken)
@@ -164,7 +164,8 @@ class OpenedFiles:
 
     def __init__(self, spec: str, files: FileList) -> None:
         self.spec, self.files = spec, files
-        found = read_headers(files.paths)
+        self.names = files.packed_names()
+        found = read_headers(FileImages(files.root, self.names, THUMBNAIL))
         self.broken = {row: each for row, each in enumerate(found) if isinstance(each, Unreadable)}
         self.rows = [row for row in range(len(files)) if row not in self.broken]
         self.headers = [each for each in found if isinstance(each, Header)]
@@ -178,6 +179,11 @@ class OpenedFiles:
     def sides(self) -> list[tuple[int, int]]:
         """Height and width of the images."""
         return [(header.height, header.width) for header in self.headers]
+
+    def images(self, side: int, fit: Fit) -> FileImages:
+        """The images, still in their files."""
+        names = self.names.take(np.array(self.rows, np.int64))
+        return FileImages(self.files.root, names, side, fit, channels=self.channels)
 
     def dataset(self, options: ReadOptions) -> Dataset:
         """The data set that ``build_dataset`` gives; headers are not read again."""
@@ -194,7 +200,7 @@ class OpenedFiles:
         good = self.files.take(self.rows)
         assignment = _assign(self.spec, good, options, Problems(collect=False))
         size, remarks = choose_size(self.sides, options)
-        images = UndecodedImages(good.root, good.packed_names(), size, options.fit, channels=self.channels)
+        images = UndecodedImages(**vars(self.images(size, options.fit)))
         train, val, test = (_split_of_files(images, assignment, split) for split in SPLIT_NAMES)
         return Dataset(
             spec=self.spec,
@@ -328,9 +334,10 @@ def _sample_statistics(
     unopened: "UnopenedFiles", train: Vector, size: int, options: ReadOptions
 ) -> tuple[list[float], list[float], list[str]]:
     """Mean and standard deviation of a sample of the training files, which are the rows ``train``, and remarks."""
-    rows: list[int] = train[even_sample(len(train))].tolist()
-    images, broken = read_images([unopened.path(row) for row in rows], CHANNELS, size, options.fit)
-    remarks = unopened.check_sample(rows, broken, len(train))
+    rows = train[even_sample(len(train))]
+    files = FileImages(unopened.root, unopened.names.take(rows), size, options.fit, channels=CHANNELS)
+    images, broken = read_images(files)
+    remarks = unopened.check_sample(rows.tolist(), broken, len(train))
     return *channel_statistics(np.delete(images, list(broken), axis=0)), remarks
 
 
@@ -350,7 +357,7 @@ class UnopenedFiles:
     def headers(self) -> list[Header]:
         """The headers of a sample of the files; too many unreadable ones are refused."""
         rows = even_sample(len(self.names))
-        found = read_headers([self.path(row) for row in rows])
+        found = read_headers(FileImages(self.root, self.names.take(np.array(rows, np.int64)), THUMBNAIL))
         broken = {at: each for at, each in enumerate(found) if isinstance(each, Unreadable)}
         self.check_sample(rows, broken, len(self.names))
         return [each for each in found if isinstance(each, Header)]
