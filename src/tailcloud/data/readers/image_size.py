@@ -42,6 +42,6 @@ def _crop_remark(ratio: float, options: ReadOptions) -> Iterator[str]:
     """A remark if a center crop loses more than half of a typical image."""
     if options.fit == "crop" and ratio < NARROW:
         yield (
-            f"Images are far from square, and only their center is read, {ratio:.0%} of a typical one; "
+            f"Images are far from square: data.fit=crop reads only their center, {ratio:.0%} of a typical one; "
             "--set data.fit=pad or --set data.fit=squash reads the whole image."
         )
