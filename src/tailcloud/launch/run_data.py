@@ -6,7 +6,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Protocol
 
-from tailcloud.calibration.run_calibration import check_held_out, stages_needing_held_out
+from tailcloud.calibration.run_calibration import check_held_out, check_selection, stages_needing_held_out
 from tailcloud.data import OWN, Dataset, ReadOptions, hold_out, open_dataset, parse_spec
 from tailcloud.data.readers.build_dataset import OpenedFiles
 from tailcloud.data.readers.open_path import open_headers
@@ -99,6 +99,7 @@ def open_data(recipe: Recipe, source: DataSource | None = None) -> Dataset:
     if not has_test(whole):
         dataset = with_test_split(dataset, recipe)
     check_held_out(recipe, dataset)
+    check_selection(recipe, dataset)
     return dataset
 
 
@@ -172,10 +173,11 @@ def with_test_split(dataset: Dataset, recipe: Recipe) -> Dataset:
     if dataset.val:
         fitted_stages = stages_needing_held_out(recipe, dataset)
         fitted = f"temperature and {', '.join(fitted_stages)} were" if fitted_stages else "temperature was"
+        compared = ", and stages are compared" if recipe.selection.stage == "best" and recipe.stage2 else ""
         return _remarked(
             replace(dataset, test=dataset.val),
             f"There is no test split: every figure is measured on the {len(dataset.val):,} held-out images, on which "
-            f"the {fitted} fitted too.",
+            f"the {fitted} fitted too{compared}.",
         )
     if recipe.selection.pick == "best":
         raise UsageError(

@@ -30,14 +30,12 @@ class Checkpointer:
     epoch_started_at: float = 0.0
     save_seconds: float = 0.0  # what the last save took
     steps: int = 0
-    steps_done: int = 0  # of the current epoch
     check_every: int = 1  # steps
     checked_at: float = field(default_factory=time.perf_counter)
 
     def epoch_started(self) -> None:
         """Saves within an epoch are due from here on: an epoch that is shorter is saved when it is done."""
         self.epoch_started_at = self.checked_at = time.perf_counter()
-        self.steps_done = self.progress.step
 
     def between_steps(self) -> None:
         """Save in the middle of an epoch if that is due; save and stop after SIGTERM."""

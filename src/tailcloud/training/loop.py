@@ -1,6 +1,6 @@
 """The training loop. Read this first: it goes from the run to its stages, its epochs and their steps.
 
-    train               a run: for each stage, train it and measure it; then write the result
+    train               a run: for each stage, train it and measure it; then keep a stage's model, and write the result
       train_stage         transform the head, prepare batches, loss and optimiser; then, for each epoch:
         train_epoch         all steps of the epoch (``executors`` run them)
         evaluate            the accuracy after the epoch; not after every epoch if the recipe says so
@@ -34,11 +34,12 @@ from tailcloud.training.checkpoint_policy import Checkpointer, terminated, unfin
 from tailcloud.training.devices import set_deterministic, set_threads
 from tailcloud.training.distributed.world import SINGLE_PROCESS, World
 from tailcloud.training.engine import unfused
-from tailcloud.training.error_examples import write_examples
 from tailcloud.training.executors.base import EpochState
 from tailcloud.training.executors.compiled import CannotCompile
+from tailcloud.training.kept_stage import keep_stage
 from tailcloud.training.resume import resume
-from tailcloud.training.run_result import finish_run
+from tailcloud.training.run_examples import write_examples
+from tailcloud.training.run_result import finish_run, kept_figures
 from tailcloud.training.schedule import EarlyEnd, StageSchedule
 from tailcloud.training.session import Session
 from tailcloud.training.stage_metrics import evaluate_epoch, finish_stage, log_gradients
@@ -84,8 +85,9 @@ def train(
         checkpoint = None  # it was of the stage that is now finished
     session.images.share_unreadable(world)
     with signals.stop_immediately():  # everything that was trained is saved
-        write_examples(session, folder, progress.finished[-1]["per_class"])
-        return finish_run(session, folder, progress) if world.rank0 else None
+        kept = keep_stage(session, folder, progress, observer)
+        write_examples(session, folder, kept_figures(session, progress)["per_class"])
+        return finish_run(session, folder, progress, kept) if world.rank0 else None
 
 
 def train_stage(
@@ -117,6 +119,7 @@ def train_stage(
         checkpointer.epoch_started()
         epoch, rates = progress.epoch, clock.schedule.rates(progress.epoch)
         parts.loader.follow(clock.schedule.progress)
+        clock.done = epoch * steps + progress.step
         between = partial(between_steps, checkpointer, clock, rates)
         loss = train_epoch(session, parts, epoch, rates, resume_from, between)
         resume_from = None  # only the first epoch after a resume is unfinished
@@ -131,9 +134,8 @@ def train_stage(
 def between_steps(checkpointer: Checkpointer, clock: StageClock, rates: list[float]) -> None:
     """Between two steps of an epoch: if time is short, shorten ``rates``, and with them the epoch; save if due."""
     progress, world = checkpointer.progress, checkpointer.session.world
-    checkpointer.steps_done += 1
-    done = progress.epoch * checkpointer.parts.loader.steps + checkpointer.steps_done
-    if world.size == 1 and clock.check(done):
+    clock.done += 1
+    if world.size == 1 and clock.check():
         progress.early_end = clock.early_end
         rates[:] = clock.schedule.rates(progress.epoch)
     checkpointer.between_steps()
@@ -143,7 +145,8 @@ def is_last(checkpointer: Checkpointer, clock: StageClock, epochs: int, observer
     """Whether the stage is over after so many epochs; the time limit may have changed that."""
     progress, session = checkpointer.progress, checkpointer.session
     if epochs < clock.schedule.epochs:
-        clock.check(epochs * checkpointer.parts.loader.steps, whole_epochs=session.executor == "graphed")
+        clock.done = epochs * checkpointer.parts.loader.steps
+        clock.check(whole_epochs=session.executor == "graphed")
         clock.schedule = session.world.gather(clock.schedule)[0]
         progress.early_end = clock.early_end
     progress.ended = epochs >= clock.schedule.epochs

@@ -54,16 +54,16 @@ class StageClock:
     """
 
     def __init__(self, schedule: StageSchedule, done: int, name: str, limit: TimeLimit | None) -> None:
-        self.schedule, self.name, self.limit = schedule, name, limit
+        self.schedule, self.done, self.name, self.limit = schedule, done, name, limit
         self.marks = deque([(time.time(), done)])  # (when, steps done)
 
-    def check(self, done: int, *, whole_epochs: bool = False) -> bool:
+    def check(self, *, whole_epochs: bool = False) -> bool:
         """Compare the pace with the time that is left; returns whether the stage now has another end.
 
         ``whole_epochs`` ends a stage after an epoch if at least one more epoch fits. A stage that was shortened gets
         steps back if the machine is faster again.
         """
-        now = time.time()
+        now, done = time.time(), self.done
         if self.limit is None or now - self.marks[-1][0] < SECONDS_BETWEEN_MARKS or done <= self.marks[0][1]:
             return False
         self._mark(now, done)
