@@ -10,7 +10,8 @@ ORDER = """
 errors formatting files randomness csv_cells confidence_interval
 profile
 sampling
-data/memory data/read_options data/packed_names data/image_io data/file_images data/parallel_io
+data/memory data/read_options data/packed_names data/image_io data/file_images data/loaders/decoder_process
+data/loaders/decoder_pool data/parallel_io
 data/dataset data/splits data/longtail
 data/augment data/loaders
 data/readers data/benchmarks data/inspection/duplicates

@@ -93,3 +93,11 @@ def test_a_ratio_that_would_empty_a_class_is_refused():
         open_dataset("digits-lt:121")
     assert open_dataset("digits-lt:120").profile.counts[-1] == 1
     assert set(open_dataset("digits-lt:1").profile.counts.tolist()) == {120}
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 7, 3), (4, 4, 4, 1), (1, 1, 1, 1), (5, 3, 3, 2)])
+def test_channel_statistics_are_those_of_all_values(shape):
+    images = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    mean, std = channel_statistics(images)
+    assert np.allclose(mean, (images / 255).mean(axis=(0, 1, 2)))
+    assert np.allclose(std, [value or 1.0 for value in (images / 255).std(axis=(0, 1, 2))])

@@ -56,7 +56,7 @@ def test_the_script_brings_a_photo_to_size_as_tailcloud_does(fit, tmp_path):
     pixels = np.random.default_rng(1).integers(0, 256, (6, 5, 3), dtype=np.uint8)
     turned = Image.Exif()
     turned[0x0112] = 6
-    Image.fromarray(pixels).resize((40, 36)).save(tmp_path / "photo.png", exif=turned)
+    Image.fromarray(pixels).resize((40, 44)).save(tmp_path / "photo.png", exif=turned)
     export_run(folder, "onnx")
     image = resize_image(read_image(tmp_path / "photo.png", 3), (12, 16), fit)
     said = tailcloud.load(folder).predict_proba(torch.from_numpy(image[None].copy()))[0]

@@ -10,6 +10,7 @@ import torch
 from tailcloud.backbones import BACKBONES
 from tailcloud.backbones.timm_models import TIMM_PREFIX, timm_is_installed
 from tailcloud.data import OWN, Dataset, parse_spec
+from tailcloud.data.read_options import Fit
 from tailcloud.recipe import Recipe
 from tailcloud.weights import available
 from tailcloud.weights.resolve import PRETRAINED, is_file_name
@@ -19,6 +20,8 @@ Part = Literal["all", "last", "head"]
 TINY_SIDE, LARGE_SIDE = 20, 96  # pixels: below, one block a stage is enough; from here on, a stem with strides
 MIN_SIDE = 32  # pixels; images are not shrunk below this to save time
 FEW_IMAGES = 20_000  # with fewer, a network from scratch stays small
+NEARLY_SQUARE = 1.15  # longer over shorter side, up to which a center crop loses little
+WHOLE_PICTURE: Fit = "pad"  # on photographs of 3:4 better than "squash", with a head on features
 WEIGHTS_FOLDER, WEIGHTS_SUFFIXES = "weights", (".safetensors", ".pth")
 
 PRETRAINED_BACKBONE = "efficientnet_lite0"  # its weights are in a package that is always installed
@@ -42,7 +45,8 @@ SMALLEST_FIXED_SIDE = 64  # images that cannot be enlarged beyond this are too s
 class Candidate:
     """A backbone and an image size; with pretrained weights also which part of the network is trained.
 
-    ``resize`` is whether images are read at that size; if not, they have it.
+    ``resize`` is whether images are read at that size; if not, they have it. ``fit`` is how they become square; None if
+    they are square, or cannot be read in another way.
     """
 
     side: int
@@ -50,6 +54,7 @@ class Candidate:
     weights: str | None = None
     part: Part = "all"
     resize: bool = True
+    fit: Fit | None = None
 
 
 def is_user_data(dataset: Dataset) -> bool:
@@ -62,6 +67,13 @@ def has_fixed_size(dataset: Dataset, base: Recipe, *, resizable: bool) -> bool:
     return not resizable or base.data.size is not None or not is_user_data(dataset)
 
 
+def whole_picture(dataset: Dataset, *, resizable: bool) -> Fit | None:
+    """The fit that shows the whole picture, for the user's images that are far from square; None for others."""
+    ratio = dataset.native_ratio
+    far_from_square = ratio is not None and ratio * NEARLY_SQUARE < 1
+    return WHOLE_PICTURE if resizable and is_user_data(dataset) and far_from_square else None
+
+
 def scratch_candidates(
     dataset: Dataset, device: torch.device, base: Recipe, *, resizable: bool = True
 ) -> list[Candidate]:
@@ -72,7 +84,8 @@ def scratch_candidates(
     side, images = max(dataset.shape[:2]), len(dataset.train)
     resize = not has_fixed_size(dataset, base, resizable=resizable)
     sides = _halved(side) if resize else [side]
-    return [Candidate(each, name, resize=resize) for each in sides for name in backbones(each, images, device)]
+    fit = whole_picture(dataset, resizable=resizable)
+    return [Candidate(each, name, resize=resize, fit=fit) for each in sides for name in backbones(each, images, device)]
 
 
 def pretrained_candidates(
@@ -91,7 +104,8 @@ def pretrained_candidates(
     parts = trained_parts(device, base, fields)
     rungs = [(part, side) for part, side in LADDER if part in parts and side in sides]
     rungs = rungs or [(part, side) for part in parts for side in sides]  # a side that the user sets
-    return [Candidate(side, *start, part, resize) for part, side in rungs]
+    fit = whole_picture(dataset, resizable=resizable)
+    return [Candidate(side, *start, part, resize, fit) for part, side in rungs]
 
 
 def trained_parts(device: torch.device, base: Recipe, fields: Collection[str]) -> tuple[Part, ...]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tailcloud.data import Split
 from tailcloud.data.image_io import Pixels
 
-MAX_IMAGES = 4000
+MAX_IMAGES = 2000  # they are read from their files for this test
 SIDE = 16  # pixels a side that images are averaged to
 TOLERATED_LOSS = 0.1  # flips may cost this share of the hits
 

@@ -11,6 +11,7 @@ from tailcloud.auto_recipe.draft import Draft, fields_of
 from tailcloud.auto_recipe.rules import (
     ChosenSettings,
     choose_engine,
+    choose_fit,
     choose_flips,
     choose_kept_stage,
     choose_validation,
@@ -146,6 +147,7 @@ class PretrainedDraft(Draft):
         chosen.set("model.weights", self.candidate.weights, f"Starts from {describe_weights(self.candidate)}.")
         if self.candidate.resize:
             chosen.set("data.size", side, f"Images are read at {side} × {side} pixels.")
+        choose_fit(chosen, self.dataset, self.candidate)
 
     def choose_stages(self, chosen: ChosenSettings) -> None:
         """What is trained, with which optimiser and batch size."""

@@ -4,6 +4,7 @@ Every rule chooses settings of a recipe, and gives a reason for each setting tha
 """
 
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ BALANCED_RATIO = 1.5  # an imbalance ratio below this needs no second stage
 EPOCHS, EPOCHS_OF_MANY_IMAGES, MANY_IMAGES = 200, 100, 50_000
 BATCH_SIZES = ((20_000, 64), (100_000, 128))  # (up to so many images, batch size); beyond, LARGEST_BATCH
 LARGEST_BATCH = 256
+MAX_SIDE = 16  # of an aspect ratio in words, such as 3:4
 CROP_SHARE = 8  # images are shifted by up to their side over this
 
 
@@ -47,6 +49,16 @@ def choose_model(chosen: ChosenSettings, dataset: Dataset, candidate: Candidate)
     chosen.set("model.backbone", candidate.backbone, f"{candidate.backbone}, for images of {side} pixels.")
     if candidate.resize and (side != now or dataset.shape[0] == dataset.shape[1]):
         chosen.set("data.size", side, f"Images are resized to {side} pixels instead of {now}." if side != now else "")
+    choose_fit(chosen, dataset, candidate)
+
+
+def choose_fit(chosen: ChosenSettings, dataset: Dataset, candidate: Candidate) -> None:
+    """The whole picture, if it is far from square: a small subject may be at its edge."""
+    if candidate.fit and dataset.native_ratio:
+        sides = Fraction(dataset.native_ratio).limit_denominator(MAX_SIDE)
+        typical = f"{sides.numerator}:{sides.denominator}"
+        how = f"The whole picture is read, about {typical}, with black borders; data.fit=crop reads its center larger."
+        chosen.set("data.fit", candidate.fit, how)
 
 
 def choose_augmentation(chosen: ChosenSettings, dataset: Dataset, side: int, flips: FlipTest) -> None:

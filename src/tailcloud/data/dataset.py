@@ -7,8 +7,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcloud.data.file_images import FileImages
+from tailcloud.data.file_images import FileImages, UndecodedImages
 from tailcloud.data.image_io import Pixels
+from tailcloud.data.parallel_io import read_images
 from tailcloud.data.read_options import Fit
 from tailcloud.data.splits import set_aside
 from tailcloud.errors import TailcloudError
@@ -38,7 +39,7 @@ class Split:
     @property
     def streamed(self) -> bool:
         """Whether the images stay in their files and are read when they are needed."""
-        return isinstance(self.images, FileImages)
+        return isinstance(self.images, FileImages) and not isinstance(self.images, UndecodedImages)
 
     @property
     def pixels(self) -> Pixels:
@@ -50,7 +51,9 @@ class Split:
     def some(self, positions: NDArray[np.int64]) -> tuple[Pixels, NDArray[np.int64]]:
         """The pixels of some images, and their positions; images whose files cannot be read are left out."""
         if isinstance(self.images, FileImages):
-            return self.images.some(positions)
+            pixels, broken = read_images(self.images[positions])
+            kept = np.delete(np.arange(len(positions)), list(broken))
+            return pixels[kept], positions[kept]
         return self.images[positions], positions
 
     def take(self, positions: NDArray[np.int64]) -> "Split":
@@ -66,7 +69,7 @@ class Dataset:
 
     ``fit`` says how an image of another size is resized, and ``keep`` which share of its center is kept before, as for
     the test images. ``native_side`` is the median of the shorter sides of the images before they were resized, in
-    pixels; None if it is not known.
+    pixels, and ``native_ratio`` that of shorter over longer sides; None if they are not known.
     """
 
     spec: str
@@ -80,6 +83,7 @@ class Dataset:
     fit: Fit = "squash"
     keep: float = 1.0
     native_side: int | None = None
+    native_ratio: float | None = None
 
     def __post_init__(self) -> None:
         for name, split in {"training": self.train, "test": self.test}.items():
@@ -140,11 +144,18 @@ def channel_statistics(images: Pixels) -> tuple[list[float], list[float]]:
 
 
 def _histogram(values: Pixels) -> NDArray[np.int64]:
-    """How often each of the 256 levels occurs; in steps, because NumPy needs eight times the memory to count."""
+    """How often each of the 256 levels occurs.
+
+    In steps, because NumPy needs eight times the memory to count; and two values at a time, which is four times faster.
+    """
     step = max(1, 2**22 // max(1, values[0].size))
-    counts = np.zeros(256, np.int64)
+    pairs, single = np.zeros(256**2, np.int64), np.zeros(256, np.int64)
     for start in range(0, len(values), step):
-        counts += np.bincount(values[start : start + step].reshape(-1), minlength=256)
+        flat = np.ascontiguousarray(values[start : start + step]).reshape(-1)
+        even = len(flat) // 2 * 2
+        pairs += np.bincount(flat[:even].view(np.uint16), minlength=256**2)
+        single += np.bincount(flat[even:], minlength=256)
+    counts: NDArray[np.int64] = single + pairs.reshape(256, 256).sum(axis=0) + pairs.reshape(256, 256).sum(axis=1)
     return counts
 
 

@@ -1,18 +1,14 @@
 """``FileImages``: images that stay in their files until they are needed, for data that do not fit into memory."""
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tailcloud.data.image_io import ImageArray, Unreadable, center_crop, decode_size, read_image, resize_image
+from tailcloud.data.image_io import ImageArray, center_crop, decode_size, read_image, resize_image
 from tailcloud.data.packed_names import Names, Positions
 from tailcloud.data.read_options import Fit
-
-THREADS = 8
 
 
 @dataclass(frozen=True)
@@ -51,20 +47,6 @@ class FileImages:
         """The file of an image."""
         return self.root / os.fsdecode(self.names.raw(row))
 
-    def some(self, rows: Positions) -> tuple[NDArray[np.uint8], Positions]:
-        """The pixels of some images, read by threads, and their rows; unreadable images are left out."""
-        with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
-            images = list(pool.map(self._attempt, rows.tolist()))
-        kept = rows[np.array([image is not None for image in images], bool)]
-        pixels = np.array([image for image in images if image is not None], np.uint8)
-        return pixels.reshape(-1, *self.shape[1:]), kept
-
-    def _attempt(self, row: int) -> ImageArray | None:
-        try:
-            return self.read(row)[0]
-        except Unreadable:
-            return None
-
     def read(self, row: int) -> tuple[ImageArray, float]:
         """The pixels of an image, and the aspect ratio (width / height) of the image in its file.
 
@@ -75,3 +57,7 @@ class FileImages:
         image = read_image(self.path(row), self.channels, min_side=decode_size(size, self.keep))
         height, width = image.shape[:2]
         return resize_image(center_crop(image, self.keep), size, self.fit), width / height
+
+
+class UndecodedImages(FileImages):
+    """Images that are decoded into memory when training starts; a recipe is chosen before, from a few of them."""

@@ -1,10 +1,10 @@
-"""Many image files at once: headers or pixels, read by threads; and the message on files that cannot be read."""
+"""Many image files at once: headers or pixels, read by processes; and the message on files that cannot be read."""
 
 import logging
-import os
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from concurrent.futures import Future
+from itertools import islice
 from time import monotonic
 from typing import TypeVar
 
@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailcloud.data.file_images import FileImages
-from tailcloud.data.image_io import MISSING, Header, Unreadable, read_header, read_image_at_size
-from tailcloud.data.read_options import Fit
+from tailcloud.data.image_io import MISSING, Header, Unreadable
+from tailcloud.data.loaders.decoder_pool import CHUNK, DecoderEnded, pool_for
 from tailcloud.errors import TailcloudError
 from tailcloud.formatting import number, some_of
 
-BLOCK, THREADS = 64, 8
+HEADERS = 64  # files per request; a header takes a tenth of a millisecond
+WAITING = 4  # requests per worker
 SECONDS_BETWEEN_NOTES = 5.0
 MAX_UNREADABLE = 5.0  # percent
 
@@ -25,60 +26,61 @@ log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 
-def read_headers(paths: Sequence[Path]) -> list[Header | Unreadable]:
+def read_headers(files: FileImages) -> list[Header | Unreadable]:
     """Size and mode of every file, or why it cannot be read."""
-    return list(_each("image headers", paths, lambda _, path: read_header(path)))
+    headers = list[Header | Unreadable]()
+    with pool_for(len(files)) as pool:
+
+        def start(rows: range) -> "Future[list[Header | str]]":
+            return pool.start_headers(files[np.arange(rows.start, rows.stop)])
+
+        for rows, found in _in_order("image headers", len(files), HEADERS, WAITING * pool.workers, start):
+            headers += [
+                each if isinstance(each, Header) else Unreadable(files.path(row), each)
+                for row, each in zip(rows, found, strict=True)
+            ]
+    return headers
 
 
-def read_images(
-    paths: Sequence[Path], channels: int, size: int, fit: Fit
-) -> tuple[NDArray[np.uint8], dict[int, Unreadable]]:
-    """The pixels of every file [N, size, size, channels], and the positions of unreadable ones, which are black."""
-    images = np.zeros((len(paths), size, size, channels), np.uint8)
+def read_images(files: FileImages) -> tuple[NDArray[np.uint8], dict[int, Unreadable]]:
+    """The pixels of every file [N, side, side, channels], and the positions of unreadable ones, which are black."""
+    images, broken = np.zeros(files.shape, np.uint8), dict[int, Unreadable]()
+    with pool_for(len(files)) as pool:
 
-    def fill(position: int, path: Path) -> None:
-        images[position] = read_image_at_size(path, channels, (size, size), fit)
+        def start(rows: range) -> "Future[dict[int, str]]":
+            here = slice(rows.start, rows.stop)
+            return pool.start(files[np.arange(rows.start, rows.stop)], images[here], np.empty(len(rows), np.float32))
 
-    return images, _unreadable(_each("images", paths, fill))
-
-
-def read_file_images(files: FileImages) -> tuple[NDArray[np.uint8], dict[int, Unreadable]]:
-    """The pixels of images that stayed in their files, and the positions of unreadable ones, which are black."""
-    images = np.zeros(files.shape, np.uint8)
-
-    def fill(position: int, _: Path) -> None:
-        images[position] = files.read(position)[0]
-
-    return images, _unreadable(_each("images", [files.path(row) for row in range(len(files))], fill))
+        for rows, failures in _in_order("images", len(files), CHUNK, WAITING * pool.workers, start):
+            broken |= {rows[at]: Unreadable(files.path(rows[at]), why) for at, why in failures.items()}
+    return images, broken
 
 
-def _unreadable(results: Iterator[Result | Unreadable]) -> dict[int, Unreadable]:
-    return {position: result for position, result in enumerate(results) if isinstance(result, Unreadable)}
+def _in_order(
+    what: str, files: int, each: int, ahead: int, start: Callable[[range], "Future[Result]"]
+) -> Iterator[tuple[range, Result]]:
+    """Results of requests for ``each`` files, in order, of which ``ahead`` wait; progress is logged.
 
-
-def _each(what: str, paths: Sequence[Path], work: Callable[[int, Path], Result]) -> Iterator[Result | Unreadable]:
-    """``work(position, path)`` for every path, in order, from threads; progress is logged every few seconds."""
-
-    def block(start: int) -> list[Result | Unreadable]:
-        return [_attempt(work, at, paths[at]) for at in range(start, min(start + BLOCK, len(paths)))]
-
-    pool, last, done = ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)), monotonic(), 0
+    Raises:
+        TailcloudError: a process that reads files was killed.
+    """
+    waiting, last = deque[tuple[range, "Future[Result]"]](), monotonic()
+    blocks = (range(first, min(first + each, files)) for first in range(0, files, each))
     try:
-        for results in pool.map(block, range(0, len(paths), BLOCK)):
-            yield from results
-            done += len(results)
+        waiting.extend((rows, start(rows)) for rows in islice(blocks, ahead))
+        while waiting:
+            rows, future = waiting.popleft()
+            result = future.result()
+            waiting.extend((following, start(following)) for following in islice(blocks, 1))
+            yield rows, result
             if monotonic() - last > SECONDS_BETWEEN_NOTES:
                 last = monotonic()
-                log.info("%s of %s %s read", f"{done:,}", f"{len(paths):,}", what)
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _attempt(work: Callable[[int, Path], Result], position: int, path: Path) -> Result | Unreadable:
-    try:
-        return work(position, path)
-    except Unreadable as error:
-        return error
+                log.info("%s of %s %s read", f"{rows.stop:,}", f"{files:,}", what)
+    except DecoderEnded as error:
+        raise TailcloudError(
+            f"a process that reads {what} ended ({error.reason}); memory may be short: end other programs, or read "
+            "smaller images (data.size), and run the command again"
+        ) from None
 
 
 def check_unreadable(spec: str, names: Sequence[str], broken: Mapping[int, Unreadable]) -> None:

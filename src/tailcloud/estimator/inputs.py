@@ -120,7 +120,7 @@ class InMemory:
         check_images_fit("X", len(images), size, images.shape[3])
         assignment = assign_splits("X", self._class_numbers(), [""] * len(images), None, options)
         resized = np.ascontiguousarray(resize_images(images, (size, size), options.fit))
-        return assemble(assignment, resized, None, options.fit, remarks, min(height, width))
+        return assemble(assignment, resized, None, options.fit, remarks, [(height, width)])
 
     def _class_numbers(self) -> list[str]:
         """The class of each image by its number, because two classes may have the same readable name."""

@@ -2,16 +2,20 @@
 
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from pathlib import Path
 from threading import Lock
 from typing import Protocol
 
 from tailcloud.calibration.run_calibration import check_held_out, check_selection, stages_needing_held_out
-from tailcloud.data import Dataset, ReadOptions, hold_out, open_dataset
+from tailcloud.data import OWN, Dataset, ReadOptions, hold_out, open_dataset, parse_spec
+from tailcloud.data.readers.build_dataset import OpenedFiles
+from tailcloud.data.readers.open_path import open_headers
 from tailcloud.errors import UsageError
 from tailcloud.recipe import Data, Recipe
 
 _lock = Lock()  # runs in threads share the data set that the first of them opens
 _same_images: dict[Data, Data] = {}
+_opened_files: dict[Data, OpenedFiles] = {}  # by [data] without size and fit
 
 
 class DataSource(Protocol):
@@ -62,6 +66,7 @@ class CachedSource:
     def __init__(self, source: DataSource) -> None:
         self.source = source
         self._opened: Dataset | None = None
+        self._fit = ReadOptions().fit
 
     @property
     def spec(self) -> str:
@@ -74,10 +79,13 @@ class CachedSource:
         return self.source.resizable
 
     def open(self, options: ReadOptions) -> Dataset:
-        """The data set; opened again only for another image size."""
-        if self._opened is None or options.size not in {None, self._opened.shape[0]}:
-            self._opened = self.source.open(options)
+        """The data set; opened again only for another image size or fit."""
+        if self._opened is None or not self._has(options):
+            self._opened, self._fit = self.source.open(options), options.fit
         return self._opened
+
+    def _has(self, options: ReadOptions) -> bool:
+        return self._opened is not None and options.size in {None, self._opened.shape[0]} and options.fit == self._fit
 
 
 def open_data(recipe: Recipe, source: DataSource | None = None) -> Dataset:
@@ -109,6 +117,27 @@ def _open_held_out(recipe: Recipe) -> Dataset:
         return _cached_dataset(data, recipe.root, recipe.selection.split)
 
 
+def open_for_choice(recipe: Recipe, source: DataSource | None = None) -> Dataset:
+    """The data before a recipe is chosen: image files are not decoded, because the choice says at which size.
+
+    Their headers are kept until ``open_data`` decodes them.
+    """
+    data = recipe.data
+    if source or parse_spec(data.spec)[0] != OWN:
+        return open_whole(recipe, source)
+    files = open_headers(data.spec, Path(recipe.root), data.read_options)
+    if files is None:
+        return open_whole(recipe)
+    with _lock:
+        _opened_files[_unread(data)] = files
+    return files.undecoded(data.read_options)
+
+
+def _unread(data: Data) -> Data:
+    """A [data] table without what does not change the headers of files."""
+    return data.model_copy(update={"size": None, "fit": "crop"})
+
+
 def note_same_images(data: Data, other: Data) -> None:
     """Remember that two [data] tables read the same images, so that they are read once."""
     _same_images[data] = other
@@ -119,12 +148,15 @@ def clear_data_cache() -> None:
     with _lock:
         _cached_dataset.cache_clear()
         _same_images.clear()
+        _opened_files.clear()
 
 
 @lru_cache(maxsize=4)
 def _cached_dataset(data: Data, root: str, split: float) -> Dataset:
     if split:
         return hold_out(_cached_dataset(data, root, 0.0), split)
+    if files := _opened_files.pop(_unread(data), None):
+        return files.dataset(data.read_options)
     return open_dataset(data.spec, root, data.read_options)
 
 

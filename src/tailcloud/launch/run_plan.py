@@ -16,7 +16,7 @@ import torch
 
 from tailcloud.data import OWN, Dataset, hold_out, is_path, parse_spec
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.launch.run_data import DataSource, has_test, note_same_images, open_data, open_whole
+from tailcloud.launch.run_data import DataSource, has_test, note_same_images, open_data, open_for_choice
 from tailcloud.plugins import plugin_arguments
 from tailcloud.recipe import Recipe, differences, load_recipe, parse_setting, resolve
 from tailcloud.recipe.merge import merge
@@ -240,7 +240,7 @@ def choose_recipe(request: TrainRequest, requested: Recipe) -> tuple[Recipe, tup
 
     budget, began = budget_seconds(request.time_budget), time.perf_counter()
     device, overrides = pick_device(request.device), request.overrides()
-    dataset = open_whole(requested, request.source)
+    dataset = open_for_choice(requested, request.source)
     logger.info("timing a few steps to choose a recipe")
     runs = max(1, len(request.seeds))
     opened = partial(open_data, source=request.source)
@@ -249,7 +249,7 @@ def choose_recipe(request: TrainRequest, requested: Recipe) -> tuple[Recipe, tup
     share = budget and budget / runs
     choice = choose(timed, device, share, overrides, request.started, opened, resizable=resizable)
     recipe = load_recipe(None, [choice.settings, *overrides])
-    if (recipe.data.size, recipe.data.size) == dataset.shape[:2]:
+    if (recipe.data.size, recipe.data.size, recipe.data.fit) == (*dataset.shape[:2], requested.data.fit):
         note_same_images(recipe.data, requested.data)
     return recipe, tuple(choice.reasons), time_limit(choice, budget, request.started or began)
 

@@ -11,8 +11,8 @@ from tailcloud.calibration.prior_file import read_prior
 from tailcloud.calibration.temperature import LogitCalibration
 from tailcloud.data import Dataset
 from tailcloud.data.augment.normalize import Normalise
-from tailcloud.data.loaders.decoder_pool import Decoders
-from tailcloud.data.loaders.placement import automatic_workers, place_images, resized_like
+from tailcloud.data.loaders.decoder_pool import Decoders, automatic_workers
+from tailcloud.data.loaders.placement import place_images, resized_like
 from tailcloud.errors import UsageError
 from tailcloud.evaluation import predict_variants, summarise, to_predictions
 from tailcloud.evaluation.embeddings import Embedding, embed

@@ -5,9 +5,9 @@ from functools import cached_property
 import torch
 
 from tailcloud.data import Dataset, Split
-from tailcloud.data.loaders.decoder_pool import Decoders
+from tailcloud.data.loaders.decoder_pool import Decoders, automatic_workers
 from tailcloud.data.loaders.images import Images
-from tailcloud.data.loaders.placement import automatic_workers, place_images, resized_like, uncropped
+from tailcloud.data.loaders.placement import place_images, resized_like, uncropped
 from tailcloud.recipe import Recipe
 from tailcloud.training.distributed.world import World
 

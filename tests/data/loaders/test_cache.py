@@ -74,6 +74,16 @@ def test_a_file_that_changed_has_another_cache(tmp_path):
     assert len({before, changed, key_of(streamed.images), key_of(streamed.images[[1, 0]])}) == 4
 
 
+def test_folders_with_the_same_names_sizes_and_times_have_their_own_caches(tmp_path):
+    keys = set()
+    for name in ("one", "other"):
+        streamed, _ = files(tmp_path / name)
+        for path in (tmp_path / name).iterdir():
+            os.utime(path, (1, 1))
+        keys.add(key_of(streamed.images))
+    assert len(keys) == 2
+
+
 def test_unreadable_images_are_told_by_every_run_that_uses_the_cache(tmp_path, caplog):
     streamed, resident = files(tmp_path / "images", 120)
     (tmp_path / "images" / "7.png").write_bytes(b"")

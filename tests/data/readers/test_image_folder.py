@@ -183,7 +183,7 @@ def test_large_images_come_at_64_pixels_and_say_so(tmp_path):
 def test_a_crop_that_cuts_most_of_the_images_off_says_so(tmp_path):
     for number, size in enumerate([(400, 20), (20, 400), (20, 20)]):
         draw(tmp_path / "a" / f"{number}.png", size=size)
-    cut = "only their center is read, 5% of a typical one; --set data.fit=pad or --set data.fit=squash"
+    cut = "reads only their center, 5% of a typical one; --set data.fit=pad or --set data.fit=squash"
     assert any(cut in remark for remark in opened(tmp_path).remarks)
     assert any(cut in remark for remark in opened(tmp_path, size=16).remarks)
     assert not any("center" in remark for remark in opened(tmp_path, fit="pad").remarks)

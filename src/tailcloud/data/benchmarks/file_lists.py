@@ -16,7 +16,7 @@ from tailcloud.data.dataset import Dataset, Split
 from tailcloud.data.file_images import FileImages
 from tailcloud.data.memory import check_images_fit
 from tailcloud.data.packed_names import Names
-from tailcloud.data.parallel_io import check_unreadable, read_file_images, unreadable_remark
+from tailcloud.data.parallel_io import check_unreadable, read_images, unreadable_remark
 from tailcloud.data.read_options import ReadOptions
 from tailcloud.data.readers.large_list import LargeList, ParsedList, merge_lists, parse_list
 from tailcloud.data.readers.split_assignment import SPLIT_NAMES
@@ -158,7 +158,7 @@ def in_memory(dataset: Dataset) -> Dataset:
 
     def read(split: Split) -> Split:
         assert isinstance(split.images, FileImages)
-        pixels, broken = read_file_images(split.images)
+        pixels, broken = read_images(split.images)
         names = [readable(name) for name in split.images.names] if broken else []
         check_unreadable(dataset.spec, names, broken)
         remarks.extend(unreadable_remark(names, broken))

@@ -30,7 +30,8 @@ from numpy.typing import NDArray
 from tailcloud.data.dataset import Labels
 from tailcloud.data.file_images import FileImages
 from tailcloud.data.image_io import Pixels
-from tailcloud.data.loaders.decoder_pool import CHUNK, Aspects, Decoders, Failures
+from tailcloud.data.loaders.decoder_pool import CHUNK, Aspects, Decoders
+from tailcloud.data.loaders.decoder_process import Failures
 from tailcloud.data.loaders.file_reader import Fetched, FileReader
 from tailcloud.data.loaders.substitutes import Substitutes
 from tailcloud.data.memory import available_memory
@@ -51,8 +52,8 @@ log = logging.getLogger(__name__)
 
 
 def key_of(images: FileImages) -> str:
-    """A digest of the files (names, sizes, times) and of how they are resized: other content gives another key."""
-    digest = sha256(f"1 {PIL.__version__} {images.shape} {images.fit} {images.keep}".encode())
+    """A digest of the files (names, sizes, times, inodes) and of how they are resized: other files, another key."""
+    digest = sha256(f"2 {PIL.__version__} {images.shape} {images.fit} {images.keep}".encode())
     digest.update(images.names.digest().encode())
     with ThreadPoolExecutor(THREADS) as pool:
         for stamps in pool.map(lambda start: _stamps(images, start), range(0, len(images), BLOCK)):
@@ -61,17 +62,18 @@ def key_of(images: FileImages) -> str:
 
 
 def _stamps(images: FileImages, start: int) -> NDArray[np.int64]:
-    """Size and time of some files; −1 and −1 for a missing file."""
+    """Size, time, device and inode of some files; −1 for a missing file."""
     rows = range(start, min(start + BLOCK, len(images)))
     return np.array([_stamp(images.path(row)) for row in rows], np.int64)
 
 
-def _stamp(path: Path) -> tuple[int, int]:
+def _stamp(path: Path) -> tuple[int, int, int, int]:
+    """What no other file has: files of two folders may have the same names, sizes and times."""
     try:
         status = path.stat()
     except OSError:
-        return -1, -1
-    return status.st_size, status.st_mtime_ns
+        return -1, -1, -1, -1
+    return status.st_size, status.st_mtime_ns, status.st_dev, status.st_ino % 2**63  # which is unsigned
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A process that decodes image files for a training process and writes the pixels into shared memory.
+"""A process that decodes image files for another process and writes the pixels into shared memory.
 
 It does not import PyTorch. It ignores SIGINT and SIGTERM, and exits when the parent closes the connection.
 """
@@ -6,14 +6,19 @@ It does not import PyTorch. It ignores SIGINT and SIGTERM, and exits when the pa
 import mmap
 import signal
 from multiprocessing.connection import Connection
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tailcloud.data.file_images import FileImages
-from tailcloud.data.image_io import Unreadable
+from tailcloud.data.image_io import Header, Unreadable, read_header
 
-Answer = tuple[list[float], dict[int, str]] | None  # aspects, and why some cannot be read; None: out of memory
+Aspects = list[float]  # of each image, width / height
+Failures = dict[int, str]  # by position, why an image cannot be read
+Headers = list[Header | str]  # a text says why a header cannot be read
+Request = tuple[Literal["pixels", "headers"], FileImages]
+Answer = tuple[Aspects, Failures] | Headers | None  # None: out of memory
 
 
 def main(socket: int, memory: int, size: int) -> None:
@@ -30,15 +35,35 @@ def main(socket: int, memory: int, size: int) -> None:
         del pixels  # the memory cannot be closed while it is referenced
 
 
-def answer(images: FileImages, pixels: NDArray[np.uint8]) -> Answer:
-    """Read all of these images, one after the other; the pixels of an unreadable one are left as they are."""
-    places = pixels[: images.nbytes].reshape(images.shape)
+def answer(request: Request, pixels: NDArray[np.uint8]) -> Answer:
+    """Read all images of a request, one after the other."""
+    what, images = request
+    try:
+        if what == "headers":
+            return file_headers(images)
+        return file_pixels(images, pixels[: images.nbytes].reshape(images.shape))
+    except MemoryError:
+        return None
+
+
+def file_pixels(images: FileImages, places: NDArray[np.uint8]) -> tuple[Aspects, Failures]:
+    """Read images into ``places``; the pixels of an unreadable one are left as they are."""
     aspects, failures = [1.0] * len(images), {}
     for row in range(len(images)):
         try:
             places[row], aspects[row] = images.read(row)
         except Unreadable as error:
             failures[row] = error.why
-        except MemoryError:
-            return None
     return aspects, failures
+
+
+def file_headers(images: FileImages) -> Headers:
+    """Size and mode of each file."""
+    return [_file_header(images, row) for row in range(len(images))]
+
+
+def _file_header(images: FileImages, row: int) -> Header | str:
+    try:
+        return read_header(images.path(row))
+    except Unreadable as error:
+        return error.why

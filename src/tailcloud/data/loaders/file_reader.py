@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tailcloud.data.file_images import FileImages
-from tailcloud.data.loaders.decoder_pool import CHUNK, Decoders, Failures
+from tailcloud.data.loaders.decoder_pool import CHUNK, Decoders
+from tailcloud.data.loaders.decoder_process import Failures
 from tailcloud.data.loaders.substitutes import Substitutes
 from tailcloud.data.packed_names import Positions
 

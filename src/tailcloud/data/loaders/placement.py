@@ -1,6 +1,5 @@
 """Where the images of a split go: onto the device, or they stay in their files. The only place that decides this."""
 
-import os
 from dataclasses import replace
 
 import torch
@@ -8,7 +7,7 @@ import torch
 from tailcloud.data.dataset import Split
 from tailcloud.data.file_images import FileImages
 from tailcloud.data.loaders.cache import cached
-from tailcloud.data.loaders.decoder_pool import Decoders
+from tailcloud.data.loaders.decoder_pool import Decoders, automatic_workers
 from tailcloud.data.loaders.images import Images
 from tailcloud.data.loaders.resident import ResidentImages
 from tailcloud.data.loaders.stream import StreamImages
@@ -26,12 +25,6 @@ def place_images(split: Split, device: torch.device, decoders: Decoders | None =
     decoders = decoders or Decoders(automatic_workers())
     reader = None if cache == "none" else cached(split.images, split.labels, decoders, cache)
     return StreamImages(split, device, decoders, reader)
-
-
-def automatic_workers() -> int:
-    """The default number of decoder processes: one per core, divided among the ranks on this machine."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, cores // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
 def uncropped(split: Split) -> Split:

@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailcloud.data.dataset import Dataset, Split, channel_statistics
-from tailcloud.data.file_images import FileImages
+from tailcloud.data.file_images import FileImages, UndecodedImages
 from tailcloud.data.image_io import Header, Pixels, Unreadable
 from tailcloud.data.memory import check_images_fit, image_shortage
 from tailcloud.data.packed_names import Names
 from tailcloud.data.parallel_io import check_unreadable, read_headers, read_images, unreadable_remark
 from tailcloud.data.read_options import Fit, ReadOptions
 from tailcloud.data.readers.file_list import FileList, group_keys
-from tailcloud.data.readers.image_size import LARGEST_DEFAULT_SIZE, choose_size, native_side
+from tailcloud.data.readers.image_size import LARGEST_DEFAULT_SIZE, choose_size, native_ratio, native_side
 from tailcloud.data.readers.split_assignment import SPLIT_NAMES, SplitAssignment, as_listed, assign_splits
 from tailcloud.data.splits import Vector
 from tailcloud.errors import TailcloudError
@@ -103,8 +103,12 @@ def build_dataset(spec: str, files: FileList, options: ReadOptions) -> Dataset:
     return dataset
 
 
-def read_files(spec: str, files: FileList, options: ReadOptions, *, collect: bool = False) -> ReadFiles:
+def read_files(
+    spec: str, files: FileList, options: ReadOptions, *, collect: bool = False, opened: "OpenedFiles | None" = None
+) -> ReadFiles:
     """Read image files. With ``collect`` problems are collected instead of raised, and every file is decoded.
+
+    ``opened`` has the headers of the same files, if they were read before.
 
     Raises:
         TailcloudError: a problem (see ``build_dataset``) that is not collected, or not one file can be read.
@@ -115,21 +119,20 @@ def read_files(spec: str, files: FileList, options: ReadOptions, *, collect: boo
             reason = unopened.shortage(options)
     if not collect and (options.loader == "stream" or reason):
         return _leave_in_files(unopened, files, options, reason)
-    return _decode_files(unopened, files, options, reason, Problems(collect=collect))
+    return _decode_files(unopened, opened or OpenedFiles(spec, files), options, reason, Problems(collect=collect))
 
 
 def _decode_files(
-    unopened: "UnopenedFiles", files: FileList, options: ReadOptions, reason: str | None, problems: Problems
+    unopened: "UnopenedFiles", opened: "OpenedFiles", options: ReadOptions, reason: str | None, problems: Problems
 ) -> ReadFiles:
-    """Headers first, so that size, channels and memory are known before any pixel is decoded."""
-    opened = OpenedFiles(files)
-    if not (problems.collect and opened.headers):  # else it is checked once, after decoding
+    """Headers are known, and so are size, channels and memory before any pixel is decoded."""
+    files, headers, rows = opened.files, opened.headers, opened.rows
+    if not (problems.collect and headers):  # else it is checked once, after decoding
         check_unreadable(unopened.spec, files.names, opened.broken)
-    good, headers, rows = files.take(opened.rows), opened.headers, opened.rows
+    good, channels = files.take(rows), opened.channels
     assignment = _assign(unopened.spec, good, options, problems)
-    order, channels = assignment.order(), 1 if all(header.grey for header in headers) else CHANNELS
-    sides = [(header.height, header.width) for header in headers]
-    size, size_remarks = choose_size(sides, options)
+    order = assignment.order()
+    size, size_remarks = choose_size(opened.sides, options)
     reason = reason or image_shortage(len(order), size, channels)
     if reason and options.loader == "auto" and not problems.collect:
         return _leave_in_files(unopened, files, options, reason)  # the sample had looked smaller
@@ -137,7 +140,7 @@ def _decode_files(
         with problems.caught():
             check_images_fit(unopened.spec, len(order), size, channels)
     side = min(size, THUMBNAIL) if reason else size
-    images, damaged = read_images(good.take(order.tolist()).paths, channels, side, options.fit)
+    images, damaged = read_images(opened.images(side, options.fit)[order])
     broken = opened.broken | {rows[order[row]]: error for row, error in damaged.items()}
     with problems.caught() if len(broken) < len(files) else nullcontext():
         check_unreadable(unopened.spec, files.names, broken)
@@ -151,9 +154,7 @@ def _decode_files(
                 remarks += stream_remark(reason)
             else:
                 known = [*files.remarks, *unreadable, *assignment.remarks, *size_remarks]
-                dataset = assemble(
-                    assignment, images, good.names, options.fit, known, native_side(sides), left_out=damaged
-                )
+                dataset = assemble(assignment, images, good.names, options.fit, known, opened.sides, left_out=damaged)
     decoded = DecodedFiles(headers, broken, good.names, assignment, images, damaged)
     return ReadFiles(dataset, remarks, unreadable, problems.sentences, decoded)
 
@@ -161,11 +162,59 @@ def _decode_files(
 class OpenedFiles:
     """Files whose headers were read: ``rows`` of the list that are images, their ``headers``, and ``broken`` rows."""
 
-    def __init__(self, files: FileList) -> None:
-        found = read_headers(files.paths)
+    def __init__(self, spec: str, files: FileList) -> None:
+        self.spec, self.files = spec, files
+        self.names = files.packed_names()
+        found = read_headers(FileImages(files.root, self.names, THUMBNAIL))
         self.broken = {row: each for row, each in enumerate(found) if isinstance(each, Unreadable)}
         self.rows = [row for row in range(len(files)) if row not in self.broken]
         self.headers = [each for each in found if isinstance(each, Header)]
+
+    @property
+    def channels(self) -> int:
+        """1 if all images are grey."""
+        return 1 if all(header.grey for header in self.headers) else CHANNELS
+
+    @property
+    def sides(self) -> list[tuple[int, int]]:
+        """Height and width of the images."""
+        return [(header.height, header.width) for header in self.headers]
+
+    def images(self, side: int, fit: Fit) -> FileImages:
+        """The images, still in their files."""
+        names = self.names.take(np.array(self.rows, np.int64))
+        return FileImages(self.files.root, names, side, fit, channels=self.channels)
+
+    def dataset(self, options: ReadOptions) -> Dataset:
+        """The data set that ``build_dataset`` gives; headers are not read again."""
+        dataset = read_files(self.spec, self.files, options, opened=self).dataset
+        assert dataset is not None  # problems are raised
+        return dataset
+
+    def undecoded(self, options: ReadOptions) -> Dataset:
+        """The data set before its images are decoded, for choosing how to read them.
+
+        Images whose headers are good count, damaged ones too. Mean and deviation are not known; they are 0.5 and 0.25.
+        """
+        check_unreadable(self.spec, self.files.names, self.broken)
+        good = self.files.take(self.rows)
+        assignment = _assign(self.spec, good, options, Problems(collect=False))
+        size, remarks = choose_size(self.sides, options)
+        images = UndecodedImages(**vars(self.images(size, options.fit)))
+        train, val, test = (_split_of_files(images, assignment, split) for split in SPLIT_NAMES)
+        return Dataset(
+            spec=self.spec,
+            train=train,
+            test=test if assignment.has_test else train,
+            class_names=assignment.class_names,
+            mean=[0.5] * self.channels,
+            std=[0.25] * self.channels,
+            val=val if len(val) else None,
+            remarks=(*good.remarks, *assignment.remarks, *remarks),
+            fit=options.fit,
+            native_side=native_side(self.sides),
+            native_ratio=native_ratio(self.sides),
+        )
 
 
 def _assign(spec: str, files: FileList, options: ReadOptions, problems: Problems) -> SplitAssignment:
@@ -184,12 +233,12 @@ def assemble(
     names: Sequence[str] | None,
     fit: Fit,
     remarks: Sequence[str],
-    side: int,
+    sides: Sequence[tuple[int, int]],
     left_out: Collection[int] = (),
 ) -> Dataset:
     """The data set of decoded ``images``, which are in ``assignment.order()``; rows ``left_out`` are not in it.
 
-    ``side`` is the median of their shorter sides before they were resized.
+    ``sides`` are height and width of images before they were resized.
     """
     order, kept = assignment.order(), np.ones(len(images), dtype=bool)
     kept[list(left_out)] = False
@@ -212,7 +261,8 @@ def assemble(
         val=val if len(val) else None,
         remarks=tuple(remarks),
         fit=fit,
-        native_side=side,
+        native_side=native_side(sides),
+        native_ratio=native_ratio(sides),
     )
 
 
@@ -248,7 +298,7 @@ def build_streamed(
     """
     size, size_remarks = unopened.size(options)
     images = FileImages(unopened.root, unopened.names, size, options.fit, channels=CHANNELS)
-    train, val, test = (_streamed_split(images, assignment, split) for split in SPLIT_NAMES)
+    train, val, test = (_split_of_files(images, assignment, split) for split in SPLIT_NAMES)
     mean, std, unreadable = _sample_statistics(unopened, assignment.rows("train"), size, options)
     known = [*remarks, *assignment.remarks, *stream_remark(reason), *size_remarks]
     dataset = Dataset(
@@ -262,6 +312,7 @@ def build_streamed(
         remarks=(*known, *unreadable),
         fit=options.fit,
         native_side=native_side(unopened.sides) if options.size is None else None,  # opens a sample
+        native_ratio=native_ratio(unopened.sides) if options.size is None else None,
     )
     return ReadFiles(dataset, known, unreadable)
 
@@ -273,7 +324,7 @@ def stream_remark(reason: str | None) -> list[str]:
     return [f"{reason}: they stay in their files, and each is read when it is needed (data.loader)."]
 
 
-def _streamed_split(images: FileImages, assignment: SplitAssignment, split: str) -> Split:
+def _split_of_files(images: FileImages, assignment: SplitAssignment, split: str) -> Split:
     rows = assignment.rows(split)
     groups = None if assignment.groups is None else assignment.groups[rows]
     return Split(images[rows], assignment.labels[rows], groups)
@@ -283,9 +334,10 @@ def _sample_statistics(
     unopened: "UnopenedFiles", train: Vector, size: int, options: ReadOptions
 ) -> tuple[list[float], list[float], list[str]]:
     """Mean and standard deviation of a sample of the training files, which are the rows ``train``, and remarks."""
-    rows: list[int] = train[even_sample(len(train))].tolist()
-    images, broken = read_images([unopened.path(row) for row in rows], CHANNELS, size, options.fit)
-    remarks = unopened.check_sample(rows, broken, len(train))
+    rows = train[even_sample(len(train))]
+    files = FileImages(unopened.root, unopened.names.take(rows), size, options.fit, channels=CHANNELS)
+    images, broken = read_images(files)
+    remarks = unopened.check_sample(rows.tolist(), broken, len(train))
     return *channel_statistics(np.delete(images, list(broken), axis=0)), remarks
 
 
@@ -305,7 +357,7 @@ class UnopenedFiles:
     def headers(self) -> list[Header]:
         """The headers of a sample of the files; too many unreadable ones are refused."""
         rows = even_sample(len(self.names))
-        found = read_headers([self.path(row) for row in rows])
+        found = read_headers(FileImages(self.root, self.names.take(np.array(rows, np.int64)), THUMBNAIL))
         broken = {at: each for at, each in enumerate(found) if isinstance(each, Unreadable)}
         self.check_sample(rows, broken, len(self.names))
         return [each for each in found if isinstance(each, Header)]

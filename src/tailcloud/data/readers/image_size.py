@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tailcloud.data.read_options import SMALLEST_SIZE, ReadOptions
 
@@ -16,14 +15,18 @@ def native_side(sides: Sequence[tuple[int, int]]) -> int:
     return int(np.median(np.min(sides, axis=1)))
 
 
+def native_ratio(sides: Sequence[tuple[int, int]]) -> float:
+    """The median of shorter over longer sides, 1 for squares."""
+    return float(np.median(np.min(sides, axis=1) / np.max(sides, axis=1)))
+
+
 def choose_size(sides: Sequence[tuple[int, int]], options: ReadOptions) -> tuple[int, list[str]]:
     """Pixels a side: ``options.size``, or the median of the images' shorter sides, at least 4 and at most 64.
 
     ``sides`` are height and width of the images, in either order. Remarks say if the median is larger than 64, since
     then detail is lost, and if most of a typical image is cropped away.
     """
-    shorter = np.min(sides, axis=1)
-    cropped = list(_crop_remark(shorter / np.max(sides, axis=1), options))
+    cropped = list(_crop_remark(native_ratio(sides), options))
     if options.size is not None:
         return options.size, cropped
     median = native_side(sides)
@@ -35,11 +38,10 @@ def choose_size(sides: Sequence[tuple[int, int]], options: ReadOptions) -> tuple
     return size, [*cropped, remark] if median > size else cropped
 
 
-def _crop_remark(ratios: NDArray[np.float64], options: ReadOptions) -> Iterator[str]:
-    """A remark if a center crop loses more than half of a typical image; ``ratios`` are shorter over longer sides."""
-    ratio = float(np.median(ratios))
+def _crop_remark(ratio: float, options: ReadOptions) -> Iterator[str]:
+    """A remark if a center crop loses more than half of a typical image."""
     if options.fit == "crop" and ratio < NARROW:
         yield (
-            f"Images are far from square, and only their center is read, {ratio:.0%} of a typical one; "
+            f"Images are far from square: data.fit=crop reads only their center, {ratio:.0%} of a typical one; "
             "--set data.fit=pad or --set data.fit=squash reads the whole image."
         )

@@ -18,7 +18,7 @@ from tailcloud.data.image_io import Pixels, resize_image
 from tailcloud.data.memory import check_images_fit, shortage
 from tailcloud.data.read_options import Fit, ReadOptions
 from tailcloud.data.readers.build_dataset import assemble
-from tailcloud.data.readers.image_size import choose_size, native_side
+from tailcloud.data.readers.image_size import choose_size
 from tailcloud.data.readers.split_assignment import assign_splits
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.formatting import readable, some_of
@@ -121,7 +121,7 @@ def open_npz(spec: str, path: Path, options: ReadOptions) -> Dataset:
     order = assignment.order()
     in_order = len(order) == len(pixels) and bool((np.diff(order) == 1).all())
     known = [*assignment.remarks, *remarks]
-    return assemble(assignment, pixels if in_order else pixels[order], None, options.fit, known, native_side(sides))
+    return assemble(assignment, pixels if in_order else pixels[order], None, options.fit, known, sides)
 
 
 def read_labels(path: Path) -> tuple[list[str], list[str]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from tailcloud.data.dataset import Dataset
 from tailcloud.data.read_options import ReadOptions
 from tailcloud.data.readers import csv_list
-from tailcloud.data.readers.build_dataset import UnopenedFiles, build_dataset, build_streamed
+from tailcloud.data.readers.build_dataset import OpenedFiles, UnopenedFiles, build_dataset, build_streamed
 from tailcloud.data.readers.file_list import FileList
 from tailcloud.data.readers.image_folder import read_folder
 from tailcloud.data.readers.large_list import LargeList, UnexpectedLine, read_large_list
@@ -41,6 +41,17 @@ def open_path(spec: str, root: Path, options: ReadOptions) -> Dataset:
     dataset = build_streamed(unopened, assignment, options, large.remarks, reason).dataset
     assert dataset is not None  # problems are raised
     return dataset
+
+
+def open_headers(spec: str, root: Path, options: ReadOptions) -> OpenedFiles | None:
+    """The image files at a path with their headers read; None if they are arrays, a large list, or stay in files."""
+    path = Path(spec).expanduser()
+    if path.suffix.lower() == ".npz" or options.loader == "stream" or read_if_large(path, options):
+        return None
+    files = list_files(path, root, options.group)
+    if options.loader == "auto" and UnopenedFiles(spec, files.root, files.packed_names()).shortage(options):
+        return None
+    return OpenedFiles(spec, files)
 
 
 def read_if_large(path: Path, options: ReadOptions) -> LargeList | None:
