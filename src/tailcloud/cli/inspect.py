@@ -49,6 +49,7 @@ def inspect(
     """
     from tailcloud.data.inspection import survey
     from tailcloud.data.inspection.duplicates import find_duplicates
+    from tailcloud.data.inspection.group_suggestions import group_suggestions
     from tailcloud.recipe import load_recipe, parse_setting
     from tailcloud.reporting.inspection_page import inspection_path, write_inspection
 
@@ -59,6 +60,9 @@ def inspect(
     found = find_duplicates(surveyed.images)
     print_survey(surveyed)
     print_duplicates(surveyed, found)
+    suggestions = list(group_suggestions(surveyed))
+    for sentence in suggestions:
+        print_note(sentence)
     words = ["tailcloud", "train", "--data", spec, *(["--root", root] if root != "data" else [])]
     command = shlex.join([*words, *(word for setting in settings or [] for word in ("--set", setting))])
     planned = print_plan(surveyed, device, layers, command) if plan else None

@@ -1,0 +1,57 @@
+"""When, and with which camera, a photograph was taken: what its EXIF block says."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from PIL import ExifTags
+
+from tailcloud.data.image_io import read_exif
+
+EPOCH = datetime(1970, 1, 1)
+CAMERA_TAGS = (ExifTags.Base.Make, ExifTags.Base.Model)
+
+
+class Capture(NamedTuple):
+    """The capture of a photograph.
+
+    Args:
+        camera: make, model and serial number, as far as the file names them.
+        seconds: the time by the clock of the camera, in seconds from 1970; fractions where the file has them.
+    """
+
+    camera: str
+    seconds: float
+
+
+def read_capture(path: Path) -> Capture | None:
+    """The capture of an image file; None if its EXIF block does not say when it was taken.
+
+    Only the time of the original counts: programs that edit or export set the other times.
+
+    Raises:
+        Unreadable: not an image.
+    """
+    base, photo = read_exif(path)
+    seconds = _seconds(_text(photo, ExifTags.Base.DateTimeOriginal), _text(photo, ExifTags.Base.SubsecTimeOriginal))
+    if seconds is None:
+        return None
+    words = [*(_text(base, tag) for tag in CAMERA_TAGS), _text(photo, ExifTags.Base.BodySerialNumber)]
+    return Capture(" ".join(filter(None, words)), seconds)
+
+
+def _text(tags: Mapping[int, Any], tag: int) -> str:
+    value = tags.get(tag, "")
+    words = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return words.partition("\0")[0].strip()
+
+
+def _seconds(moment: str, fraction: str) -> float | None:
+    """The time of "2024:05:17 06:41:09", with digits after the point of the second; None if it is not a time."""
+    try:
+        taken = datetime.strptime(moment[:19].replace("-", ":").replace("T", " "), "%Y:%m:%d %H:%M:%S")
+    except ValueError:
+        return None
+    digits = f"0.{fraction}" if fraction.isascii() and fraction.isdigit() else "0"
+    return (taken - EPOCH).total_seconds() + float(digits)
