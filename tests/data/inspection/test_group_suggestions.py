@@ -59,7 +59,12 @@ def test_given_splits_get_no_setting_that_would_not_help(tmp_path):
 
 @pytest.mark.parametrize(
     ("column", "setting"),
-    [("patient", "--set data.group=patient"), ("Patient ID", "--set 'data.group=Patient ID'"), ("weight", None)],
+    [
+        ("patient", "--set data.group=patient"),
+        ("Patient ID", "--set 'data.group=Patient ID'"),
+        ("weight", None),
+        ("treeless", None),
+    ],
 )
 def test_a_column_about_groups_is_suggested(tmp_path, column, setting):
     draw_classes(tmp_path, {"cat": 40})

@@ -16,39 +16,11 @@ from tailcloud.data.readers.groups import grouped
 
 LEAST_SHARED = 3  # images of a split: fewer change its accuracy by little
 LEAST_GROUPS = 5  # of a column: with fewer, whole groups make no sensible split
-GROUP_WORDS = set(  # in the name of a column whose images belong together
-    [
-        "animal",
-        "burst",
-        "camera",
-        "case",
-        "deployment",
-        "event",
-        "group",
-        "individual",
-        "lesion",
-        "location",
-        "night",
-        "observation",
-        "patient",
-        "person",
-        "plant",
-        "plot",
-        "recording",
-        "scene",
-        "seq",
-        "sequence",
-        "series",
-        "session",
-        "site",
-        "slide",
-        "specimen",
-        "station",
-        "subject",
-        "track",
-        "tree",
-        "video",
-    ]
+ABOUT_GROUPS = re.compile(  # in the name of a column whose images belong together
+    r"(?<![a-z])(animal|burst|camera|case|deployment|event|group|individual|lesion|location|night|observation|patient|"
+    r"person|plant|plot|recording|scene|seq|sequence|series|session|site|slide|specimen|station|subject|track|tree|"
+    r"video)(s|_?id|_?no)?(?![a-z])",
+    re.IGNORECASE,
 )
 
 
@@ -79,7 +51,7 @@ def group_columns(survey: Survey) -> list[str]:
     file = Path(survey.spec).expanduser()
     if file.suffix.lower() not in {".csv", ".tsv"}:
         return []
-    return [column for column in other_columns(file) if GROUP_WORDS & set(re.split(r"[\W_]+|\d+", column.lower()))]
+    return [column for column in other_columns(file) if ABOUT_GROUPS.search(column)]
 
 
 def column_suggestion(survey: Survey, column: str) -> Iterator[str]:
