@@ -11,8 +11,10 @@ from helpers.html_page import Page
 from helpers.synthetic_runs import make_log, make_result, write_run
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.reporting import write_report
+from tailcloud.reporting.render import SCRIPTS
 
-SCRIPT = (Path(tailcloud.__file__).parent / "reporting" / "templates" / "search.js").read_text(encoding="utf-8")
+TEMPLATES = Path(tailcloud.__file__).parent / "reporting" / "templates"
+SCRIPT = "".join((TEMPLATES / name).read_text(encoding="utf-8") for name in SCRIPTS)
 
 
 def page_of(tmp_path, result, log=None):

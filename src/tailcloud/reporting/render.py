@@ -14,6 +14,8 @@ from tailcloud.profile import GROUPS
 from tailcloud.reporting import comparison, labels, provenance, tables
 from tailcloud.runs.result import Result
 
+SCRIPTS = ("search.js", "sort.js")  # search in tables; order of their rows
+
 
 def render(template: str, **content: Any) -> str:
     """A page from its template."""
@@ -53,8 +55,9 @@ def _environment() -> Environment:
 
 
 def _script() -> Markup:
-    """The one script of a page: it searches tables. Browsers run no other, because the page names its digest."""
-    return Markup(files("tailcloud.reporting").joinpath("templates/search.js").read_text(encoding="utf-8"))
+    """The one script of a page. Browsers run no other, because the page names its digest."""
+    folder = files("tailcloud.reporting").joinpath("templates")
+    return Markup("".join(folder.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS))
 
 
 def _digest(script: str) -> str:

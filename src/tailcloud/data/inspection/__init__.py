@@ -4,6 +4,7 @@
 - ``duplicates``: images that are in a data set twice, or nearly so.
 - ``findings``: sentences about a survey: leaks, sizes, classes too small to measure.
 - ``group_suggestions``: bursts and columns that should not be in training and test at once.
+- ``samples``: a few images of every class.
 - ``verify``: whether every file exists and can be decoded.
 """
 

@@ -11,7 +11,7 @@ from tailcloud.data import OWN, open_dataset, parse_spec
 from tailcloud.data.benchmarks.editions import EDITIONS
 from tailcloud.data.benchmarks.file_lists import listed
 from tailcloud.data.dataset import Dataset
-from tailcloud.data.image_io import Header, Pixels
+from tailcloud.data.image_io import Header, ImageArray, Pixels
 from tailcloud.data.read_options import ReadOptions
 from tailcloud.data.readers.build_dataset import DecodedFiles, read_files
 from tailcloud.data.readers.file_list import FileList
@@ -67,6 +67,14 @@ class Survey:
             return self.names[image]
         split = self.splits[image]
         return f"{split} {image - self.splits.index(split)}"
+
+    def pixels(self, image: int) -> ImageArray:
+        """The pixels of an image [H, W, C] among ``images``."""
+        for images in self.images:
+            if image < len(images):
+                return np.asarray(images[image])
+            image -= len(images)
+        raise IndexError(image)
 
     def file_rows(self) -> list[int]:
         """The position of each image in ``files``."""

@@ -14,6 +14,7 @@ from tailcloud.runs.result import Result
 
 ROWS_NAMED = 20
 ROW = 26.0
+NAMES_ON_AXIS, AXIS_LETTERS = 16, 22
 BINS = 12
 GROUP_LEGEND = (
     ("many", f"many: more than {MANY_ABOVE} images"),
@@ -118,11 +119,17 @@ def _count_rows(result: Result, label: str, bounds: tuple[float, float], log: bo
 
 
 def _count_curve(result: Result, label: str, bounds: tuple[float, float], log: bool) -> Canvas:
-    canvas = Canvas(label, 290)
+    named = _evenly(result.order, NAMES_ON_AXIS)
+    room = 7 * max(len(shortened(result.names[index], AXIS_LETTERS)) for _, index in named)
+    canvas = Canvas(label, 276 + room)
     classes = len(result.order)
     x, y = Scale(0, classes, 50, WIDTH - 12), Scale(*bounds, 240, 12, log)
     canvas.y_axis(x, y, title="training images")
-    canvas.x_axis(x, y, title="classes, most frequent first")
+    for rank, index in named:
+        place = (x(rank + 0.5), y.start + 8)
+        canvas.text(place, shortened(result.names[index], AXIS_LETTERS), "small", anchor="end", turned=True)
+    title = f"{classes:,} classes, most frequent first; {len(named)} are named"
+    canvas.text(((x.start + x.end) / 2, y.start + room + 28), title, "tick", anchor="middle")
     for group in GROUPS:
         ranks = [rank for rank in range(0, classes, result.stride) if result.group_of[result.order[rank]] == group]
         steps = [
@@ -137,6 +144,13 @@ def _count_curve(result: Result, label: str, bounds: tuple[float, float], log: b
             canvas.rule((x.start, y(bound)), (x.end, y(bound)), "bound")
             canvas.text((x.end, y(bound) - 5), f"{bound} images", "tick", anchor="end")
     return canvas
+
+
+def _evenly(order: Sequence[int], count: int) -> list[tuple[int, int]]:
+    """At most ``count`` places of an order, from the first to the last, each with what is there."""
+    last, names = len(order) - 1, min(count, len(order))
+    ranks = [round(place * last / max(1, names - 1)) for place in range(names)]
+    return [(rank, order[rank]) for rank in ranks]
 
 
 def _accuracy_rows(result: Result, before: Accuracies, label: str) -> Canvas:
