@@ -1,16 +1,24 @@
 """When, and with which camera, a photograph was taken: what its EXIF block says."""
 
-from collections.abc import Mapping
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
+from time import monotonic
 from typing import Any, NamedTuple
 
 from PIL import ExifTags
 
-from tailcloud.data.image_io import read_exif
+from tailcloud.data.image_io import Unreadable, read_exif
 
 EPOCH = datetime(1970, 1, 1)
+BLOCK, THREADS = 64, 8
+SECONDS_BETWEEN_NOTES = 5.0
 CAMERA_TAGS = (ExifTags.Base.Make, ExifTags.Base.Model)
+
+log = logging.getLogger(__name__)
 
 
 class Capture(NamedTuple):
@@ -39,6 +47,31 @@ def read_capture(path: Path) -> Capture | None:
         return None
     words = [*(_text(base, tag) for tag in CAMERA_TAGS), _text(photo, ExifTags.Base.BodySerialNumber)]
     return Capture(" ".join(filter(None, words)), seconds)
+
+
+def read_captures(paths: Sequence[Path]) -> list[Capture | None]:
+    """The capture of every file; None for one that does not say when it was taken, or is no image."""
+    blocks = [paths[start : start + BLOCK] for start in range(0, len(paths), BLOCK)]
+    found: list[Capture | None] = []
+    last = monotonic()
+    with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
+        for captures in pool.map(_read_block, blocks):
+            found += captures
+            if monotonic() - last > SECONDS_BETWEEN_NOTES:
+                last = monotonic()
+                log.info("%s of %s EXIF blocks read", f"{len(found):,}", f"{len(paths):,}")
+    return found
+
+
+def _read_block(paths: Sequence[Path]) -> list[Capture | None]:
+    return [_attempt(path) for path in paths]
+
+
+def _attempt(path: Path) -> Capture | None:
+    try:
+        return read_capture(path)
+    except Unreadable:
+        return None
 
 
 def _text(tags: Mapping[int, Any], tag: int) -> str:

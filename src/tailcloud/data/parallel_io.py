@@ -11,7 +11,6 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tailcloud.data.exif import Capture, read_capture
 from tailcloud.data.file_images import FileImages
 from tailcloud.data.image_io import MISSING, Header, Unreadable, read_header, read_image_at_size
 from tailcloud.data.read_options import Fit
@@ -29,12 +28,6 @@ Result = TypeVar("Result")
 def read_headers(paths: Sequence[Path]) -> list[Header | Unreadable]:
     """Size and mode of every file, or why it cannot be read."""
     return list(_each("image headers", paths, lambda _, path: read_header(path)))
-
-
-def read_captures(paths: Sequence[Path]) -> list[Capture | None]:
-    """When and by which camera every file was taken; None for a file that does not say so, or is no image."""
-    found = _each("EXIF headers", paths, lambda _, path: read_capture(path))
-    return [None if isinstance(each, Unreadable) else each for each in found]
 
 
 def read_images(

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from PIL import ExifTags, Image
 
 from helpers.drawing import draw_classes, photograph
-from tailcloud.data import ReadOptions, hold_out, open_dataset
-from tailcloud.data.exif import Capture, read_capture
-from tailcloud.data.readers import groups
-from tailcloud.data.readers.build_dataset import assemble
+from tailcloud.data import Dataset, ReadOptions, Split, hold_out, open_dataset
+from tailcloud.data.exif import Capture, read_capture, read_captures
+from tailcloud.data.readers import burst_groups, groups
 from tailcloud.data.readers.burst_groups import BURST_SECONDS, find_bursts
 from tailcloud.data.readers.file_list import FileList
 from tailcloud.data.readers.groups import group_keys
@@ -71,6 +70,16 @@ def test_copies_stay_in_one_split(tmp_path, loader):
     assert all(split[f"fox/{number}.jpg"] == split[f"fox/{number} again.jpg"] for number in range(0, 30, 3))
     assert "20 of 40 images are in 10\u00a0sets of copies (the same or nearly so; data.group)." in data.remarks
     assert split_of_each(opened(tmp_path, group="duplicates", loader=loader, size=32, fit="pad")) == split
+
+
+def test_files_are_read_once_for_a_recipe_that_is_chosen_and_again_after_a_change(bursts, monkeypatch):
+    read = []
+    monkeypatch.setattr(burst_groups, "read_captures", lambda paths: read.append(len(paths)) or read_captures(paths))
+    for size in (8, 16):
+        opened(bursts, group="exif", size=size)
+    assert read == [80]
+    (bursts / "fox" / "0_0.jpg").unlink()
+    assert any(remark.startswith("79 of 79") for remark in opened(bursts, group="exif").remarks)
 
 
 def test_where_nothing_is_found_the_setting_is_refused(tmp_path):
@@ -158,9 +167,15 @@ def test_no_burst_straddles_training_validation_and_test(taken, data):
         assignment = assign_splits("photos", labels, [""] * len(labels), keys, ReadOptions())
     except UsageError:  # one burst has it all
         return
-    order = assignment.order()
-    pixels = np.zeros((len(taken), 4, 4, 1), np.uint8)
-    held = hold_out(assemble(assignment, pixels, [str(row) for row in range(len(taken))], "crop", [], 4), 0.2)
+    order, names = assignment.order(), np.array([str(row) for row in range(len(taken))], object)
+    parts = {
+        part: Split(
+            np.zeros((len(rows), 4, 4, 1), np.uint8), assignment.labels[rows], assignment.groups[rows], names[rows]
+        )
+        for part in ("train", "test")
+        for rows in [assignment.rows(part)]
+    }
+    held = hold_out(Dataset("photos", class_names=assignment.class_names, mean=[0.5], std=[0.25], **parts), 0.2)
     seen = [{keys[int(name)] for name in split.names} for split in (held.train, held.val, held.test) if split]
     assert sum(map(len, seen)) == len(set(keys)) == len(set.union(*seen))
     again = assign_splits("photos", labels, [""] * len(labels), keys, ReadOptions())

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from tailcloud.data.exif import read_captures
 from tailcloud.data.inspection.findings import INFLATED, Vector, share_of_split, shared_with_training
 from tailcloud.data.inspection.survey import Survey
-from tailcloud.data.parallel_io import read_captures
 from tailcloud.data.readers.burst_groups import BURST, find_bursts
 from tailcloud.data.readers.csv_list import other_columns, read_list
 from tailcloud.data.readers.groups import grouped

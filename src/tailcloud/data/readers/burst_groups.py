@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tailcloud.data.exif import Capture
-from tailcloud.data.parallel_io import read_captures
+from tailcloud.data.exif import Capture, read_captures
 from tailcloud.data.splits import Vector
 from tailcloud.errors import UsageError
 from tailcloud.formatting import counted

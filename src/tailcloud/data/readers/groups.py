@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
@@ -70,7 +71,7 @@ def grouped(first: Vector) -> NDArray[np.bool_]:
 
 def _found_keys(files: FileList, group: str) -> tuple[list[str], list[str]]:
     finder = FOUND_GROUPS[group]
-    first = finder.find(files.paths)
+    first = _found(group, tuple(map(_state, files.paths)))
     together = grouped(first)
     if not together.any():
         raise UsageError(
@@ -79,7 +80,21 @@ def _found_keys(files: FileList, group: str) -> tuple[list[str], list[str]]:
         )
     groups = counted(len(np.unique(first[together])), finder.one, finder.several)
     remark = f"{together.sum():,} of {len(files):,} images are in {groups} ({finder.common}; data.group)."
-    return [str(number) for number in first.tolist()], [remark]
+    return [files.names[row] for row in first.tolist()], [remark]
+
+
+@lru_cache(maxsize=1)  # data are opened once to choose a recipe, and again as the recipe says
+def _found(group: str, files: tuple[tuple[Path, int, int], ...]) -> Vector:
+    return FOUND_GROUPS[group].find([path for path, _, _ in files])
+
+
+def _state(path: Path) -> tuple[Path, int, int]:
+    """A file with its time of change and its size; zeros if it is missing."""
+    try:
+        status = path.stat()
+    except OSError:
+        return path, 0, 0
+    return path, status.st_mtime_ns, status.st_size
 
 
 def _matched(names: Sequence[str], pattern: str) -> list[str]:
