@@ -98,6 +98,13 @@ def _name_rows(canvas: Canvas, result: Result, x: Scale, y: Scale, *, counts: bo
             canvas.text((x.start - 9, y(row) + 4), whole(result.dataset.counts[index]), "tick", anchor="end")
 
 
+def _evenly(order: Sequence[int], count: int) -> list[tuple[int, int]]:
+    """At most ``count`` places of an order, from the first to the last, each with what is there."""
+    last, names = len(order) - 1, min(count, len(order))
+    ranks = [round(place * last / max(1, names - 1)) for place in range(names)]
+    return [(rank, order[rank]) for rank in ranks]
+
+
 def _count_rows(result: Result, label: str, bounds: tuple[float, float], log: bool) -> Canvas:
     canvas = _row_canvas(result, label)
     x, y = _row_scales(result, *bounds, log=log, counts=False)
@@ -144,13 +151,6 @@ def _count_curve(result: Result, label: str, bounds: tuple[float, float], log: b
             canvas.rule((x.start, y(bound)), (x.end, y(bound)), "bound")
             canvas.text((x.end, y(bound) - 5), f"{bound} images", "tick", anchor="end")
     return canvas
-
-
-def _evenly(order: Sequence[int], count: int) -> list[tuple[int, int]]:
-    """At most ``count`` places of an order, from the first to the last, each with what is there."""
-    last, names = len(order) - 1, min(count, len(order))
-    ranks = [round(place * last / max(1, names - 1)) for place in range(names)]
-    return [(rank, order[rank]) for rank in ranks]
 
 
 def _accuracy_rows(result: Result, before: Accuracies, label: str) -> Canvas:
