@@ -11,9 +11,9 @@ errors formatting files randomness
 profile
 sampling
 data/memory data/read_options data/packed_names data/image_io data/file_images data/parallel_io
-data/dataset data/exif data/splits data/longtail
+data/dataset data/splits data/longtail
 data/augment data/loaders
-data/readers data/benchmarks data/inspection/duplicates
+data/exif data/readers data/benchmarks data/inspection/duplicates
 data
 data/inspection
 backbones heads losses

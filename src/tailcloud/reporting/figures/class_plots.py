@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tailcloud.formatting import counted, number, shortened, whole
 from tailcloud.profile import FEW_BELOW, GROUPS, MANY_ABOVE
+from tailcloud.reporting.figures.class_axis import class_axis
 from tailcloud.reporting.figures.shot_groups import Accuracies, Series, method_series
 from tailcloud.reporting.figures.svg import WIDTH, Canvas, Figure, Scale
 from tailcloud.reporting.tables import DatasetTable
@@ -14,7 +15,6 @@ from tailcloud.runs.result import Result
 
 ROWS_NAMED = 20
 ROW = 26.0
-NAMES_ON_AXIS, AXIS_LETTERS = 16, 22
 BINS = 12
 GROUP_LEGEND = (
     ("many", f"many: more than {MANY_ABOVE} images"),
@@ -98,13 +98,6 @@ def _name_rows(canvas: Canvas, result: Result, x: Scale, y: Scale, *, counts: bo
             canvas.text((x.start - 9, y(row) + 4), whole(result.dataset.counts[index]), "tick", anchor="end")
 
 
-def _evenly(order: Sequence[int], count: int) -> list[tuple[int, int]]:
-    """At most ``count`` places of an order, from the first to the last, each with what is there."""
-    last, names = len(order) - 1, min(count, len(order))
-    ranks = [round(place * last / max(1, names - 1)) for place in range(names)]
-    return [(rank, order[rank]) for rank in ranks]
-
-
 def _count_rows(result: Result, label: str, bounds: tuple[float, float], log: bool) -> Canvas:
     canvas = _row_canvas(result, label)
     x, y = _row_scales(result, *bounds, log=log, counts=False)
@@ -126,17 +119,11 @@ def _count_rows(result: Result, label: str, bounds: tuple[float, float], log: bo
 
 
 def _count_curve(result: Result, label: str, bounds: tuple[float, float], log: bool) -> Canvas:
-    named = _evenly(result.order, NAMES_ON_AXIS)
-    room = 7 * max(len(shortened(result.names[index], AXIS_LETTERS)) for _, index in named)
-    canvas = Canvas(label, 276 + room)
+    canvas = Canvas(label, 290)
     classes = len(result.order)
     x, y = Scale(0, classes, 50, WIDTH - 12), Scale(*bounds, 240, 12, log)
     canvas.y_axis(x, y, title="training images")
-    for rank, index in named:
-        place = (x(rank + 0.5), y.start + 8)
-        canvas.text(place, shortened(result.names[index], AXIS_LETTERS), "small", anchor="end", turned=True)
-    title = f"{classes:,} classes, most frequent first; {len(named)} are named"
-    canvas.text(((x.start + x.end) / 2, y.start + room + 28), title, "tick", anchor="middle")
+    class_axis(canvas, x, y, [result.names[index] for index in result.order])
     for group in GROUPS:
         ranks = [rank for rank in range(0, classes, result.stride) if result.group_of[result.order[rank]] == group]
         steps = [
