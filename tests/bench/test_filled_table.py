@@ -84,6 +84,7 @@ def test_a_finished_text_names_what_is_not_measured_in_a_sentence_and_a_page_fol
     assert "2\u00a0methods not measured</summary>" in folded
     assert open_part.index("One") < open_part.index("Four")
     assert "Two, by others" not in open_part
+    assert "<title>One 71.0 ± 1.4, published 70.00</title>" in page
     assert page.index("80.00 (somebody)") < page.index("<h3>digits-lt:20")
 
 

@@ -98,6 +98,7 @@ def test_the_chart_names_classes_however_many_there_are():
         order = np.argsort(-survey.counts()["train"], kind="stable")
         assert len(re.findall("<text[^>]*>species ", chart)) == min(number, 16)
         assert f">species {order[0]}<" in chart
+        assert all(f"<title>species {at}: " in chart for at in range(number))
 
 
 def test_a_thousand_classes_and_many_pairs_make_a_small_page():

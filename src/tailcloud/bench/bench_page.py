@@ -114,13 +114,15 @@ def draw_cell(canvas: Canvas, cell: TableCell, x: Scale, middle: float) -> None:
         return
     if summary.std is not None:
         canvas.rule((x(summary.mean - summary.std), middle), (x(summary.mean + summary.std), middle), "whisker")
-    canvas.dots([(x(summary.mean), middle)], "wrong" if cell.below else "series-2")
+    canvas.dots([(x(summary.mean), middle)], "wrong" if cell.below else "series-2", [cell_name(cell)])
 
 
 def alt_text(cells: Sequence[TableCell]) -> str:
     """The values of the chart, for screen readers."""
-    return "; ".join(
-        f"{cell.row.label} {cell.summary('top1').text()}"
-        + (f", published {number(cell.reference.value, 2)}" if cell.reference else "")
-        for cell in cells
-    )
+    return "; ".join(map(cell_name, cells))
+
+
+def cell_name(cell: TableCell) -> str:
+    """A row of the chart in words: "GCL 82.6 ± 0.2, published 82.68"."""
+    published = f", published {number(cell.reference.value, 2)}" if cell.reference else ""
+    return f"{cell.row.label} {cell.summary('top1').text()}{published}"

@@ -11,10 +11,10 @@ from markupsafe import Markup
 import tailcloud
 from tailcloud import formatting
 from tailcloud.profile import GROUPS
-from tailcloud.reporting import comparison, labels, provenance, tables
+from tailcloud.reporting import accuracy_intervals, comparison, labels, provenance, tables
 from tailcloud.runs.result import Result
 
-SCRIPTS = ("search.js", "sort.js")  # search in tables; order of their rows
+SCRIPTS = ("search.js", "marks.js", "sort.js")  # search; names of dots, bars and cells; order of rows
 
 
 def render(template: str, **content: Any) -> str:
@@ -48,7 +48,9 @@ def _environment() -> Environment:
         formatting.moment,
     )
     environment.filters |= {one.__name__: one for one in filters}
+    environment.filters |= {"epochs": labels.epochs_text, "stage_title": labels.stage_title}
     environment.globals |= {"comparison": comparison, "labels": labels, "provenance": provenance, "tables": tables}
+    environment.globals |= {"intervals": accuracy_intervals}
     environment.globals |= {"counted": formatting.counted, "tested_text": tested_text, "zip": zip, "GROUPS": GROUPS}
     environment.globals |= {"version": tailcloud.__version__, "script": _script(), "script_digest": _digest(_script())}
     return environment
