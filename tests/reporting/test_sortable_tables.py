@@ -4,8 +4,10 @@ import pytest
 
 from helpers.browser_pipe import OPEN_ALL, SIZES, STICKING_OUT, Browser, find_browser
 from helpers.small_table import measured, table
+from helpers.synthetic_runs import make_result, write_run
 from tailcloud.bench.bench_page import bench_page
 from tailcloud.bench.filled_table import fill_table
+from tailcloud.reporting import write_report
 
 PROGRAM = find_browser()
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no browser: install chromium, or name one in CHROMIUM")
@@ -21,7 +23,8 @@ RESULTS = {
     ("gcl", "digits-lt"): [measured(0, 9.5, model={"parameters": 1_200, "flops": 950_000_000})],
     ("ldam", "digits-lt"): [measured(0, 80.0, model={"parameters": 20_000, "flops": 1_200})],
 }
-NAMES = "[...document.querySelector('.sortable').tBodies[0].rows].map((row) => row.cells[0].innerText.split(' ')[0])"
+FIRST_CELLS = "[...document.querySelector('.sortable').tBodies[0].rows].map((row) => row.cells[0].innerText)"
+NAMES = f"{FIRST_CELLS}.map((words) => words.split(' ')[0])"
 STATES = "[...document.querySelectorAll('.sortable th[aria-sort]')].map((th) => [th.innerText, th.ariaSort])"
 
 
@@ -94,6 +97,18 @@ def test_what_is_not_measured_is_folded_away(show):
     assert show.value("document.querySelector('main').innerText.includes('99.00')")
     assert show.value(STICKING_OUT) == []
     assert show.value("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+
+def test_tables_of_reports_and_comparisons_are_sorted_too(browser, tmp_path):
+    runs = [write_run(tmp_path / method, make_result(30, method=method)) for method in ("gcl", "ce")]
+    for place, words in ((write_report(runs[:1]), "accuracy"), (write_report(runs, tmp_path / "both.html"), "method")):
+        browser.open(place, *SIZES["laptop"][:2])
+        browser.value(OPEN_ALL)
+        before = browser.value(FIRST_CELLS)
+        browser.value(f"{head(words)}.click()")
+        assert browser.value(FIRST_CELLS) != before
+        assert sorted(browser.value(FIRST_CELLS)) == sorted(before)
+        assert browser.complaints == []
 
 
 def test_without_scripts_the_table_is_there_and_offers_no_sorting(browser, page):
