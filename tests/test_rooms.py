@@ -14,7 +14,7 @@ data/memory data/read_options data/packed_names data/image_io data/file_images d
 data/loaders/decoder_pool data/parallel_io
 data/dataset data/splits data/longtail
 data/augment data/loaders
-data/readers data/benchmarks data/inspection/duplicates
+data/exif data/readers data/benchmarks data/inspection/duplicates
 data
 data/inspection
 backbones heads losses

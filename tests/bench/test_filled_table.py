@@ -62,7 +62,7 @@ def test_what_is_not_measured_is_a_dash_and_what_failed_says_so():
     assert remarks([ce, gcl]) == ["Two failed: the disk is full"]
 
 
-def test_a_finished_page_names_what_is_not_measured_in_a_sentence():
+def test_a_finished_text_names_what_is_not_measured_in_a_sentence_and_a_page_folds_it_away():
     rows = [
         {"label": "One", "method": "ce", "paper": [70.0, 60.0]},
         {"label": "Two, by others", "method": "gcl", "other": [80.0, "-"], "source": "somebody"},
@@ -79,7 +79,13 @@ def test_a_finished_page_names_what_is_not_measured_in_a_sentence():
     ]
     assert "Not measured" not in empty  # of which there is nothing yet, and every row is shown
     assert empty.count("\n| ") == 2 + len(rows)
-    assert "Not measured: Two, by others" in bench_page([filled])
+    page = bench_page([filled])
+    open_part, folded = page.partition("<details")[::2]
+    assert "2\u00a0methods not measured</summary>" in folded
+    assert open_part.index("One") < open_part.index("Four")
+    assert "Two, by others" not in open_part
+    assert "<title>One 71.0 ± 1.4, published 70.00</title>" in page
+    assert page.index("80.00 (somebody)") < page.index("<h3>digits-lt:20")
 
 
 def test_a_cell_can_have_some_seeds_and_some_failures():

@@ -239,7 +239,7 @@ def test_a_comparison_separates_other_images_and_says_so(tmp_path):
         write_run(tmp_path / "b", make_result(10, seed=1, fingerprint="ffff0000ffff0000")),
     ]
     text = write_report(folders).read_text(encoding="utf-8")
-    assert text.count('<table class="methods">') == 2
+    assert text.count('<table class="methods sortable">') == 2
     assert "used 2 different sets of images" in text
 
 

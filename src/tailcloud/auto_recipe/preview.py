@@ -23,6 +23,18 @@ class TrainingPreview:
     reasons: list[str]
     seconds: float
 
+    @property
+    def sentence(self) -> str:
+        """What training would do, in one sentence."""
+        model, stages = self.recipe.model, list(self.recipe.stages.values())
+        part = "" if stages[0].train == "all" else "the head of " if stages[0].train == "head" else "parts of "
+        start = "from pretrained weights" if model.pretrained else "from scratch"
+        size = f" at {self.recipe.data.size} pixels" if self.recipe.data.size else ""
+        return (
+            f"Training would fit {part}{model.backbone} {start} by {self.recipe.method}{size}: "
+            f"{epochs_text(self.recipe)} epochs, about {duration(self.seconds)} on this machine."
+        )
+
 
 def preview_training(dataset: Dataset, device: torch.device, overrides: Sequence[Settings] = ()) -> TrainingPreview:
     """The recipe that would be trained: chosen for the user's own images, the shipped one for a benchmark.

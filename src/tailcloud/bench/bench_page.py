@@ -48,7 +48,7 @@ def headline(tables: Sequence[FilledTable]) -> str:
 
 
 def page_columns(filled: FilledTable) -> list[dict[str, Any]]:
-    """The data sets of a table, as the template takes them."""
+    """The data sets of a table, as the template takes them: what is measured first, the other rows apart."""
     columns = []
     for spec in filled.table.columns:
         cells = filled.column(spec)
@@ -57,14 +57,18 @@ def page_columns(filled: FilledTable) -> list[dict[str, Any]]:
                 "spec": spec,
                 "rows": [
                     (cell, table_text.text_rows([cell], list(table_text.LONG_COLUMNS))[0])
-                    for cell in table_text.shown_cells(cells)
+                    for cell in sorted(cells, key=lambda cell: not cell.results)
+                    if cell.results or cell.failures
+                ],
+                "unmeasured": [
+                    (cell, table_text.published(cell)) for cell in cells if not (cell.results or cell.failures)
                 ],
                 "chart": plot_cells(spec, cells),
                 "fingerprints": fingerprints(cells),
-                "remarks": table_text.column_remarks(filled, spec),
+                "remarks": [*filled.unmeasured(spec), *table_text.remarks(cells)],
             }
         )
-    return columns
+    return sorted(columns, key=lambda column: not column["rows"])
 
 
 def fingerprints(cells: Sequence[TableCell]) -> list[str]:
@@ -110,13 +114,15 @@ def draw_cell(canvas: Canvas, cell: TableCell, x: Scale, middle: float) -> None:
         return
     if summary.std is not None:
         canvas.rule((x(summary.mean - summary.std), middle), (x(summary.mean + summary.std), middle), "whisker")
-    canvas.dots([(x(summary.mean), middle)], "wrong" if cell.below else "series-2")
+    canvas.dots([(x(summary.mean), middle)], "wrong" if cell.below else "series-2", [cell_name(cell)])
 
 
 def alt_text(cells: Sequence[TableCell]) -> str:
     """The values of the chart, for screen readers."""
-    return "; ".join(
-        f"{cell.row.label} {cell.summary('top1').text()}"
-        + (f", published {number(cell.reference.value, 2)}" if cell.reference else "")
-        for cell in cells
-    )
+    return "; ".join(map(cell_name, cells))
+
+
+def cell_name(cell: TableCell) -> str:
+    """A row of the chart in words: "GCL 82.6 ± 0.2, published 82.68"."""
+    published = f", published {number(cell.reference.value, 2)}" if cell.reference else ""
+    return f"{cell.row.label} {cell.summary('top1').text()}{published}"

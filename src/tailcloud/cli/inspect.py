@@ -49,6 +49,7 @@ def inspect(
     """
     from tailcloud.data.inspection import survey
     from tailcloud.data.inspection.duplicates import find_duplicates
+    from tailcloud.data.inspection.group_suggestions import group_suggestions
     from tailcloud.recipe import load_recipe, parse_setting
     from tailcloud.reporting.inspection_page import inspection_path, write_inspection
 
@@ -59,13 +60,16 @@ def inspect(
     found = find_duplicates(surveyed.images)
     print_survey(surveyed)
     print_duplicates(surveyed, found)
+    suggestions = list(group_suggestions(surveyed))
+    for sentence in suggestions:
+        print_note(sentence)
     words = ["tailcloud", "train", "--data", spec, *(["--root", root] if root != "data" else [])]
     command = shlex.join([*words, *(word for setting in settings or [] for word in ("--set", setting))])
     planned = print_plan(surveyed, device, layers, command) if plan else None
     for sentence in surveyed.refusals:
         print_note(f"Training would not start: {sentence}.")
     if html:
-        out.print(f"\npage: {write_inspection(html, surveyed, found, planned)}", markup=False)
+        out.print(f"\npage: {write_inspection(html, surveyed, found, planned, suggestions)}", markup=False)
 
 
 def print_survey(surveyed: "Survey") -> None:
@@ -115,15 +119,16 @@ def print_duplicates(surveyed: "Survey", found: "Duplicates") -> None:
     if not surveyed.images:
         return
     same = f"{counted(len(found.same), 'image')} with the same pixels as another"
-    out.print(f"\nduplicates: {same}, {counted(len(found.near), 'pair')} nearly the same", markup=False)
-    lines, pairs = [], listed_pairs(surveyed, found)
-    for pair in pairs[:MAX_LISTED]:
+    pairs = f"{same}, {counted(len(found.near), 'pair')} nearly the same"
+    out.print(f"\nduplicates: {pairs if len(found.same) or len(found.near) else 'none found'}", markup=False)
+    lines, listed = [], listed_pairs(surveyed, found)
+    for pair in listed[:MAX_LISTED]:
         places = [
             f"{surveyed.name(row)} ({SPLIT_TITLES[surveyed.splits[row]]}, {surveyed.class_names[surveyed.labels[row]]})"
             for row in (pair.first, pair.second)
         ]
         lines.append(f" {'=' if pair.exact else '≈'} ".join(places))
-    print_some(lines, len(pairs))
+    print_some(lines, len(listed))
     for sentence in duplicate_sentences(surveyed, found):
         print_note(sentence)
 
@@ -149,10 +154,11 @@ def print_plan(
     print_note("Timing a few steps to estimate how long training would take …")
     expected = preview_training(surveyed.dataset, pick_device(device), layers)
     out.print("\n[bold]What training would do[/]")
+    out.print(expected.sentence, markup=False)
     for reason in expected.reasons:
         out.print(f"- {reason}", markup=False)
     out.print(command, markup=False)
-    return InspectionPlan(command, expected.reasons, expected.recipe.to_toml())
+    return InspectionPlan(expected.sentence, command, expected.reasons, expected.recipe.to_toml())
 
 
 def bars(counts: list[int], names: list[str]) -> list[str]:

@@ -1,10 +1,11 @@
 """Image files as arrays: any common format in, uint8 pixels of the wanted channels and size out."""
 
+from collections.abc import Mapping
 from functools import cache
 from math import ceil
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +65,26 @@ def read_header(path: Path) -> Header:
     """Size and mode of an image file; sides are as stored, before the EXIF orientation is applied."""
     with _open(path) as image:
         return Header(image.height, image.width, image.mode)
+
+
+def read_exif(path: Path) -> tuple[Mapping[int, Any], Mapping[int, Any]]:
+    """The tags of the EXIF block of an image file, and those of its part on the photograph; no pixel is decoded.
+
+    Both are empty if there is no such block, or a damaged one.
+
+    Raises:
+        Unreadable: not an image.
+    """
+    with _open(path) as image:
+        try:
+            if image.format == "PNG" and "exif" not in image.info:  # Pillow would decode it to look behind its pixels
+                return {}, {}
+            tags = image.getexif()
+            return dict(tags), tags.get_ifd(ExifTags.IFD.Exif)
+        except MemoryError:
+            raise
+        except Exception:  # a damaged EXIF block raises anything
+            return {}, {}
 
 
 def read_image(path: Path, channels: int, *, min_side: int | None = None) -> ImageArray:

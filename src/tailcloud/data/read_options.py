@@ -19,8 +19,8 @@ class ReadOptions:
             "squash" scales each side separately.
         test: the share of each class that is set aside as test split, if the data have none; 0 sets nothing aside, and
             the training split is also the test split.
-        group: what keeps images together in one split: a column of the CSV, or a regular expression on the file name
-            whose first group is the key (patient, camera, burst).
+        group: what keeps images together in one split: a column of the CSV, "exif" (bursts), "duplicates" (copies and
+            near-copies), or a regular expression on the file name whose first group is the key (patient, camera).
         min_count: classes with fewer training images are dropped or merged, as ``small`` says; 0 keeps all.
         small: "drop" leaves tiny classes out, "merge" makes one class of them.
         loader: "resident" keeps all images in memory, "stream" reads each from its file when it is needed; "auto"

@@ -16,7 +16,7 @@ from tailcloud.files import check_output
 from tailcloud.formatting import counted, percent, readable
 from tailcloud.reporting import report_path, write_page
 from tailcloud.reporting.example_images import COARSE
-from tailcloud.reporting.image_uri import image_uri, photo_uri
+from tailcloud.reporting.image_uri import image_uri
 from tailcloud.reporting.render import render
 from tailcloud.serving.predict import FilePrediction, in_threads
 
@@ -158,7 +158,7 @@ def thumbnail(path: Path) -> ImageArray | str:
 def shown(prediction: FilePrediction, image: ImageArray | str, folder: Path, top: int) -> Shown:
     """An image with its texts."""
     coarse = not isinstance(image, str) and max(image.shape[:2]) <= COARSE
-    uri = None if isinstance(image, str) else image_uri(image) if coarse else photo_uri(image)
+    uri = None if isinstance(image, str) else image_uri(image, lossy=not coarse)
     names = [(readable(name), percent(100 * p)) for name, p in prediction.top[:top]]
     return Shown(readable(str(prediction.path)), link_from(folder, prediction.path), names, uri, coarse)
 

@@ -11,8 +11,6 @@ CHANNELS_OF_PNG = 4  # at most: grey, grey with alpha, RGB, RGB with alpha
 CHANNELS_OF_JPEG = (1, 3)
 JPEG_QUALITY = 82
 
-JPEG_QUALITY = 80
-
 
 def image_uri(pixels: NDArray[np.uint8], *, lossy: bool = False) -> str:
     """An image [H, W, C] as the data URI of a PNG, or of a JPEG, which has a third of the bytes, if it may be lossy.
@@ -22,13 +20,6 @@ def image_uri(pixels: NDArray[np.uint8], *, lossy: bool = False) -> str:
     if lossy and pixels.shape[2] in CHANNELS_OF_JPEG:
         return _data_uri("jpeg", encode_jpeg(pixels))
     return _data_uri("png", encode_png(pixels))
-
-
-def photo_uri(pixels: NDArray[np.uint8]) -> str:
-    """A photograph [H, W, 3] as the data URI of a JPEG, which is several times smaller than a PNG."""
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "JPEG", quality=JPEG_QUALITY, optimize=True)
-    return f"data:image/jpeg;base64,{base64.b64encode(file.getvalue()).decode()}"
 
 
 def encode_png(pixels: NDArray[np.uint8]) -> bytes:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tailcloud.data.image_io import resize_image
 from tailcloud.data.inspection.duplicates import ALIKE, ALIKE_IN_GREY, DISTANCE, Duplicates
 from tailcloud.data.inspection.findings import (
     SPLIT_TITLES,
@@ -16,6 +17,7 @@ from tailcloud.data.inspection.findings import (
     size_facts,
     small_class_sentences,
 )
+from tailcloud.data.inspection.samples import SampleImage, sample_rounds, sampled_classes
 from tailcloud.data.inspection.survey import Survey
 from tailcloud.formatting import counted
 from tailcloud.profile import Profile
@@ -28,6 +30,9 @@ from tailcloud.runs.result import Result, parse_result
 PAIRS_WITH_IMAGES, PAIRS_LISTED = 12, 500
 BROKEN_LISTED = 500
 MAX_SIDE = 64  # pixels of an image on the page
+COARSE = 32  # pixels: smaller images are shown without smoothing
+SAMPLES_OPEN = 12  # of the most frequent classes, and of the rarest; the classes between are folded
+MAX_SAMPLE_BYTES = 1_200_000
 HOW_FOUND = (
     f"Nearly the same: difference hashes of 64 bits that differ in at most {DISTANCE} bits, and thumbnails that "
     f"correlate by {ALIKE} or more ({ALIKE_IN_GREY} if all images are grey). This finds copies that were saved again, "
@@ -38,8 +43,9 @@ HOW_FOUND = (
 
 @dataclass(frozen=True)
 class InspectionPlan:
-    """What training would do: the command, the reasons, and the recipe as TOML."""
+    """What training would do: in a sentence, the command, the reasons, and the recipe as TOML."""
 
+    sentence: str
     command: str
     reasons: Sequence[str]
     recipe: str
@@ -56,9 +62,20 @@ class ShownPair:
     images: tuple[str, str] | None = None
 
 
-def write_inspection(path: Path, survey: Survey, found: Duplicates, plan: InspectionPlan | None) -> Path:
+@dataclass(frozen=True)
+class ShownClass:
+    """A class as the page shows it: its place in the list of classes, its share of the largest one, sample images."""
+
+    index: int
+    share: float
+    samples: Sequence[tuple[str, str]]  # name and data URI
+
+
+def write_inspection(
+    path: Path, survey: Survey, found: Duplicates, plan: InspectionPlan | None, suggestions: Sequence[str] = ()
+) -> Path:
     """Write the page; it replaces a page of tailcloud, but no other file."""
-    return write_page(inspection_path(path), inspection_page(survey, found, plan))
+    return write_page(inspection_path(path), inspection_page(survey, found, plan, suggestions))
 
 
 def inspection_path(path: Path) -> Path:
@@ -66,8 +83,10 @@ def inspection_path(path: Path) -> Path:
     return report_path([path.parent], path, "inspection.html", option="--html")
 
 
-def inspection_page(survey: Survey, found: Duplicates, plan: InspectionPlan | None) -> str:
-    """The page about a data set."""
+def inspection_page(
+    survey: Survey, found: Duplicates, plan: InspectionPlan | None, suggestions: Sequence[str] = ()
+) -> str:
+    """The page about a data set; ``suggestions`` are those of ``group_suggestions``."""
     counts = _counted(survey)
     pairs = listed_pairs(survey, found)
     profile = Profile(np.array(counts.dataset.counts), survey.class_names)
@@ -91,10 +110,18 @@ def inspection_page(survey: Survey, found: Duplicates, plan: InspectionPlan | No
             for place, pair in enumerate(pairs[:PAIRS_LISTED])
         ],
         unlisted=max(0, len(pairs) - PAIRS_LISTED),
-        meaning=list(duplicate_sentences(survey, found)),
         how_found=HOW_FOUND,
         broken=list(survey.broken.items())[:BROKEN_LISTED],
-        remarks=[*profile.remarks(), *survey.remarks, *small_class_sentences(survey)],
+        findings=[
+            *suggestions,
+            *duplicate_sentences(survey, found),
+            *profile.remarks(),
+            *survey.remarks,
+            *small_class_sentences(survey),
+        ],
+        classes=shown_classes(survey, counts),
+        open_classes=SAMPLES_OPEN,
+        coarse=bool(survey.images) and max(survey.images[0].shape[1:3]) <= COARSE,
         plan=plan,
     )
 
@@ -123,10 +150,36 @@ def shown(survey: Survey, pair: DuplicatePair, *, with_images: bool) -> ShownPai
     )
 
 
+def shown_classes(survey: Survey, counts: Result) -> list[ShownClass]:
+    """The classes, most frequent first, each with samples; none if no image could be read.
+
+    Every class gets its first image before any gets its second, so that the budget of bytes never costs a rare class
+    its only one.
+    """
+    largest = max(counts.dataset.counts)
+    samples: dict[int, list[tuple[str, str]]] = {}
+    total = 0
+    for sample in sample_rounds(survey, counts.order):
+        uri = _small_uri(sample)
+        total += len(uri)
+        if total > MAX_SAMPLE_BYTES:
+            break
+        samples.setdefault(sample.label, []).append((sample.name, uri))
+    return [
+        ShownClass(index, counts.dataset.counts[index] / largest, samples.get(index, ()))
+        for index in (sampled_classes(counts.order) if samples else ())
+    ]
+
+
+def _small_uri(sample: SampleImage) -> str:
+    """A sample as a data URI; a photograph is lossy, since nobody compares its pixels."""
+    height, width = sample.pixels.shape[:2]
+    scale = min(1.0, MAX_SIDE / max(height, width))
+    size = max(1, round(height * scale)), max(1, round(width * scale))
+    return image_uri(resize_image(sample.pixels, size, "squash"), lossy=max(size) > COARSE)
+
+
 def _data_uri(survey: Survey, image: int) -> str:
-    for images in survey.images:
-        if image < len(images):
-            step = -(-max(images.shape[1:3]) // MAX_SIDE)
-            return image_uri(np.ascontiguousarray(images[image, ::step, ::step]))
-        image -= len(images)
-    raise IndexError(image)
+    pixels = survey.pixels(image)
+    step = -(-max(pixels.shape[:2]) // MAX_SIDE)
+    return image_uri(np.ascontiguousarray(pixels[::step, ::step]))

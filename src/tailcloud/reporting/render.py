@@ -14,7 +14,7 @@ from tailcloud.profile import GROUPS
 from tailcloud.reporting import accuracy_intervals, comparison, labels, provenance, tables
 from tailcloud.runs.result import Result
 
-SCRIPTS = ("search.js", "marks.js")  # search in tables; names of dots, bars and cells
+SCRIPTS = ("search.js", "marks.js", "sort.js")  # search; names of dots, bars and cells; order of rows
 
 
 def render(template: str, **content: Any) -> str:

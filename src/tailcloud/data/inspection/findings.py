@@ -17,6 +17,7 @@ from tailcloud.profile import classes_text
 Vector = NDArray[np.int64]
 
 SMALLEST_TO_MEASURE = 10  # test images: with fewer, one image is more than ten points of the class's accuracy
+INFLATED = "the accuracy will look better than it is"
 SPLIT_TITLES = {"train": "training", "val": "validation", "test": "test"}
 
 
@@ -44,21 +45,32 @@ def listed_pairs(survey: Survey, found: Duplicates) -> list[DuplicatePair]:
 
 def leaks(survey: Survey, found: Duplicates) -> dict[str, int]:
     """How many images of validation and test are in training too, the same or nearly so; only splits with any."""
-    sets, splits = found.sets(len(survey.labels)), np.array(survey.splits)
-    trained = np.isin(sets, sets[splits == "train"])
+    return shared_with_training(survey, found.sets(len(survey.labels)))
+
+
+def shared_with_training(survey: Survey, groups: Vector) -> dict[str, int]:
+    """How many images of validation and test are of a group that training has too; only splits with any."""
+    splits = np.array(survey.splits)
+    trained = np.isin(groups, groups[splits == "train"])
     counts = {split: int((trained & (splits == split)).sum()) for split in ("val", "test")}
     return {split: count for split, count in counts.items() if count}
 
 
+def share_of_split(survey: Survey, split: str, count: int) -> str:
+    """ "3 of 40 test images (7.5 %)"."""
+    total = survey.splits.count(split)
+    share = number(100 * count / total, 1 if 100 * count >= total else 2)
+    return f"{count:,} of {counted(total, SPLIT_TITLES[split] + ' image')} ({share} %)"
+
+
 def duplicate_sentences(survey: Survey, found: Duplicates) -> Iterator[str]:
     """What the pairs mean."""
-    way_out = " Remove the copies; if the data name no splits, data.group can keep copies in one split."
+    one_split = ", or keep each set of them in one split: --set data.group=duplicates"
+    can_group = survey.files is not None and not survey.splits_named and survey.options.group is None
+    way_out = f" Remove the copies{one_split if can_group else ''}." if survey.names else ""
     for split, count in leaks(survey, found).items():
-        total = survey.splits.count(split)
-        share = number(100 * count / total, 1 if 100 * count >= total else 2)
-        images = f"{count:,} of {counted(total, SPLIT_TITLES[split] + ' image')} ({share} %)"
         twice = f"{'is' if count == 1 else 'are'} in training too, the same or nearly so"
-        yield f"{images} {twice}: the accuracy will look better than it is.{way_out if survey.names else ''}"
+        yield f"{share_of_split(survey, split, count)} {twice}: {INFLATED}.{way_out}"
     pairs = listed_pairs(survey, found)
     if disagreeing := sum(pair.disagreeing for pair in pairs):
         pairs_are = f"{counted(disagreeing, 'pair')} of similar images {'is' if disagreeing == 1 else 'are'}"

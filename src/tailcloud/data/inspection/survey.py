@@ -11,7 +11,7 @@ from tailcloud.data import OWN, open_dataset, parse_spec
 from tailcloud.data.benchmarks.editions import EDITIONS
 from tailcloud.data.benchmarks.file_lists import listed
 from tailcloud.data.dataset import Dataset
-from tailcloud.data.image_io import Header, Pixels
+from tailcloud.data.image_io import Header, ImageArray, Pixels
 from tailcloud.data.read_options import ReadOptions
 from tailcloud.data.readers.build_dataset import DecodedFiles, read_files
 from tailcloud.data.readers.file_list import FileList
@@ -43,6 +43,8 @@ class Survey:
         refusals: why training would not start, one sentence each.
         dataset: what training would get; None if it would refuse.
         remarks: what a person should know.
+        files: the list of image files, in an order of its own; None if the images are not files, or were not opened.
+        options: how the images are read.
     """
 
     spec: str
@@ -56,6 +58,8 @@ class Survey:
     refusals: Sequence[str] = ()
     dataset: Dataset | None = None
     remarks: Sequence[str] = ()
+    files: FileList | None = None
+    options: ReadOptions = field(default_factory=ReadOptions)
 
     def name(self, image: int) -> str:
         """An image as people can find it: its file, or its number within its split."""
@@ -63,6 +67,24 @@ class Survey:
             return self.names[image]
         split = self.splits[image]
         return f"{split} {image - self.splits.index(split)}"
+
+    def pixels(self, image: int) -> ImageArray:
+        """The pixels of an image [H, W, C] among ``images``."""
+        for images in self.images:
+            if image < len(images):
+                return np.asarray(images[image])
+            image -= len(images)
+        raise IndexError(image)
+
+    def file_rows(self) -> list[int]:
+        """The position of each image in ``files``."""
+        places = {name: row for row, name in enumerate(self.files.names if self.files else ())}
+        return [places[name] for name in self.names or ()]
+
+    @property
+    def splits_named(self) -> bool:
+        """Whether the files name their splits, so that none is made for training."""
+        return self.files is not None and any(self.files.splits)
 
     def counts(self) -> dict[str, Vector]:
         """Images per class, by split; splits without images are left out."""
@@ -146,7 +168,7 @@ def survey_files(spec: str, files: FileList, options: ReadOptions) -> Survey:
     resident = read.dataset and not read.dataset.train.streamed
     surveyed = survey_dataset(read.dataset) if read.dataset and resident else _survey_decoded(spec, decoded)
     surveyed.dataset, surveyed.refusals, surveyed.remarks = read.dataset, read.problems, read.remarks
-    surveyed.headers = decoded.headers
+    surveyed.headers, surveyed.files, surveyed.options = decoded.headers, files, options
     surveyed.broken = {files.names[row]: error.why for row, error in sorted(decoded.broken.items())}
     return surveyed
 

@@ -20,7 +20,8 @@ from tailcloud.data.memory import check_images_fit, image_shortage
 from tailcloud.data.packed_names import Names
 from tailcloud.data.parallel_io import check_unreadable, read_headers, read_images, unreadable_remark
 from tailcloud.data.read_options import Fit, ReadOptions
-from tailcloud.data.readers.file_list import FileList, group_keys
+from tailcloud.data.readers.file_list import FileList
+from tailcloud.data.readers.groups import group_keys
 from tailcloud.data.readers.image_size import LARGEST_DEFAULT_SIZE, choose_size, native_ratio, native_side
 from tailcloud.data.readers.split_assignment import SPLIT_NAMES, SplitAssignment, as_listed, assign_splits
 from tailcloud.data.splits import Vector

@@ -64,6 +64,13 @@ def read_list(file: Path, group: str | None = None) -> FileList:
     )
 
 
+def other_columns(file: Path) -> list[str]:
+    """The columns of a list that are neither path nor label nor split."""
+    header = _header(file)
+    known = {_column(header, names) for names in (PATH_COLUMNS, LABEL_COLUMNS, SPLIT_COLUMNS)}
+    return [name for place, name in enumerate(header) if name and place not in known]
+
+
 def lists_of_splits(file: Path) -> dict[str, Path]:
     """The lists of all splits, if this one is named after training and others are beside it; else none."""
     if "train" not in file.name:

@@ -9,6 +9,7 @@ from functools import partial
 from tailcloud.formatting import counted, number, percent, short_names, whole
 from tailcloud.profile import FEW_BELOW, GROUPS, MANY_ABOVE
 from tailcloud.reporting.accuracy_intervals import class_text
+from tailcloud.reporting.figures.class_axis import class_axis
 from tailcloud.reporting.figures.shot_groups import Accuracies, Series, method_series
 from tailcloud.reporting.figures.svg import WIDTH, Canvas, Figure, Scale
 from tailcloud.reporting.labels import effective_stages
@@ -134,7 +135,7 @@ def _count_curve(result: Result, label: str, bounds: tuple[float, float], log: b
     classes = len(result.order)
     x, y = Scale(0, classes, 50, WIDTH - 12), Scale(*bounds, 240, 12, log)
     canvas.y_axis(x, y, title="training images")
-    canvas.x_axis(x, y, title="classes, most frequent first")
+    class_axis(canvas, x, y, [result.names[index] for index in result.order])
     for group in GROUPS:
         ranks = [rank for rank in range(0, classes, result.stride) if result.group_of[result.order[rank]] == group]
         steps = [
