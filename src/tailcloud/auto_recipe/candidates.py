@@ -55,6 +55,7 @@ class Candidate:
     part: Part = "all"
     resize: bool = True
     fit: Fit | None = None
+    fit_evidence: str = ""
 
 
 def is_user_data(dataset: Dataset) -> bool:

@@ -10,6 +10,7 @@ import torch
 
 from tailcloud.auto_recipe.candidates import is_user_data, pretrained_candidates, scratch_candidates
 from tailcloud.auto_recipe.draft import Draft, Settings, fields_of
+from tailcloud.auto_recipe.fit_test import CENTER, run_fit_test
 from tailcloud.auto_recipe.flip_test import run_flip_test
 from tailcloud.auto_recipe.head_trial import session_with_features, try_heads
 from tailcloud.auto_recipe.pretrained_draft import DEFAULT_METHOD, HEAD_METHODS, PretrainedDraft
@@ -31,6 +32,7 @@ from tailcloud.training.features.run_features import TooSlow
 
 DEFAULT_CPU_BUDGET = 1800.0  # seconds
 FALLBACK_METHOD = "logit-adjust-posthoc"  # if too few epochs fit for GCL
+FIT_TEST_BUDGET = 60.0  # seconds; with less, the whole picture is read untested
 TRIAL_SHARE = 0.3  # of the time that is left after features are computed
 NOMINAL_CORE, NOMINAL_GPU = 16e9, 4e12  # FLOPs a second that small networks reach in training
 
@@ -86,6 +88,8 @@ def choose(
     if candidates:
         method = None if "method" in fields else DEFAULT_METHOD
         drafts = [PretrainedDraft(dataset, each, device, flips, overrides, method) for each in candidates]
+        if open_data and "data.fit" not in fields and enough_for_fit_test(limit):
+            drafts = with_better_fit(drafts)
         skipped, best, trial = fit_with_head(unique(usable(drafts)), limit, budget, open_data, started)
         why = [*too_slow(skipped), *best.draft.reasons(), *trial, *best.reasons(budget)]
     else:
@@ -98,6 +102,24 @@ def choose(
         from_scratch = scratch_reason(dataset, base)
         why = [*from_scratch, *too_slow(skipped), *fallback_reason(best), *best.draft.reasons(), *best.reasons(budget)]
     return Choice(best.settings, [describe_data(dataset), *why], best.stage_seconds)
+
+
+def enough_for_fit_test(limit: float | None) -> bool:
+    """Whether the fit test, which takes seconds, is worth its time."""
+    return limit is None or limit >= FIT_TEST_BUDGET
+
+
+def with_better_fit(drafts: Sequence[PretrainedDraft]) -> list[PretrainedDraft]:
+    """The drafts that read whole pictures read their centers instead if that is better; others stay as they are."""
+    if not drafts[-1].candidate.fit:
+        return list(drafts)
+    logger.info("comparing the whole picture with its center")
+    test = run_fit_test(drafts[-1])
+    if test is None:
+        return list(drafts)
+    fit = CENTER if test.center_is_better else drafts[-1].candidate.fit
+    tested = [replace(draft.candidate, fit=fit, fit_evidence=test.evidence()) for draft in drafts]
+    return [replace(draft, candidate=candidate) for draft, candidate in zip(drafts, tested, strict=True)]
 
 
 def usable(drafts: Sequence[AnyDraft]) -> list[AnyDraft]:

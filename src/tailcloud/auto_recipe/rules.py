@@ -53,12 +53,15 @@ def choose_model(chosen: ChosenSettings, dataset: Dataset, candidate: Candidate)
 
 
 def choose_fit(chosen: ChosenSettings, dataset: Dataset, candidate: Candidate) -> None:
-    """The whole picture, if it is far from square: a small subject may be at its edge."""
+    """The whole picture, if it is far from square: a subject may be at its edge; or its center, if that is better."""
     if candidate.fit and dataset.native_ratio:
         sides = Fraction(dataset.native_ratio).limit_denominator(MAX_SIDE)
         typical = f"{sides.numerator}:{sides.denominator}"
-        how = f"The whole picture is read, about {typical}, with black borders; data.fit=crop reads its center larger."
-        chosen.set("data.fit", candidate.fit, how)
+        how = f"The whole picture is read, about {typical}, with black borders; data.fit=crop reads its center larger"
+        if candidate.fit == "crop":
+            how = f"The center of pictures of about {typical} is read; data.fit=pad reads the whole of them smaller"
+        evidence = f" ({candidate.fit_evidence})" if candidate.fit_evidence else ""
+        chosen.set("data.fit", candidate.fit, f"{how}{evidence}.")
 
 
 def choose_augmentation(chosen: ChosenSettings, dataset: Dataset, side: int, flips: FlipTest) -> None:
