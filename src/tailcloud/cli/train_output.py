@@ -14,11 +14,12 @@ from tailcloud.launch.fleet import Outcome
 from tailcloud.launch.run_data import open_data
 from tailcloud.launch.run_plan import PlannedRun, with_seed
 from tailcloud.recipe import Recipe
+from tailcloud.reporting.labels import ece_basis
 from tailcloud.reporting.tables import by_dataset
 from tailcloud.runs.result import PickedEpoch, Result, StageResult
 from tailcloud.training.run_cost import estimate
 
-FIGURES = ("top1", "many", "medium", "few", "ece")
+FIGURES = ("top1", "many", "medium", "few")
 
 
 def print_choice(runs: Sequence[PlannedRun]) -> None:
@@ -89,6 +90,7 @@ def print_result(run: PlannedRun, result: Result) -> None:
         if picked := stage.picked:
             chosen = f"kept epoch {picked.epoch}, chosen on {picked.on}"
             out.print(f"  {' ' * len(stage.name)}  {figures_of(picked)}  ({chosen})")
+    out.print(f"  ece {number(result.ece_in_use)} ({ece_basis(result.calibrated)})")
 
 
 def figures_of(measured: StageResult | PickedEpoch) -> str:
@@ -98,10 +100,10 @@ def figures_of(measured: StageResult | PickedEpoch) -> str:
 
 def print_summary(results: list[Result]) -> None:
     """Mean and standard deviation over the runs of each method that has several."""
-    lines: list[tuple[str, ...]] = [("mean ± deviation", "runs", *FIGURES)]
+    lines: list[tuple[str, ...]] = [("mean ± deviation", "runs", *FIGURES, "ece")]
     for table in by_dataset(results):
         for row in (row for row in table.rows if len(row.results) > 1):
-            figures = [row.summary(key).text() for key in FIGURES]
+            figures = [row.summary(key).text() for key in (*FIGURES, "ece_in_use")]
             lines.append((f"{row.label}, {table.spec}", str(len(row.results)), *figures))
     if len(lines) > 1:
         print_columns(lines)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tailcloud.profile import FEW_BELOW, MANY_ABOVE
-from tailcloud.runs.result import Result
+from tailcloud.runs.result import CalibrationResult, Result
 from tailcloud.runs.weights_record import WeightsRecord
 
 GROUP_BOUNDS = {
@@ -18,7 +18,29 @@ CLASS_FREQUENCIES = {
     "backward": "reversed: the rarest class is the most frequent",
 }
 ASSUMED_FREQUENCIES = {"train": "those of the training images", "uniform": "all classes equally often"}
+WEIGHTED_TO = {"train": "classes as often as in training", "uniform": "all classes equally often"}
 SPLITS = {"test": "the test set", "val": "the validation set", "train": "the training set"}
+
+
+def ece_basis(calibrated: CalibrationResult | None, prior: str | None = None) -> str:
+    """What an ECE was measured on: "calibrated; all classes equally often".
+
+    That is whether a temperature was fitted, and to which class frequencies the test images are weighted, if they are;
+    ``prior`` is the file in which a user gave them.
+    """
+    if calibrated is None:
+        return "not calibrated"
+    fitted = "calibrated" if calibrated.fitted_on else "not calibrated"
+    mix = weighted_to(calibrated, prior)
+    return f"{fitted}; {mix}" if mix else fitted
+
+
+def weighted_to(calibrated: CalibrationResult, prior: str | None = None) -> str:
+    """The class frequencies to which test images are weighted; empty if they are taken as they are."""
+    if calibrated.weighted is None:
+        return ""
+    other = f"classes as often as in {prior}" if prior else "classes as often as the model assumes"
+    return WEIGHTED_TO.get(calibrated.weighted.prior, other)
 
 
 def pretraining(weights: WeightsRecord | None) -> str:

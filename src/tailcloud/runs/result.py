@@ -151,11 +151,36 @@ class TemperatureFit(FileRecord):
     images: int = 0
 
 
-class CalibrationResult(CalibrationScores, TemperatureFit):
+class CalibrationChange(CalibrationScores):
     """Calibration with the temperature, without it (``before``), and both by shot group."""
 
     before: CalibrationScores = CalibrationScores()
     groups: dict[str, BeforeAfter] = Field(default_factory=dict)
+
+
+class AssumedMix(FileRecord):
+    """The class prior to which images are weighted, by name, and how many images of equal weight they are worth."""
+
+    prior: str = "other"
+    effective_images: Measured = None
+
+
+class WeightedCalibration(CalibrationChange, AssumedMix):
+    """Calibration on test images that are weighted to the prior which the probabilities assume."""
+
+
+class CalibrationResult(CalibrationChange, TemperatureFit):
+    """Calibration on the test images as they are.
+
+    ``weighted`` is for the class prior that the probabilities assume; None if the test images have it.
+    """
+
+    weighted: WeightedCalibration | None = None
+
+    @property
+    def in_use(self) -> CalibrationChange:
+        """Calibration on images with the class prior that the probabilities assume."""
+        return self.weighted or self
 
 
 class AccuracyAtPrior(FileRecord):
@@ -227,6 +252,14 @@ class Result(Scores, MethodTop1):
         if any(not 0 <= index < classes for row in self.confusion for index in row[:2]):
             raise ValueError("its confusions name a class that does not exist")
         return self
+
+    @property
+    def ece_in_use(self) -> float | None:
+        """The ECE of the probabilities that ``predict`` gives, at the class prior which they assume.
+
+        Results of older versions have only that of the last epoch.
+        """
+        return self.calibrated.in_use.ece if self.calibrated else self.ece
 
     @property
     def start_chosen_on(self) -> str | None:
