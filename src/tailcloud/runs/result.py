@@ -144,11 +144,11 @@ class BeforeAfter(FileRecord):
 
 
 class TemperatureFit(FileRecord):
-    """The temperature, the split it was fitted on, and the number of images; None: nothing was fitted."""
+    """The temperature, the split it was fitted on (None: nothing was fitted), and its images (None: not known)."""
 
     temperature: Measured = None
     fitted_on: str | None = None
-    images: int = 0
+    images: int | None = 0
 
 
 class CalibrationChange(CalibrationScores):
