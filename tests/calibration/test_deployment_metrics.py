@@ -11,7 +11,7 @@ from tailcloud.calibration.deployment_metrics import measure_deployment
 from tailcloud.calibration.priors import importance_weights, normalised, train_prior, uniform_prior
 from tailcloud.calibration.temperature import LogitCalibration
 from tailcloud.data.loaders.batch import Batch
-from tailcloud.evaluation.metrics import calibration
+from tailcloud.evaluation.metrics import calibration, ece_by_chance
 
 COUNTS = [300, 60, 12]
 SPREAD = 1.0
@@ -81,3 +81,14 @@ def test_where_no_class_that_has_images_can_occur_nothing_is_measured():
     assert calibration(np.array([0.5, 0.7]), np.array([True, False]), weights)["ece"] is None
     figures, _, _ = measured([50, 50, 0], prior=normalised([0, 0, 1]))
     assert figures["weighted"]["ece"] is None
+
+
+@pytest.mark.parametrize("images", [40, 400])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_few_images_give_an_ece_also_to_perfect_probabilities(images, weighted):
+    random = np.random.default_rng(images)
+    confidence = random.uniform(0.2, 1, images)
+    weights = random.uniform(0.1, 3, images) if weighted else None
+    drawn = [calibration(confidence, random.uniform(size=images) < confidence, weights)["ece"] for _ in range(2000)]
+    assert ece_by_chance(confidence, weights) == pytest.approx(np.mean(drawn), rel=0.08)
+    assert ece_by_chance(confidence, np.zeros(images)) is None

@@ -153,4 +153,4 @@ def test_evaluate_expects_a_prior_and_shows_other_mixes(call, served):
     assert "adjusted  " in said
     weighted = adjusted["calibrated"]["weighted"]
     assert weighted["prior"] == "train"
-    assert f"ece {weighted['ece']:.1f} (calibrated; classes as often as in training)" in said
+    assert f"ece {weighted['ece']:.1f} (calibrated; classes as often as in training" in said

@@ -48,6 +48,7 @@ def weighted_result():
     used = {key: result["calibrated"][key] for key in ("reliability", "groups")}
     result["ece"], result["calibrated"]["ece"], result["calibrated"]["before"]["ece"] = 23.9, 11.2, 7.0
     result["calibrated"]["weighted"] = {"prior": "uniform", "effective_images": 49.7, "ece": 1.7, **used}
+    result["calibrated"]["weighted"]["by_chance"] = 1.5
     result["calibrated"]["weighted"]["before"] = {"ece": 10.9, "reliability": []}
     return result
 
@@ -63,7 +64,7 @@ def test_probabilities_and_the_images_that_judge_them_have_the_same_mix_and_both
     result = parse_result(weighted_result())
     said = temperature_sentence(result.calibrated).replace("\u00a0", " ")
     assert "from 10.9 % to 1.7 % at the class frequencies that the probabilities assume (all classes equally" in said
-    assert "worth 50 images of equal weight" in said
+    assert "worth 50 images of equal weight; on so few images, perfect probabilities have about 1.5." in said
     assert "On the test images as they are, which have other class frequencies, it changes from 7.0 % to 11.2 %" in said
     assert "all: ECE 10.9 → 1.7\u00a0%" in str(plot_calibrated(result).drawing)
     assert "Test images are weighted: all classes equally often." in plot_calibrated(result).caption

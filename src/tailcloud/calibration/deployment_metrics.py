@@ -23,7 +23,7 @@ from tailcloud.calibration.priors import (
 from tailcloud.calibration.temperature import Floats, LogitCalibration, calibration_by_group
 from tailcloud.data.loaders.batch import Batch
 from tailcloud.evaluation import predict_variants, to_predictions
-from tailcloud.evaluation.metrics import Predictions, calibration, summarise
+from tailcloud.evaluation.metrics import Predictions, calibration, ece_by_chance, summarise
 
 SAME_MIX = 0.01  # weights this close to 1 change nothing that is printed
 
@@ -91,6 +91,7 @@ def _before_and_after(
     }
     return {
         **_of_all_images(after, weights),
+        "by_chance": ece_by_chance(after.confidence, weights),
         "before": _of_all_images(before, weights),
         "groups": {name: {when: groups[when][name] for when in groups} for name in groups["before"]},
     }

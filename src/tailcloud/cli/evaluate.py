@@ -90,7 +90,7 @@ def _print_intervals(intervals: dict[str, tuple[float, float]]) -> None:
 
 def _print_calibration(measured: dict[str, Any], prior: str | None) -> None:
     """The ECE of the probabilities that ``predict`` gives, and on which class frequencies it was measured."""
-    from tailcloud.reporting.labels import ece_basis
+    from tailcloud.reporting.labels import ece_basis, ece_by_chance
     from tailcloud.runs.result import CalibrationResult
 
     if "calibrated" not in measured:  # a model of an older version
@@ -98,9 +98,9 @@ def _print_calibration(measured: dict[str, Any], prior: str | None) -> None:
         return
     found = CalibrationResult.model_validate(measured["calibrated"])
     as_they_are = f", {number(found.ece)} on the images as they are" if found.weighted else ""
-    fitted = f"T = {found.temperature:.3g}" if found.fitted_on else "no temperature: no held-out images"
-    basis = ece_basis(found, prior if prior not in {"uniform", "train"} else None)
-    out.print(f"\nece {number(found.in_use.ece)} ({basis}){as_they_are}; {fitted}", markup=False)
+    fitted = f"T = {found.temperature:.3g}" if found.fitted_on else "no held-out images"
+    basis = [ece_basis(found, prior if prior not in {"uniform", "train"} else None), ece_by_chance(found), fitted]
+    out.print(f"\nece {number(found.in_use.ece)} ({'; '.join(filter(None, basis))}){as_they_are}", markup=False)
 
 
 def _print_priors(priors: dict[str, Any]) -> None:

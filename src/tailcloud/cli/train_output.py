@@ -14,7 +14,7 @@ from tailcloud.launch.fleet import Outcome
 from tailcloud.launch.run_data import open_data
 from tailcloud.launch.run_plan import PlannedRun, with_seed
 from tailcloud.recipe import Recipe
-from tailcloud.reporting.labels import ece_basis
+from tailcloud.reporting.labels import ece_basis, ece_by_chance
 from tailcloud.reporting.tables import by_dataset
 from tailcloud.runs.result import PickedEpoch, Result, StageResult
 from tailcloud.training.run_cost import estimate
@@ -90,7 +90,8 @@ def print_result(run: PlannedRun, result: Result) -> None:
         if picked := stage.picked:
             chosen = f"kept epoch {picked.epoch}, chosen on {picked.on}"
             out.print(f"  {' ' * len(stage.name)}  {figures_of(picked)}  ({chosen})")
-    out.print(f"  ece {number(result.ece_in_use)} ({ece_basis(result.calibrated)})")
+    basis = [ece_basis(result.calibrated), ece_by_chance(result.calibrated)]
+    out.print(f"  ece {number(result.ece_in_use)} ({'; '.join(filter(None, basis))})")
 
 
 def figures_of(measured: StageResult | PickedEpoch) -> str:

@@ -85,7 +85,7 @@ def calibration(
     images and all weights are 0.
     """
     w = np.ones(len(confidence)) if weights is None else weights
-    which = np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)
+    which = _confidence_bins(confidence)
     count, weight = np.bincount(which, minlength=BINS), np.bincount(which, weights=w, minlength=BINS)
     confidence_sum = np.bincount(which, weights=w * confidence, minlength=BINS)
     correct_sum = np.bincount(which, weights=w * correct, minlength=BINS)
@@ -98,6 +98,22 @@ def calibration(
         "ece": 100 * float(np.abs(correct_sum - confidence_sum).sum() / total) if total else None,
         "reliability": bins,
     }
+
+
+def ece_by_chance(confidence: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> float | None:
+    """About the ECE that a perfectly calibrated model would have on these images, because they are few.
+
+    If image i is correct with probability p_i, its confidence, the gap of a bin has the variance Σ w_i² p_i (1 − p_i);
+    the mean absolute value of a normal variable is √(2/π) times its standard deviation.
+    """
+    w = np.ones(len(confidence)) if weights is None else weights
+    variance = np.bincount(_confidence_bins(confidence), weights=w**2 * confidence * (1 - confidence), minlength=BINS)
+    total = float(w.sum())
+    return 100 * float(np.sqrt(2 / np.pi * variance).sum() / total) if total else None
+
+
+def _confidence_bins(confidence: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)
 
 
 def confusion(predictions: Predictions, classes: int, limit: int = MAX_PAIRS) -> list[list[int]]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from tailcloud.formatting import number
 from tailcloud.profile import FEW_BELOW, MANY_ABOVE
 from tailcloud.runs.result import CalibrationResult, Result
 from tailcloud.runs.weights_record import WeightsRecord
@@ -19,6 +20,7 @@ CLASS_FREQUENCIES = {
 }
 ASSUMED_FREQUENCIES = {"train": "those of the training images", "uniform": "all classes equally often"}
 WEIGHTED_TO = {"train": "classes as often as in training", "uniform": "all classes equally often"}
+MUCH_CHANCE = 0.5  # of an ECE
 SPLITS = {"test": "the test set", "val": "the validation set", "train": "the training set"}
 
 
@@ -30,9 +32,16 @@ def ece_basis(calibrated: CalibrationResult | None, prior: str | None = None) ->
     """
     if calibrated is None:
         return "not calibrated"
-    fitted = "calibrated" if calibrated.fitted_on else "not calibrated"
-    mix = weighted_to(calibrated, prior)
+    fitted, mix = "calibrated" if calibrated.fitted_on else "not calibrated", weighted_to(calibrated, prior)
     return f"{fitted}; {mix}" if mix else fitted
+
+
+def ece_by_chance(calibrated: CalibrationResult | None) -> str:
+    """The ECE by chance, if that is much of the ECE, as a clause; else empty."""
+    used = calibrated.in_use if calibrated else None
+    if not used or not used.by_chance or not used.ece or used.by_chance < MUCH_CHANCE * used.ece:
+        return ""
+    return f"on so few images, perfect probabilities have about {number(used.by_chance)}"
 
 
 def weighted_to(calibrated: CalibrationResult, prior: str | None = None) -> str:

@@ -152,8 +152,12 @@ class TemperatureFit(FileRecord):
 
 
 class CalibrationChange(CalibrationScores):
-    """Calibration with the temperature, without it (``before``), and both by shot group."""
+    """Calibration with the temperature, without it (``before``), and both by shot group.
 
+    ``by_chance`` is about the ECE that perfect probabilities would have on so few images.
+    """
+
+    by_chance: Measured = None
     before: CalibrationScores = CalibrationScores()
     groups: dict[str, BeforeAfter] = Field(default_factory=dict)
 

@@ -6,7 +6,7 @@ from tailcloud.formatting import number, percent, whole
 from tailcloud.profile import GROUPS
 from tailcloud.reporting.figures.shot_groups import method_series
 from tailcloud.reporting.figures.svg import WIDTH, Canvas, Figure, Point, Scale
-from tailcloud.reporting.labels import ece_basis, weighted_to
+from tailcloud.reporting.labels import ece_basis, ece_by_chance, weighted_to
 from tailcloud.reporting.tables import DatasetTable, MethodRow
 from tailcloud.runs.result import BeforeAfter, CalibrationChange, CalibrationResult, ReliabilityBin, Result
 
@@ -91,9 +91,10 @@ def temperature_sentence(calibrated: CalibrationResult) -> str:
     return (
         f"{fitted}: the ECE (calibration error) changes from {percent(weighted.before.ece)} to {percent(weighted.ece)} "
         f"at the class frequencies that the probabilities assume ({weighted_to(calibrated)}). For this, test images "
-        f"are weighted by class, which makes them worth {whole(weighted.effective_images)} images of equal weight. On "
-        f"the test images as they are, which have other class frequencies, it changes {as_they_are}; if images in use "
-        "are like these, tell predict their class frequencies (--prior)."
+        f"are weighted by class, which makes them worth {whole(weighted.effective_images)} images of equal weight"
+        f"{f'; {chance}' if (chance := ece_by_chance(calibrated)) else ''}. On the test images as they are, which have "
+        f"other class frequencies, it changes {as_they_are}; if images in use are like these, tell predict their class "
+        "frequencies (--prior)."
     )
 
 
