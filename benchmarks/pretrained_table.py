@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tailcloud.confidence_interval import wilson_interval
 from tailcloud.errors import TailcloudError
 from tailcloud.formatting import NOT_MEASURED, counted, duration, number
 from tailcloud.reporting.tables import markdown, mean_std
@@ -111,17 +112,8 @@ def figure(group: Group, key: str) -> str:
     text = mean_std(one[key] for one in group).text()
     if key != "top1" or len(group) > 1:
         return text
-    low, high = interval(group[0]["top1"], group[0]["test_images"])
+    low, high = wilson_interval(group[0]["top1"], group[0]["test_images"])
     return f"{text} ({number(low)} – {number(high)})"
-
-
-def interval(percent: float, images: int) -> tuple[float, float]:
-    """The 95 % interval of an accuracy that was measured on so many images, in percent (Wilson, 1927)."""
-    share, z = percent / 100, 1.96
-    scale = 1 / (1 + z**2 / images)
-    centre = scale * (share + z**2 / (2 * images))
-    half = scale * z * math.sqrt(share * (1 - share) / images + z**2 / (4 * images**2))
-    return 100 * (centre - half), 100 * (centre + half)
 
 
 def place_name(record: Record) -> str:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from tailcloud.formatting import number
 
 Z_95 = 1.96  # two-sided 95 % quantile of a normal distribution
+T_95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23)  # of Student's t, with 1, 2, … degrees of freedom
 
 
 class Interval(NamedTuple):
@@ -38,3 +39,20 @@ def effective_images(test_counts: Sequence[int]) -> float:
     """
     tested = [count for count in test_counts if count]
     return len(tested) ** 2 / sum(1 / count for count in tested) if tested else 0.0
+
+
+def beyond_chance(first: float, second: float, images: float) -> bool:
+    """Whether two accuracies on so many test images differ by more than chance (two-sided, 95 %).
+
+    The predictions of both are taken as independent. Those of two models on the same images agree more often than
+    that, so a difference that passes here would also pass a paired test.
+    """
+    shares = first / 100, second / 100
+    deviation = 100 * math.sqrt(sum(share * (1 - share) for share in shares) / images)
+    return abs(first - second) > Z_95 * deviation
+
+
+def beyond_seeds(difference: float, deviation: float, seeds: int) -> bool:
+    """Whether a mean difference over so many seeds, with their sample deviation, is not 0 (t test, 95 %)."""
+    quantile = T_95[min(seeds - 1, len(T_95)) - 1]
+    return abs(difference) > quantile * deviation / math.sqrt(seeds)

@@ -1,10 +1,13 @@
 """Formatting of numbers, times and names for people. A missing value is "n/a", never NaN."""
 
+import re
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 NOT_MEASURED = "n/a"
+INVALID_BYTE = re.compile("[\ud800-\udfff]")  # how Python holds a byte of a file name that is not UTF-8
 
 
 def number(value: float | None, digits: int = 1, *, signed: bool = False) -> str:
@@ -67,12 +70,28 @@ def shortened(text: str, length: int = 12) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
+def short_names(names: Sequence[str], length: int = 12) -> list[str]:
+    """Names cut to a length; those that would then be equal keep their start and their end."""
+    cut = [shortened(name, length) for name in names]
+    twice = {name for name, times in Counter(cut).items() if times > 1}
+    start = length // 3
+    return [
+        f"{name[:start]}…{name[start + 1 - length :]}" if one in twice and len(name) > length else one
+        for name, one in zip(names, cut, strict=True)
+    ]
+
+
 def readable(text: str) -> str:
     """A name from a file or a user, with control characters and invalid bytes replaced."""
     if text.isprintable():
         return text
     kept = (c if c.isprintable() or unicodedata.category(c) in {"Zs", "Cf"} else "\ufffd" for c in text)
     return "".join(kept)
+
+
+def valid_text(text: str) -> str:
+    """Text that can be written as UTF-8: each invalid byte of a file name becomes "\ufffd", nothing else changes."""
+    return text if text.isascii() else INVALID_BYTE.sub("\ufffd", text)
 
 
 def some_of(names: Sequence[str], limit: int = 3) -> str:

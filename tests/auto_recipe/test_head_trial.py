@@ -170,7 +170,7 @@ def test_the_best_head_is_chosen_and_the_run_computes_no_feature_again(monkeypat
             data=images,
             out=tmp_path / f"run-{cache}",
             device="cpu",
-            time_budget=5,
+            time_budget=100,
             settings={"data.feature_cache": cache if cache == "none" else str(tmp_path / "cache")},
         )
         assert sum(embedded) == 60

@@ -14,7 +14,9 @@ from typer.testing import CliRunner
 
 from helpers.runs import run, small_recipe
 from tailcloud.cli import app, prediction_output
+from tailcloud.cli.predict import predict
 from tailcloud.data import open_dataset
+from tailcloud.errors import UsageError
 from tailcloud.serving.predict import FilePrediction
 
 
@@ -135,7 +137,103 @@ def test_the_table_of_a_terminal(call, monkeypatch):
 
 
 def test_names_cannot_steer_a_terminal():
-    assert prediction_output.printable("a\x1b]0;evil\x07\nb–ß") == r"a\x1b]0;evil\x07\x0ab–ß"
+    stream = io.StringIO()
+    prediction_output.as_table(stream, ["cat"], 1, 0.0)(FilePrediction(Path("a\x1b]0;evil\x07\nb–ß"), (("cat", 1.0),)))
+    assert stream.getvalue().splitlines()[1].endswith("a\ufffd]0;evil\ufffd\ufffdb–ß")
+
+
+@pytest.mark.parametrize("kind", ["--csv", "--json"])
+def test_names_that_are_not_utf8_keep_their_rows(call, served, tmp_path, kind):
+    odd = tmp_path / "b\udcff.png"
+    shutil.copy(served / "photos" / "0.png", odd)
+    listed = b"photos/1.png\n" + os.fsencode(odd) + b"\nphotos/0.png\n"
+    for words, options in ((["-"], {"input": listed}), (["photos/1.png", str(tmp_path), "photos/0.png"], {})):
+        result = call("predict", "model", *words, kind, **options)
+        lines = result.stdout_bytes.decode("utf-8").splitlines()[kind == "--csv" :]
+        rows = [json.loads(line)["file"] if kind == "--json" else line.split(",")[0] for line in lines]
+        assert rows == ["photos/1.png", str(tmp_path / "b\ufffd.png"), "photos/0.png"]
+        assert result.stderr.count("1\u00a0file name is not valid UTF-8") == 1
+    assert "UTF-8" not in call("predict", "model", "photos/0.png").stderr
+
+
+def test_sorting_prints_counts_and_rows_only_where_asked(call, tmp_path):
+    result = call("predict", "model", "photos", "--sort-into", str(tmp_path / "a"), "--threshold", "0.3", code=1)
+    assert f"sorted into: {tmp_path / 'a'}" in result.stdout
+    assert "1  (could not be read)" in result.stdout
+    assert "predictions.csv says why" in str(result.exception)
+    rows = list(csv.DictReader((tmp_path / "a" / "predictions.csv").open()))
+    places = [row["destination"].partition("/")[0] for row in rows]
+    assert places == [
+        "" if row["error"] else row["class"] if float(row["probability"]) >= 0.3 else "unsure" for row in rows
+    ]
+    assert len(rows) == 6
+    result = call("predict", "model", "photos", "--sort-into", str(tmp_path / "b"), "--json", "--link", code=1)
+    lines = [json.loads(line)["file"] for line in result.stdout.splitlines()]
+    assert (lines[0], len(lines)) == ("photos/0.png", 6)
+    assert "sorted into: " in result.stderr
+    assert "their rows say why" in str(result.exception)
+    assert all(path.is_symlink() for path in (tmp_path / "b").rglob("*.png"))
+
+
+def test_a_sorted_folder_below_the_images(call, served, tmp_path):
+    shutil.copytree(served / "photos", tmp_path / "photos")
+    (tmp_path / "photos" / "broken.png").unlink()
+    call("predict", "model", str(tmp_path / "photos"), "--sort-into", str(tmp_path / "photos" / "0"))
+    assert len(list((tmp_path / "photos" / "0").rglob("*.png"))) == 5
+
+
+def test_sorting_is_refused_before_anything_is_written(call, served, tmp_path):
+    place = str(tmp_path / "a")
+    for words, said in {
+        ("photos", "--sort-into", "photos"): "photos is not empty",
+        ("photos", "--link"): "--link needs --sort-into",
+        ("photos", "--sort-into", place, "--out", "model/model.json"): "not overwritten",
+        ("nowhere", "--sort-into", place): "does not exist",
+        ("photos", "--sort-into", place, "--gallery", "model/model.json"): "try --gallery model/model.json.html",
+    }.items():
+        assert said in str(call("predict", "model", *words, code=1).exception)
+    assert not (tmp_path / "a").exists()
+
+
+def test_rows_may_be_written_into_the_sorted_folder(call, tmp_path):
+    place = tmp_path / "a"
+    call("predict", "model", "photos/0.png", "--sort-into", str(place), "--out", str(place / "rows.csv"))
+    assert {"predictions.csv", "rows.csv"} < {path.name for path in place.iterdir()}
+
+
+def test_a_gallery_has_the_runner_up_and_rows_as_many_classes_as_asked(call, tmp_path):
+    page = tmp_path / "page.html"
+    result = call("predict", "model", "photos", "--gallery", str(page), code=1)
+    assert f"gallery: {page}" in result.stdout
+    assert f"{page} says why" in str(result.exception)
+    assert page.read_text().count("<img ") == page.read_text().count("<small>then ") == 5
+    result = call("predict", "model", "photos/0.png", "--gallery", str(page), "--csv")
+    assert result.stdout.splitlines()[0] == "file,prediction,class_1,probability_1,error"
+    assert [len(line.split(",")) for line in result.stdout.splitlines()] == [5, 5]
+
+
+@pytest.mark.parametrize("kind", ["--csv", "--json"])
+def test_a_reader_that_leaves_ends_rows_but_no_sorting(served, tmp_path, monkeypatch, capsys, kind):
+    monkeypatch.chdir(served)
+    for more, code in (([], 1), (["--sort-into", str(tmp_path / "a")], 0)):
+        reads, writes = os.pipe()
+        os.close(reads)
+        with os.fdopen(writes, "w", buffering=1) as closed, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", closed)
+            with pytest.raises(SystemExit) as left:
+                app(["predict", "model", "photos/[0-4].png", kind, *more])
+            os.dup2(os.open(os.devnull, os.O_WRONLY), writes)
+        assert left.value.code == code
+    assert "rror" not in capsys.readouterr().err
+    assert len((tmp_path / "a" / "predictions.csv").read_text().splitlines()) == 6
+
+
+@pytest.mark.parametrize(("stream", "said"), [("stdin", '"-" reads a list'), ("stdout", "write to a file with --out")])
+def test_a_closed_stream_is_named(served, monkeypatch, stream, said):
+    monkeypatch.chdir(served)
+    monkeypatch.setattr(sys, stream, None)
+    with pytest.raises(UsageError, match=said):
+        predict(Path("model"), ["-" if stream == "stdin" else "photos"])
 
 
 def test_evaluate_expects_a_prior_and_shows_other_mixes(call, served):

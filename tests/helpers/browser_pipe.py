@@ -84,6 +84,16 @@ class Browser:
         """Type into what has the focus."""
         self.command("Input.insertText", text=text)
 
+    def press(self, key):
+        """Press a key that is not a letter: Tab, ArrowRight, Escape."""
+        for kind in ("keyDown", "keyUp"):
+            self.command("Input.dispatchKeyEvent", type=kind, key=key, code=key)
+
+    def wait_for_frames(self):
+        """Wait until the page was drawn twice, with the events of what happened before."""
+        twice = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        self.command("Runtime.evaluate", expression=twice, awaitPromise=True)
+
     def screenshot(self, path):
         """Save what the window shows as PNG."""
         path.write_bytes(base64.b64decode(self.command("Page.captureScreenshot")["data"]))

@@ -62,10 +62,10 @@ def small_recipe(*settings, name="digits-lt/gcl"):
     return load_recipe(name, [base, *settings])
 
 
-def run(folder, recipe, watcher=None):
-    """Start or continue a run on the CPU."""
+def run(folder, recipe, watcher=None, limit=None):
+    """Start or continue a run on the CPU; ``limit`` is a time limit."""
     place = RunFolder(folder)
     if not place.exists:
         place.create(recipe, "tailcloud train")
     dataset = hold_out(open_dataset(recipe.data.spec, recipe.root), recipe.selection.split)
-    return train(recipe, dataset, place, torch.device("cpu"), watcher or Watcher())
+    return train(recipe, dataset, place, torch.device("cpu"), watcher or Watcher(), limit=limit)

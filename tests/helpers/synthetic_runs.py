@@ -188,6 +188,33 @@ def write_examples(
     return content
 
 
+def write_all_examples(folder: Path, classes: int, side: int = 8) -> dict[str, np.ndarray]:
+    """Random images of every kind, as a run keeps them: an error, confident errors, uncertain images, samples."""
+    random = np.random.default_rng(0)
+    kind = np.repeat(np.arange(4), [1, 2, 2, classes])
+    true = np.concatenate([[classes - 1, 0, 1 % classes, 0, classes - 1], np.arange(classes)])
+    content = {
+        "images": random.integers(0, 256, (len(kind), 8, 8, 3), dtype=np.uint8),
+        "true": true,
+        "predicted": np.where((kind < 2) & (classes > 1), (true + 1) % classes, true),
+        "confidence": np.linspace(0.99, 0.11, len(kind)).astype(np.float32),
+        "kind": kind,
+        "seen": random.integers(0, 256, (2, side, side, 3), dtype=np.uint8),
+        "seen_true": np.array([0, classes - 1]),
+    }
+    save_file(content, folder / "examples.safetensors", {"format": "1"})
+    return content
+
+
+def with_test_counts(result: dict[str, Any]) -> dict[str, Any]:
+    """The result with the test images of each class, as newer runs record them."""
+    tested = np.zeros(len(result["dataset"]["counts"]), dtype=int)
+    for true, _, images in result["confusion"]:
+        tested[true] += images
+    result["dataset"]["test_counts"] = tested.tolist()
+    return result
+
+
 def write_run(folder: Path, result: dict[str, Any], log: list[dict[str, Any]] | None = None) -> Path:
     folder.mkdir(parents=True)
     (folder / "result.json").write_text(json.dumps(result))

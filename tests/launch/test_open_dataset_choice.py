@@ -27,6 +27,6 @@ def opened(tmp_path, side):
 def test_images_that_are_open_keep_their_size(tmp_path, side, weights, settings):
     dataset = opened(tmp_path, side)
     assert dataset.shape[:2] == (side, side)
-    run = tailcloud.train(data=dataset, out=tmp_path / "run", device="cpu", time_budget=0.1, settings=settings)
+    run = tailcloud.train(data=dataset, out=tmp_path / "run", device="cpu", time_budget=60, settings=settings)
     assert (run.recipe.data.size, run.recipe.model.pretrained) == (None, weights)
     assert run.model.size == (side, side)

@@ -3,7 +3,7 @@
 import pytest
 
 from helpers.browser_pipe import EVIL, OPEN_ALL, SIZES, STICKING_OUT, Browser, find_browser
-from helpers.synthetic_runs import make_result, write_examples, write_run
+from helpers.synthetic_runs import make_result, write_all_examples, write_examples, write_run
 from tailcloud.reporting import write_report
 from tailcloud.reporting.worst_classes import worst_classes
 from tailcloud.runs.result import parse_result
@@ -31,8 +31,11 @@ def pages(tmp_path_factory):
         "ten": make_result(10, picked_on="val"),
         "thousand": make_result(1000),
         "names": make_result(10, class_names=names, spec=EVIL),
+        "forty": make_result(40, class_names=[f"{name} {place}" for place in range(4) for name in names]),
     }
-    made = {name: write_report([run_with_images(home / name, result)]) for name, result in results.items()}
+    folders = {name: run_with_images(home / name, result) for name, result in results.items()}
+    write_all_examples(folders["forty"], 40, side=224)
+    made = {name: write_report([folder]) for name, folder in folders.items()}
     runs = [
         write_run(home / f"{method}{seed}", make_result(100, method=method, seed=seed))
         for method in ("ce", "gcl", "a-method-with-a-rather-long-name")
@@ -60,7 +63,7 @@ def show(request, browser, pages):
     return show
 
 
-@pytest.mark.parametrize("name", ["ten", "thousand", "names", "comparison"])
+@pytest.mark.parametrize("name", ["ten", "thousand", "names", "forty", "comparison"])
 def test_nothing_sticks_out_and_nothing_is_complained_about(show, name):
     browser = show(name)
     assert browser.value("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
@@ -89,6 +92,69 @@ def test_the_search_finds_a_class(show, name):
     browser.type(" ")
     assert browser.value(SHOWN) == everything
     assert browser.complaints == []
+
+
+TIP = "[document.querySelector('.tip').hidden, document.querySelector('.tip').textContent]"
+NAMED = "[...document.querySelectorAll('figure svg')].map((svg) => svg.querySelectorAll('title').length)"
+
+
+def middle_of(browser, selector, place):
+    """The middle of a mark, in the window."""
+    box = "mark.getBoundingClientRect()"
+    point = f"[{box}.x + {box}.width / 2, {box}.y + {box}.height / 2]"
+    mark = f"document.querySelectorAll({selector!r})[{place}]"
+    return browser.value(f"((mark) => {{ mark.scrollIntoView({{block: 'center'}}); return {point} }})({mark})")
+
+
+@pytest.mark.parametrize(
+    ("name", "selector", "place", "words"),
+    [
+        ("ten", "g.right[class*=shade] path", 0, ""),
+        ("ten", "g.column path", 20, "stage1, epoch 21\nloss"),
+        ("thousand", "g.cloud path", 4, "class 4: "),
+        ("comparison", "g.fill.series-1 path", 0, "many, "),
+        ("names", "g.fill path", 0, EVIL),
+    ],
+)
+def test_the_pointer_names_a_mark(show, name, selector, place, words):
+    browser = show(name)
+    x, y = middle_of(browser, selector, place)
+    browser.wait_for_frames()  # scrolling hides a name
+    browser.command("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    hidden, text = browser.value(TIP)
+    assert not hidden
+    assert text.startswith(words)
+    assert text
+    assert browser.value("document.querySelectorAll('.named').length") == 1
+    left, right = browser.value(
+        "((box) => [box.left, box.right])(document.querySelector('.tip').getBoundingClientRect())"
+    )
+    assert 0 <= left < right <= browser.value("document.documentElement.clientWidth")
+    browser.command("Input.dispatchMouseEvent", type="mouseMoved", x=1, y=1)
+    assert browser.value(TIP)[0]
+    assert browser.complaints == []
+
+
+def test_keys_step_through_the_marks_of_a_chart(show):
+    browser = show("ten")
+    chart = "[...document.querySelectorAll('figure svg')].find((svg) => svg.querySelector('g.right'))"
+    cells = browser.value(f"[...{chart}.querySelectorAll('title')].map((title) => title.textContent)")
+    browser.value(f"{chart}.scrollIntoView()")
+    browser.press("Tab")
+    browser.value(f"{chart}.focus()")
+    assert browser.value(TIP) == [False, cells[0]]
+    for key, place in (("ArrowRight", 1), ("ArrowDown", 2), ("ArrowLeft", 1), ("End", -1), ("Home", 0)):
+        browser.press(key)
+        assert browser.value(TIP) == [False, cells[place]]
+    browser.press("Escape")
+    assert browser.value(TIP)[0]
+    assert browser.complaints == []
+
+
+def test_without_scripts_marks_keep_their_titles(show):
+    browser = show("ten", scripts=False)
+    assert min(browser.value(NAMED)[:4]) > 0
+    assert not browser.value("document.querySelector('.tip')")
 
 
 def test_without_scripts_everything_is_there_but_the_search(show):

@@ -13,7 +13,7 @@ from tailcloud.errors import TailcloudError
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.result import BestEpoch
 from tailcloud.serving.evaluate import evaluate_run
-from tailcloud.training import engine, loop
+from tailcloud.training import engine, schedule
 
 
 def test_a_run_folder_holds_what_it_promises(finished_run):
@@ -132,7 +132,7 @@ def test_an_altered_checkpoint_is_noticed(tmp_path):
 
 def test_a_diverging_loss_stops_with_epoch_step_and_causes_and_keeps_the_good_checkpoint(tmp_path, monkeypatch):
     recipe = small_recipe()
-    monkeypatch.setattr(loop, "learning_rates", lambda stage, epoch, steps: [0.1 if epoch < 1 else 1e30] * steps)
+    monkeypatch.setattr(schedule, "learning_rates", lambda stage, epoch, steps: [0.1 if epoch < 1 else 1e30] * steps)
     with pytest.raises(TailcloudError, match=r"in stage1, epoch 2, step \d of 6; .*learning rate.*--set stage1.lr="):
         run(tmp_path / "run", recipe)
     assert [path.name for path in (tmp_path / "run" / "checkpoint").iterdir()] == ["stage1-0000001.safetensors"]

@@ -21,16 +21,18 @@ from tailcloud.auto_recipe.time_budget import (
     seconds_left,
     time_and_fit,
 )
-from tailcloud.auto_recipe.timing import HEAD_SECONDS, StepTiming
+from tailcloud.auto_recipe.timing import BACKWARD, FINISHING, HEAD_SECONDS
 from tailcloud.data import Dataset
 from tailcloud.errors import UsageError
 from tailcloud.formatting import duration
 from tailcloud.recipe import Recipe, load_recipe
-from tailcloud.training.devices import using_threads
+from tailcloud.training.devices import cores, using_threads
+from tailcloud.training.features.run_features import TooSlow
 
 DEFAULT_CPU_BUDGET = 1800.0  # seconds
 FALLBACK_METHOD = "logit-adjust-posthoc"  # if too few epochs fit for GCL
 TRIAL_SHARE = 0.3  # of the time that is left after features are computed
+NOMINAL_CORE, NOMINAL_GPU = 16e9, 4e12  # FLOPs a second that small networks reach in training
 
 AnyDraft = TypeVar("AnyDraft", bound=Draft)
 
@@ -39,11 +41,20 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Choice:
-    """Settings that complete the default recipe of the data, a sentence for each decision, and the expected seconds."""
+    """Settings that complete the default recipe of the data, a sentence for each decision, and the expected seconds.
+
+    ``stage_seconds`` are those of each stage, ``finishing_seconds`` those after the last one.
+    """
 
     settings: dict[str, Any]
     reasons: list[str]
-    seconds: float
+    stage_seconds: dict[str, float]
+    finishing_seconds: float = FINISHING
+
+    @property
+    def seconds(self) -> float:
+        """The expected time of the whole run."""
+        return sum(self.stage_seconds.values()) + self.finishing_seconds
 
 
 def choose(
@@ -75,17 +86,18 @@ def choose(
     if candidates:
         method = None if "method" in fields else DEFAULT_METHOD
         drafts = [PretrainedDraft(dataset, each, device, flips, overrides, method) for each in candidates]
-        *skipped, best = fit_pretrained(unique(usable(drafts)), limit, started)
-        best, trial = with_best_head(best, open_data, started)
+        skipped, best, trial = fit_with_head(unique(usable(drafts)), limit, budget, open_data, started)
         why = [*too_slow(skipped), *best.draft.reasons(), *trial, *best.reasons(budget)]
     else:
         networks = scratch_candidates(dataset, device, base, resizable=resizable)
         scratch = [Draft(dataset, each, device, flips, overrides) for each in networks]
         *skipped, best = fit_first_fast_enough(unique(scratch), limit, started)
         best = with_fallback(best, started)
+        best.check(budget)
+        skipped = [each for each in skipped if each.draft.candidate != best.draft.candidate]
         from_scratch = scratch_reason(dataset, base)
         why = [*from_scratch, *too_slow(skipped), *fallback_reason(best), *best.draft.reasons(), *best.reasons(budget)]
-    return Choice(best.settings, [describe_data(dataset), *why], best.seconds(best.epochs))
+    return Choice(best.settings, [describe_data(dataset), *why], best.stage_seconds)
 
 
 def usable(drafts: Sequence[AnyDraft]) -> list[AnyDraft]:
@@ -131,7 +143,7 @@ def fit_first_fast_enough(drafts: Sequence[Draft], limit: float | None, started:
     cheapest, tried = time_and_fit(drafts[-1], limit, started), []
     for draft in drafts[:-1]:
         fitted = fit_epochs(draft, cheapest.timing.scaled(draft.flops / drafts[-1].flops), limit, started)
-        if fitted.is_fast_enough:
+        if fitted.might_be_fast_enough or draft.device.type == "cuda":  # where FLOPs say little about time
             fitted = time_and_fit(draft, limit, started)
         tried.append(fitted)
         if fitted.is_fast_enough:
@@ -139,29 +151,60 @@ def fit_first_fast_enough(drafts: Sequence[Draft], limit: float | None, started:
     return [*tried, fit_epochs(drafts[-1], cheapest.timing, limit, started)]
 
 
-def with_best_head(
-    fitted: BudgetedDraft, open_data: Callable[[Recipe], Dataset] | None, started: float
-) -> tuple[BudgetedDraft, list[str]]:
-    """The draft with the head that does best on held-out images, and the reason for it.
+def fit_with_head(
+    drafts: Sequence[PretrainedDraft],
+    limit: float | None,
+    budget: float | None,
+    open_data: Callable[[Recipe], Dataset] | None,
+    started: float,
+) -> tuple[list[BudgetedDraft], BudgetedDraft, list[str]]:
+    """The drafts that are too slow, the first that fits, and the reason for its head.
 
-    Only if the draft tries heads.
+    Features of a network that stays as it is are computed here. If they take much longer than planned, because the
+    machine has become busy, the next draft is taken.
     """
-    draft = fitted.draft
-    if not isinstance(draft, PretrainedDraft) or not draft.tries_heads:
-        return fitted, []
-    if open_data is None:
-        return fitted, [
-            f"Of {len(HEAD_METHODS)} heads the best on held-out images is taken: {', '.join(HEAD_METHODS)}."
-        ]
-    drafts = {name: replace(draft, method=name) for name in HEAD_METHODS}
+    *skipped, best = fit_pretrained(drafts, limit, started)
+    best.check(budget)
+    draft = best.draft
+    if open_data is None or not isinstance(draft, PretrainedDraft) or not draft.trains_head_alone:
+        trial = f"Of {len(HEAD_METHODS)} heads the best on held-out images is taken: {', '.join(HEAD_METHODS)}."
+        return skipped, best, [trial] if isinstance(draft, PretrainedDraft) and draft.tries_heads else []
+    following = [each for each in drafts if each.flops < draft.flops and each.trains_head_alone]
+    try:
+        best, reasons = with_features(best, draft, open_data, started, may_fail=bool(following))
+    except TooSlow:
+        logger.info("features at %s pixels take too long on this machine now", draft.side)
+        later, best, reasons = fit_with_head(following, limit, None, open_data, started)
+        return [*skipped, fit_epochs(draft, best.timing, limit, started), *later], best, reasons
+    return skipped, best, reasons
+
+
+def with_features(
+    fitted: BudgetedDraft,
+    draft: PretrainedDraft,
+    open_data: Callable[[Recipe], Dataset],
+    started: float,
+    *,
+    may_fail: bool,
+) -> tuple[BudgetedDraft, list[str]]:
+    """The draft with its features computed and, if it tries heads, with the best head; and the reason for that.
+
+    Raises:
+        TooSlow: features take longer than the time that is left, and that ``may_fail``.
+    """
+    names = list(HEAD_METHODS) if draft.tries_heads else [draft.base.method]
+    drafts = {name: replace(draft, method=name) for name in names}
     recipes = {name: each.recipe(each.default_epochs) for name, each in drafts.items()}
-    first = recipes[DEFAULT_METHOD]
+    first = recipes[names[0]]
     with using_threads(torch.get_num_threads()):  # a session sets them, and choosing must not change them
-        session = session_with_features(first, open_data(first), draft.device, logger.info)
         left = seconds_left(fitted.limit, started)
-        trial = try_heads(recipes, session, None if left is None else TRIAL_SHARE * left)
-    computed = StepTiming(dict.fromkeys(recipes[trial.best].stages, HEAD_SECONDS), 0.0, 0.0)  # the run finds them
-    return fit_epochs(drafts[trial.best], computed, fitted.limit, started), [trial.reason()]
+        longest = left if may_fail else None
+        session = session_with_features(first, open_data(first), draft.device, logger.info, longest)
+        left = seconds_left(fitted.limit, started)
+        trial = try_heads(recipes, session, None if left is None else TRIAL_SHARE * left) if len(names) > 1 else None
+    best = trial.best if trial else names[0]
+    computed = replace(fitted.timing, train=dict.fromkeys(recipes[best].stages, HEAD_SECONDS), evaluate=0.0)
+    return fit_epochs(drafts[best], computed, fitted.limit, started), [trial.reason()] if trial else []
 
 
 def too_slow(skipped: Sequence[BudgetedDraft]) -> list[str]:
@@ -188,12 +231,21 @@ def with_fallback(fitted: BudgetedDraft, started: float) -> BudgetedDraft:
     """The same model with the fallback method if too few epochs fit, else the draft unchanged.
 
     GCL, mixup and a second stage need many epochs. A method, or any field of a stage, that the user sets is kept.
+    Whether epochs are too few is judged by what such a machine can do, not by what it does at the moment: the method
+    must not depend on what else it computes.
     """
     draft = fitted.draft
     fixed = any(field == "method" or field.startswith("stage") for field in fields_of(draft.overrides))
-    if fitted.is_fast_enough or fixed or draft.dataset.profile.ratio < BALANCED_RATIO:
+    enough = fitted.limit is None or nominal_seconds(draft) <= fitted.limit
+    if enough or fixed or draft.dataset.profile.ratio < BALANCED_RATIO:
         return fitted
     return time_and_fit(replace(draft, method=FALLBACK_METHOD), fitted.limit, started)  # its steps are faster
+
+
+def nominal_seconds(draft: Draft) -> float:
+    """The time of enough epochs of a draft on a machine like this one that does nothing else, roughly."""
+    speed = NOMINAL_GPU if draft.device.type == "cuda" else NOMINAL_CORE * cores()
+    return (1 + BACKWARD) * draft.flops * draft.images * draft.enough_epochs / speed
 
 
 def fallback_reason(fitted: BudgetedDraft) -> Iterator[str]:

@@ -37,6 +37,7 @@ class Draft:
     """A candidate model with its settings, for any number of epochs.
 
     ``overrides`` are settings of the user, which replace chosen ones. ``method`` replaces the default method.
+    ``threads`` is the number of threads, if timing found one that is better than the default.
     """
 
     dataset: Dataset
@@ -45,6 +46,7 @@ class Draft:
     flips: FlipTest
     overrides: Sequence[Settings]
     method: str | None = None
+    threads: int | None = None
 
     @cached_property
     def base(self) -> Recipe:
@@ -132,6 +134,8 @@ class Draft:
         if self.needs_less_mixup(epochs):
             chosen["stage1"]["mixup"] = MIXUP_OF_FEW_STEPS
         chosen["selection"]["every"] = every
+        if self.threads:
+            chosen["engine"] = {**chosen.get("engine", {}), "threads": self.threads}
         return chosen
 
     def needs_less_mixup(self, epochs: int) -> bool:

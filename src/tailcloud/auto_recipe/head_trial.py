@@ -54,7 +54,7 @@ class HeadTrial:
 
 
 def session_with_features(
-    recipe: Recipe, dataset: Dataset, device: torch.device, note: Callable[[str], None]
+    recipe: Recipe, dataset: Dataset, device: torch.device, note: Callable[[str], None], longest: float | None = None
 ) -> Session:
     """A session whose features are all computed: those of the training images, and those that the run needs too.
 
@@ -63,11 +63,16 @@ def session_with_features(
         dataset: the data of the run, its validation images held out already.
         device: where to compute.
         note: receives a sentence about each split.
+        longest: seconds that the features may take; None: any.
+
+    Raises:
+        TooSlow: they would take longer.
     """
     session = Session(recipe, dataset, device)
     session.note = note
     session.enter_stage("stage1")
     assert session.features is not None
+    session.features.longest = longest
     session.features.load()
     return session
 

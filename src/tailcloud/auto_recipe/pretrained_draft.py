@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 from typing import Any
 
 from tailcloud.auto_recipe.candidates import Candidate
@@ -52,6 +53,7 @@ HEAD_ALONE: dict[str, Any] = {
 HEAD_BATCHES = ((2_000, 64), (8_000, 128), (16_000, 256))  # (up to so many images, batch size); then LARGEST_…
 LARGEST_HEAD_BATCH = 512
 HEAD_STEPS, MIN_HEAD_EPOCHS, MAX_HEAD_EPOCHS = 1200, 20, 200
+ENOUGH_HEAD_SHARE, MIN_HEAD_SHARE = 0.5, 0.2  # of these epochs
 TRIAL_HEADS = 2  # the head trial trains at least three heads on two thirds of the images each
 LAST_LAYERS = 3  # of the backbone, which are trained if there is no time for all
 SAME_SHARE = 1e-6
@@ -192,14 +194,14 @@ class PretrainedDraft(Draft):
     def enough_epochs(self) -> float:
         """Fewer epochs than this are too few for the draft."""
         if self.trains_head_alone:
-            return self.default_epochs
+            return ENOUGH_HEAD_SHARE * self.default_epochs
         steps = max(1, self.images // FINE_TUNING_BATCH)
         return min(MOST_ENOUGH_EPOCHS, max(FEWEST_ENOUGH_EPOCHS, -(-ENOUGH_STEPS // steps)))
 
     @property
     def min_epochs(self) -> int:
         """The fewest epochs that are trained, even if they exceed the time limit."""
-        return int(self.enough_epochs)
+        return ceil(MIN_HEAD_SHARE * self.default_epochs) if self.trains_head_alone else int(self.enough_epochs)
 
     def settings(self, epochs: int, every: int = 1) -> dict[str, Any]:
         """The settings of a run with that many epochs in its first stage, evaluated after every ``every`` epochs."""

@@ -1,5 +1,6 @@
 """The time budget of a run: the option ``--time-budget``, and how many epochs of a draft fit into it."""
 
+import logging
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -14,10 +15,14 @@ from tailcloud.auto_recipe.timing import HEAD_SECONDS, StepTiming, estimated_tim
 from tailcloud.errors import UsageError
 from tailcloud.formatting import duration
 from tailcloud.recipe import Recipe
+from tailcloud.training.devices import cores
 
 UNITS = {"s": 1, "m": 60, "h": 3600}
 MAX_SECONDS = 1000 * 3600
+MOST_OVERDRAWN, ROUNDED_UP = 0.15, 1.1  # of a budget
 MAX_EVALUATION_SHARE, MIN_EVALUATIONS = 0.1, 10  # of the training time; but at least so many a stage
+
+logger = logging.getLogger(__name__)
 
 
 def parse_budget(text: str) -> float:
@@ -31,6 +36,11 @@ def parse_budget(text: str) -> float:
     return seconds
 
 
+def budget_text(seconds: float) -> str:
+    """Seconds, rounded up, as ``parse_budget`` reads them."""
+    return f"{ceil(seconds)}s" if seconds <= 120 else f"{ceil(seconds / 60)}m"
+
+
 @dataclass(frozen=True)
 class BudgetedDraft:
     """A draft with its timing and as many epochs as the time limit allows."""
@@ -39,6 +49,7 @@ class BudgetedDraft:
     timing: StepTiming
     limit: float | None
     left: float | None  # of the limit, after the data were read and steps were timed
+    trial: float = 0.0  # seconds that are set aside for the head trial
 
     @cached_property
     def affordable_epochs(self) -> int:
@@ -82,9 +93,33 @@ class BudgetedDraft:
         return self.left is None or self.seconds(ceil(self.draft.enough_epochs)) <= self.left
 
     @property
+    def might_be_fast_enough(self) -> bool:
+        """Whether enough epochs fit if an estimate is too high by a factor of two."""
+        return self.left is None or self.seconds(ceil(self.draft.enough_epochs)) <= 2 * self.left
+
+    @property
     def is_much_faster_than_needed(self) -> bool:
         """Whether an estimate that is wrong by a factor of three still fits."""
         return self.left is None or 3 * self.seconds(self.draft.default_epochs) <= self.left
+
+    @property
+    def stage_seconds(self) -> dict[str, float]:
+        """The estimated time of each stage."""
+        return self.timing.stage_seconds(self.recipe(self.epochs), self.draft.images, self.draft.evaluated_images)
+
+    def check(self, budget: float | None) -> None:
+        """Refuse a budget in which nothing sensible can be trained, and name the least that makes sense."""
+        fewest = self.draft.min_epochs
+        asked = "stage1.epochs" in fields_of(self.draft.overrides)
+        if not budget or asked or self.left is None or self.affordable_epochs >= fewest:
+            return
+        missing = self.seconds(fewest) - self.left - self.trial
+        if missing > MOST_OVERDRAWN * budget:
+            raise UsageError(
+                f"a time budget of {duration(budget)} is too short for these {len(self.draft.dataset.train):,} images "
+                f"on this machine; the least that makes sense is {budget_text(ROUNDED_UP * (budget + missing))} "
+                f"({self.draft.title})"
+            )
 
     def reasons(self, budget: float | None) -> Iterator[str]:
         """The epochs and their estimated time; ``budget`` is None if the limit is the CPU default."""
@@ -100,6 +135,9 @@ class BudgetedDraft:
             yield f"{expected}, to fit {limit}; {self.draft.default_epochs} need a longer --time-budget."
         else:
             yield f"{expected}; more are not needed for these data."
+        if self.timing.threads and "engine.threads" not in fields_of(self.draft.overrides):
+            gain = f"{self.timing.thread_gain:.1f} times as fast as {cores()}"
+            yield f"One thread: on this machine it is {gain} at the moment."
         if self.draft.needs_less_mixup(self.epochs) and "stage1.mixup" not in fields_of(self.draft.overrides):
             yield f"Mixup {recipe.stage1.mixup:g}: with fewer than {FEW_STEPS:,} steps, more would slow learning down."
 
@@ -111,6 +149,7 @@ def epochs_text(recipe: Recipe) -> str:
 
 def time_and_fit(draft: Draft, limit: float | None, started: float) -> BudgetedDraft:
     """Time a few steps of a draft, and fit its epochs into what is left of a limit since ``started``."""
+    logger.info("timing %s", draft.title)
     return fit_epochs(draft, time_recipe(draft.one_epoch, draft.dataset, draft.side, draft.device), limit, started)
 
 
@@ -125,10 +164,12 @@ def fit_pretrained(drafts: Sequence[PretrainedDraft], limit: float | None, start
     for draft in drafts:
         forward = features.evaluate * draft.flops / cheapest.flops
         estimate = estimated_timing(draft.one_epoch, forward, draft.trained_share)
+        estimate = replace(estimate, threads=features.threads, thread_gain=features.thread_gain)
         fitted = without_trial(fit_epochs(draft, estimate, limit, started), draft)
         if fitted.is_much_faster_than_needed:
             return [*tried, fitted]
-        if fitted.is_fast_enough or draft is cheapest:
+        if fitted.might_be_fast_enough or draft is cheapest:
+            logger.info("timing %s", draft.title)
             measure = time_features if draft.trains_head_alone else time_recipe
             timing = measure(draft.one_epoch, draft.dataset, draft.side, draft.device)
             fitted = without_trial(fit_epochs(draft, timing, limit, started), draft)
@@ -142,11 +183,14 @@ def without_trial(fitted: BudgetedDraft, draft: PretrainedDraft) -> BudgetedDraf
     """The fitted draft with the time of its head trial taken from what is left."""
     if fitted.left is None:
         return fitted
-    return replace(fitted, left=max(0.0, fitted.left - draft.trial_epochs * draft.images * HEAD_SECONDS))
+    trial = min(fitted.left, draft.trial_epochs * draft.images * HEAD_SECONDS)
+    return replace(fitted, left=fitted.left - trial, trial=trial)
 
 
 def fit_epochs(draft: Draft, timing: StepTiming, limit: float | None, started: float) -> BudgetedDraft:
     """As ``time_and_fit``, with a known timing."""
+    if timing.threads != draft.threads:
+        draft = replace(draft, threads=timing.threads)
     return BudgetedDraft(draft, timing, limit, seconds_left(limit, started))
 
 

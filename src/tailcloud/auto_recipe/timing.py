@@ -2,7 +2,9 @@
 
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 
 import numpy as np
@@ -23,7 +25,9 @@ from tailcloud.training.session import Session
 from tailcloud.training.stages.parts import StageParts
 from tailcloud.training.stages.start import start_stage
 
-TRIAL_STEPS = {"cpu": 2, "cuda": 16}  # batches of a trial epoch: on a GPU its fixed cost must not count
+TRIAL_STEPS = {"cpu": (1, 8), "cuda": (4, 16)}  # of a short and of a long trial epoch: both have the same fixed cost
+LONG_STEP = 0.3  # seconds: beside such steps the fixed cost of an epoch is nothing
+TRIAL_BATCH, LARGE_SIDE = 16, 96  # on a CPU, steps on images from this size on are timed on small batches
 TRIAL_TEST_IMAGES = {"cpu": 64, "cuda": 1024}  # test images evaluated, of more than SMALL_IMAGE pixels
 SMALL_IMAGE, SMALL_TEST_IMAGES = 64 * 64, 256
 TRIAL_READS = 128  # images read from files
@@ -33,41 +37,55 @@ OVERHEAD = 3.0  # seconds: the start of a run, and its report
 HEAD_SECONDS = 3e-5  # to train a head on the features of one image
 BACKWARD = 2.0  # forward passes
 RESERVE = 0.05  # share of a run for checkpoints and other work of the machine
+CLEARLY_FASTER = 0.9  # one thread is taken if it needs at most this share of the time
 
 
 @dataclass(frozen=True)
 class StepTiming:
-    """Seconds to train on one image, by stage; to evaluate one image; and to set up a stage."""
+    """Seconds to train on one image, by stage; to evaluate one image; to set up a stage; and of each epoch.
+
+    ``threads`` is the number of threads if it is not the default; they are so many times as fast (``thread_gain``).
+    """
 
     train: dict[str, float]
     evaluate: float
     setup: float
+    epoch: float = 0.0
+    threads: int | None = None
+    thread_gain: float = 1.0
 
     def scaled(self, factor: float) -> "StepTiming":
         """An estimate for a model with ``factor`` times the FLOPs, before it is timed itself."""
         train = {name: factor * each for name, each in self.train.items()}
-        return StepTiming(train, factor * self.evaluate, self.setup)
+        return replace(self, train=train, evaluate=factor * self.evaluate)
 
     def limited_by_reading(self, reading: float) -> "StepTiming":
         """The timing if an image takes ``reading`` seconds to read at the same time: the slower of both."""
         train = {name: max(each, reading) for name, each in self.train.items()}
-        return StepTiming(train, max(self.evaluate, reading), self.setup)
+        return replace(self, train=train, evaluate=max(self.evaluate, reading))
 
     def seconds(self, recipe: Recipe, images: int, evaluated: int) -> float:
-        """The time of a run: ``images`` to train on, ``evaluated`` after every evaluated epoch and at the end.
+        """The time of a run: ``images`` to train on, ``evaluated`` after every evaluated epoch and at the end."""
+        return sum(self.stage_seconds(recipe, images, evaluated).values()) + FINISHING
+
+    def stage_seconds(self, recipe: Recipe, images: int, evaluated: int) -> dict[str, float]:
+        """The time of each stage, with its evaluations.
 
         For a stage with views, images are embedded once; and not again if the stage before has views too.
         """
-        total, embedded = OVERHEAD, False
+        seconds, embedded = {}, False
         for name, stage in recipe.stages.items():
             times = -(-stage.epochs // recipe.selection.every) + 1
-            total += self.setup + stage.epochs * images * self.train[name] if stage.epochs else 0.0
+            total = self.setup + stage.epochs * (images * self.train[name] + self.epoch) if stage.epochs else 0.0
             if not stage.views:
                 total += times * evaluated * self.evaluate
             elif not embedded:
                 total += (stage.views * images + evaluated) * self.evaluate
-            embedded = bool(stage.views)
-        return total * (1 + RESERVE)
+            seconds[name], embedded = total * (1 + RESERVE), bool(stage.views)
+        return seconds
+
+
+FINISHING = OVERHEAD * (1 + RESERVE)
 
 
 def time_recipe(recipe: Recipe, dataset: Dataset, side: int, device: torch.device) -> StepTiming:
@@ -75,22 +93,52 @@ def time_recipe(recipe: Recipe, dataset: Dataset, side: int, device: torch.devic
     set_deterministic(device)
     with using_threads(torch.get_num_threads()), warnings.catch_warnings():
         warnings.simplefilter("ignore", TailcloudWarning)  # a few batches do not hold every class
+        recipe = with_trial_batch(recipe, side, device)
         session = Session(recipe, trial_dataset(recipe, dataset, side, device), device)
         set_threads(recipe, session.step_flops)
-        return time_stages(session).limited_by_reading(reading_seconds(dataset.train))
+        timing = time_stages(session)
+        if not recipe.engine.threads and torch.get_num_threads() > 1 and device.type == "cpu":
+            timing = fewer_threads(timing, partial(time_stages, session))
+        return timing.limited_by_reading(reading_seconds(dataset.train))
+
+
+def fewer_threads(timing: StepTiming, again: Callable[[], StepTiming]) -> StepTiming:
+    """The timing, or that with one thread if it is clearly faster: threads of a busy machine wait for each other."""
+    with using_threads(1):
+        alone = again()
+    several, one = (max(*each.train.values(), each.evaluate) for each in (timing, alone))
+    return replace(alone, threads=1, thread_gain=several / one) if one < CLEARLY_FASTER * several else timing
+
+
+def with_trial_batch(recipe: Recipe, side: int, device: torch.device) -> Recipe:
+    """The recipe with small batches if steps are long: an image takes about as long in a small batch."""
+    if device.type != "cpu" or side < LARGE_SIDE:
+        return recipe
+    stages = {
+        name: stage.model_copy(update={"batch": min(stage.batch, TRIAL_BATCH)}) for name, stage in recipe.stages.items()
+    }
+    return recipe.model_copy(update=stages)
 
 
 def time_features(recipe: Recipe, dataset: Dataset, side: int, device: torch.device) -> StepTiming:
     """Compute the features of a few images with ``side`` pixels a side; heads are not timed, they take seconds."""
-    with using_threads(recipe.engine.threads or cores()):
+    several = recipe.engine.threads or cores()
+    with using_threads(several):
         model, pretrained = first_model(recipe, dataset)
         assert pretrained is not None
         transform = Normalise(pretrained.mean, pretrained.std, device)
         shape = (side, side, dataset.shape[2])
         embedder = Embedder(model.to(device).to(memory_format=torch.channels_last), "", transform, shape)  # type: ignore[call-overload]
         noise = torch.from_numpy(np.random.RandomState(0).randint(0, 256, (embedder.batch, *shape), np.uint8))
-        each = median(batch_seconds(embedder, noise.to(device))) / embedder.batch
-    return StepTiming(dict.fromkeys(recipe.stages, HEAD_SECONDS), max(each, reading_seconds(dataset.train)), 0.0)
+
+        def measure() -> StepTiming:
+            each = median(batch_seconds(embedder, noise.to(device))) / embedder.batch
+            return StepTiming(dict.fromkeys(recipe.stages, HEAD_SECONDS), each, 0.0)
+
+        timing = measure()
+        if not recipe.engine.threads and several > 1 and device.type == "cpu":
+            timing = fewer_threads(timing, measure)
+    return timing.limited_by_reading(reading_seconds(dataset.train))
 
 
 def batch_seconds(embedder: Embedder, images: Tensor) -> list[float]:
@@ -140,13 +188,13 @@ def trial_dataset(recipe: Recipe, dataset: Dataset, side: int, device: torch.dev
     most = SMALL_TEST_IMAGES if side**2 <= SMALL_IMAGE else TRIAL_TEST_IMAGES[kind]
     tested = min(most, len(dataset.test))
     return replace(
-        dataset, train=some(dataset.train, TRIAL_STEPS[kind] * batch), test=some(dataset.test, tested), val=None
+        dataset, train=some(dataset.train, TRIAL_STEPS[kind][1] * batch), test=some(dataset.test, tested), val=None
     )
 
 
 def time_stages(session: Session) -> StepTiming:
     """Time every stage, and the evaluation."""
-    train, setup = {}, 0.0
+    train, setup, fixed = {}, 0.0, 0.0
     for name, stage in session.recipe.stages.items():
         started = time.perf_counter()
         if stage.views:
@@ -157,25 +205,40 @@ def time_stages(session: Session) -> StepTiming:
             train[name] = 0.0
             continue
         parts = prepare_stage(session, name, SilentObserver())
-        train_epoch(session, parts, 0, trial_rates(parts))
+        train_epoch(session, parts, 0, trial_rates(session, 0))
         setup = max(setup, time.perf_counter() - started)
-        train[name] = epoch_seconds(session, parts) / len(session.dataset.train)
+        step, epoch = step_seconds(session, parts)
+        train[name], fixed = step / stage.batch, max(fixed, epoch)
     session.predict(session.images.test, 1.0)
     started = time.perf_counter()
     session.predict(session.images.test, 1.0)
-    return StepTiming(train, (time.perf_counter() - started) / len(session.dataset.test), setup)
+    return StepTiming(train, (time.perf_counter() - started) / len(session.dataset.test), setup, fixed)
 
 
-def epoch_seconds(session: Session, parts: StageParts) -> float:
-    """The median time of a trial epoch, without the first one."""
+def step_seconds(session: Session, parts: StageParts) -> tuple[float, float]:
+    """The time of a step, and the fixed time of an epoch: those of a short and of a long epoch differ by steps alone.
+
+    If t(n) is the time of an epoch of n steps, a step takes (t(b) − t(a)) / (b − a), and an epoch t(a) − a·step more.
+    """
+    short, long = (trial_rates(session, which) for which in (0, 1))
+    once = epoch_seconds(session, parts, short)
+    if once > LONG_STEP * len(short):
+        return once / len(short), 0.0
+    often = epoch_seconds(session, parts, long)
+    step = max(often - once, 0.1 * often) / (len(long) - len(short))  # noise may make a short epoch the slower one
+    return step, max(0.0, once - len(short) * step)
+
+
+def epoch_seconds(session: Session, parts: StageParts, rates: list[float]) -> float:
+    """The median time of a trial epoch."""
     seconds: list[float] = []
     while sum(seconds) < MIN_TIMED_SECONDS and len(seconds) < MAX_TIMED_EPOCHS:
         started = time.perf_counter()
-        train_epoch(session, parts, len(seconds) + 1, trial_rates(parts))
+        train_epoch(session, parts, len(seconds) + 1, rates)
         seconds.append(time.perf_counter() - started)
     return median(seconds)
 
 
-def trial_rates(parts: StageParts) -> list[float]:
-    """The learning rates of a trial epoch."""
-    return [TRIAL_LR] * parts.loader.steps
+def trial_rates(session: Session, which: int) -> list[float]:
+    """The learning rates of a short (0) or long (1) trial epoch."""
+    return [TRIAL_LR] * TRIAL_STEPS["cpu" if session.device.type == "cpu" else "cuda"][which]

@@ -62,7 +62,7 @@ def _without_control_characters(sentence: str) -> str:
 
 def on_terminal() -> bool:
     """Whether standard output is a terminal: then there are progress bars, otherwise plain lines."""
-    return sys.stdout.isatty()
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def print_columns(rows: Sequence[Sequence[str]]) -> None:

@@ -1,57 +1,44 @@
-"""Output of predictions: a table, CSV, or JSON lines."""
+"""Output of predictions: a table, CSV, JSON lines, or how many images each class has."""
 
-import csv
 import json
-import os
-from collections.abc import Callable, Sequence
-from typing import IO, TYPE_CHECKING
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from tailcloud.formatting import shortened
+from tailcloud.csv_cells import no_formula, path_cell, row_writer
+from tailcloud.formatting import counted, readable, shortened, valid_text
 
 if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
     from tailcloud.serving.predict import FilePrediction
 
 UNSURE = "unsure"
 WIDEST_NAME = 32
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs cells that begin with one of these
+CLASSES_COUNTED = 20  # in the summary
 
 Write = Callable[["FilePrediction"], None]
 
 
-def as_csv(stream: IO[str], top: int, threshold: float) -> Write:
+def as_csv(stream: "SupportsWrite[str]", top: int, threshold: float) -> Write:
     """A header, then per file: path, prediction (or "unsure"), top classes with probabilities, error.
 
     No cell is a formula: a path that looks like one begins with "./", a class with an apostrophe.
     """
-    writer = csv.writer(stream, lineterminator="\n")
-    quoting = csv.writer(stream, lineterminator="\n", quoting=csv.QUOTE_ALL)  # a bare "\r" would begin another row
+    write_row = row_writer(stream)
     ranks = [column for k in range(1, top + 1) for column in (f"class_{k}", f"probability_{k}")]
-    writer.writerow(["file", "prediction", *ranks, "error"])
+    write_row(["file", "prediction", *ranks, "error"])
 
     def write(prediction: "FilePrediction") -> None:
-        cells = [cell for name, p in prediction.top for cell in (no_formula(name), f"{p:.6f}")]
+        cells = [cell for name, p in prediction.top[:top] for cell in (no_formula(name), f"{p:.6f}")]
         label = "" if prediction.error else cells[0] if prediction.is_sure(threshold) else UNSURE
         padding = [""] * (2 * top - len(cells))
-        path = str(prediction.path)
-        file = f".{os.sep}{path}" if path.startswith(FORMULA) else path
-        row = [file, label, *cells, *padding, no_formula(prediction.error or "")]
-        (quoting if any("\r" in cell for cell in row) else writer).writerow(row)
+        write_row([path_cell(prediction.path), label, *cells, *padding, no_formula(prediction.error or "")])
 
     return write
 
 
-def no_formula(text: str) -> str:
-    """A cell that a spreadsheet does not run as a formula: names are untrusted. Numbers stay numbers."""
-    if not text.startswith(FORMULA):
-        return text
-    try:
-        float(text)
-    except ValueError:
-        return f"'{text}"
-    return text
-
-
-def as_json_lines(stream: IO[str], threshold: float) -> Write:
+def as_json_lines(stream: "SupportsWrite[str]", top: int, threshold: float) -> Write:
     """One object per line: file, prediction (null if unsure), unsure, top, error."""
 
     def write(prediction: "FilePrediction") -> None:
@@ -60,32 +47,61 @@ def as_json_lines(stream: IO[str], threshold: float) -> Write:
             "file": str(prediction.path),
             "prediction": prediction.top[0][0] if sure else None,
             "unsure": bool(prediction.top) and not sure,
-            "top": [{"class": name, "probability": round(p, 6)} for name, p in prediction.top],
+            "top": [{"class": name, "probability": round(p, 6)} for name, p in prediction.top[:top]],
             "error": prediction.error,
         }
-        stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+        stream.write(valid_text(json.dumps(line, ensure_ascii=False)) + "\n")
 
     return write
 
 
-def as_table(stream: IO[str], class_names: Sequence[str], threshold: float) -> Write:
+def as_table(stream: "SupportsWrite[str]", class_names: Sequence[str], top: int, threshold: float) -> Write:
     """Probability, class and file, further classes below. The file comes last because its length is unknown."""
     longest = max(map(len, class_names)) + (len(f"{UNSURE}: ") if threshold else 0)
     width = min(WIDEST_NAME, max(len("class"), longest))
     stream.write(f"{'':>7}  {'class':<{width}}  file\n")
 
     def write(prediction: "FilePrediction") -> None:
-        path = printable(str(prediction.path))
+        path = readable(str(prediction.path))
         if prediction.error:
-            stream.write(f"{'–':>7}  {'':<{width}}  {path}: {printable(prediction.error)}\n")
-        for rank, (name, p) in enumerate(prediction.top):
+            stream.write(f"{'–':>7}  {'':<{width}}  {path}: {readable(prediction.error)}\n")
+        for rank, (name, p) in enumerate(prediction.top[:top]):
             label = name if rank or prediction.is_sure(threshold) else f"{UNSURE}: {name}"
-            label = shortened(printable(label), width)
+            label = shortened(readable(label), width)
             stream.write(f"{100 * p:5.1f} %  {label:<{width}}  {'' if rank else path}".rstrip() + "\n")
 
     return write
 
 
-def printable(text: str) -> str:
-    """Text without control characters: names are untrusted."""
-    return "".join(sign if sign.isprintable() else f"\\x{ord(sign):02x}" for sign in text)
+class Summary:
+    """Counts predictions: images of each class, unsure ones, and files that could not be read."""
+
+    def __init__(self, threshold: float) -> None:
+        self.threshold = threshold
+        self.classes: Counter[str] = Counter()
+        self.images = self.unsure = self.failed = self.odd_names = 0
+
+    def add(self, prediction: "FilePrediction") -> None:
+        """Count one prediction."""
+        self.images += 1
+        self.odd_names += valid_text(path := str(prediction.path)) != path
+        if prediction.error is not None:
+            self.failed += 1
+        elif prediction.is_sure(self.threshold):
+            self.classes[prediction.top[0][0]] += 1
+        else:
+            self.unsure += 1
+
+    def lines(self) -> Iterator[str]:
+        """The counts, largest classes first."""
+        largest = self.classes.most_common(CLASSES_COUNTED)
+        rows = [(number, readable(name)) for name, number in largest]
+        if others := len(self.classes) - len(largest):
+            images = self.classes.total() - sum(number for number, _ in rows)
+            rows.append((images, f"({counted(others, 'other class', 'other classes')})"))
+        if self.unsure or self.threshold:
+            rows.append((self.unsure, f"({UNSURE}: below {100 * self.threshold:g} %)"))
+        if self.failed:
+            rows.append((self.failed, "(could not be read)"))
+        width = max((len(f"{number:,}") for number, _ in rows), default=0)
+        yield from (f"{number:>{width},}  {label}" for number, label in rows)

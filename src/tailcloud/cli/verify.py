@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from tailcloud.cli.console import errors, out, print_note
-from tailcloud.cli.prediction_output import no_formula
+from tailcloud.csv_cells import no_formula
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import write_atomically
 from tailcloud.formatting import counted, duration, readable, some_of

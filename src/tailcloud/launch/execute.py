@@ -77,7 +77,7 @@ def execute(
             for remark in run_remarks(run.recipe, dataset):
                 observer.note(remark)
             with signals.handle_sigterm():
-                loop.train(run.recipe, dataset, run.folder, chosen, observer, world)
+                loop.train(run.recipe, dataset, run.folder, chosen, observer, world, run.limit)
             result = world.from_rank0(run.folder.result)
         if report and world.rank0 and (dataset or not run.folder.report_file.is_file()):
             write_report([run.folder.path])

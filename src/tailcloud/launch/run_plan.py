@@ -5,11 +5,12 @@ If the request names no recipe, one is chosen for the data (``choose_recipe``).
 
 import logging
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -22,6 +23,10 @@ from tailcloud.recipe.merge import merge
 from tailcloud.recipe.schema import Model
 from tailcloud.runs.folder import RunFolder
 from tailcloud.training.devices import check_engine, pick_device
+from tailcloud.training.time_limit import TimeLimit
+
+if TYPE_CHECKING:
+    from tailcloud.auto_recipe import Choice
 
 EXPECTED_SPLIT = 0.1  # held-out share that is assumed while the time of a run is estimated
 
@@ -98,7 +103,8 @@ class TrainRequest:
 class PlannedRun:
     """A run that can be executed: its folder, its recipe, and the command that repeats it.
 
-    ``source`` has the data if they come from Python code. ``reasons`` say why this recipe was chosen, if it was.
+    ``source`` has the data if they come from Python code. ``reasons`` say why this recipe was chosen, if it was;
+    ``limit`` is the end of a time budget.
     """
 
     folder: RunFolder
@@ -106,6 +112,7 @@ class PlannedRun:
     command: str
     source: DataSource | None = None
     reasons: tuple[str, ...] = ()
+    limit: TimeLimit | None = None
 
     @property
     def title(self) -> str:
@@ -142,6 +149,7 @@ def runs_of_recipe(reference: str | Recipe | None, request: TrainRequest) -> lis
     """The runs of one recipe, one for each seed. If a recipe has to be chosen for new runs, it is chosen here."""
     requested = recipe = recipe_of(reference, request.overrides())
     reasons: tuple[str, ...] = ()
+    limit: TimeLimit | None = None
     choosing = needs_choice(request, recipe)
     seeds = list(request.seeds) or [recipe.seed]
     folders = {seed: run_folder(reference, with_seed(recipe, seed), request) for seed in seeds}
@@ -153,7 +161,7 @@ def runs_of_recipe(reference: str | Recipe | None, request: TrainRequest) -> lis
         check_machine(recipe, pick_device(request.device), weights=decided, download=not request.dry_run)
     if choosing and new:
         others = [folder.recipe() for seed, folder in folders.items() if seed not in new]
-        recipe, reasons = (others[0], ()) if others else choose_recipe(request, requested)
+        recipe, reasons, limit = (others[0], (), None) if others else choose_recipe(request, requested)
         renamed = {seed: run_folder(reference, with_seed(recipe, seed), request) for seed in new}
         check_folders(list(renamed.values()), request, single=single)  # the chosen method may be another one
         folders |= renamed
@@ -164,6 +172,7 @@ def runs_of_recipe(reference: str | Recipe | None, request: TrainRequest) -> lis
             request.command(reference, seed, folder),
             source=request.source,
             reasons=reasons,
+            limit=limit,
         )
         if seed in new
         else existing_run(folder, request, None if choosing else with_seed(recipe, seed))
@@ -191,14 +200,14 @@ def needs_choice(request: TrainRequest, recipe: Recipe) -> bool:
     return not request.recipes and (parse_spec(recipe.data.spec)[0] == OWN or request.time_budget is not None)
 
 
-def choose_recipe(request: TrainRequest, requested: Recipe) -> tuple[Recipe, tuple[str, ...]]:
-    """The recipe for the data of a request, and the reasons for it; several runs share the time budget.
+def choose_recipe(request: TrainRequest, requested: Recipe) -> tuple[Recipe, tuple[str, ...], TimeLimit | None]:
+    """The recipe for the data of a request, the reasons for it, and the time limit; several runs share the time budget.
 
     ``requested`` is the recipe of the request as far as its settings decide it.
     """
     from tailcloud.auto_recipe import choose
 
-    budget = budget_seconds(request.time_budget)
+    budget, began = budget_seconds(request.time_budget), time.perf_counter()
     device, overrides = pick_device(request.device), request.overrides()
     dataset = open_whole(requested, request.source)
     logger.info("timing a few steps to choose a recipe")
@@ -211,7 +220,15 @@ def choose_recipe(request: TrainRequest, requested: Recipe) -> tuple[Recipe, tup
     recipe = load_recipe(None, [choice.settings, *overrides])
     if (recipe.data.size, recipe.data.size) == dataset.shape[:2]:
         note_same_images(recipe.data, requested.data)
-    return recipe, tuple(choice.reasons)
+    return recipe, tuple(choice.reasons), time_limit(choice, budget, request.started or began)
+
+
+def time_limit(choice: "Choice", budget: float | None, started: float) -> TimeLimit | None:
+    """The end of a budget that began at ``started``, by ``time.perf_counter``; None without a budget."""
+    if budget is None:
+        return None
+    ends = time.time() + budget - (time.perf_counter() - started)
+    return TimeLimit(ends, choice.stage_seconds, choice.finishing_seconds)
 
 
 def budget_seconds(budget: str | float | None) -> float | None:

@@ -1,10 +1,10 @@
-"""One self-contained HTML page for a run, for a comparison of several, for embeddings or for a data set.
+"""One self-contained HTML page for a run, a comparison, embeddings, a data set or predictions.
 
 ``run_record`` reads a finished run, with its ``example_images``. ``page`` builds the page of a run and that of a
-comparison, ``embedding_page`` and ``inspection_page`` the others, and ``card`` the model card in Markdown; ``render``
-fills the templates. ``tables`` averages over seeds, and ``row_settings`` decides which runs share a row.
-``comparison``, ``worst_classes`` and ``provenance`` (machine, versions, commit) prepare parts of a page, ``figures``
-draws its charts, ``image_uri`` embeds images, and ``labels`` has texts that pages share.
+comparison, ``embedding_page``, ``inspection_page`` and ``gallery_page`` the others, and ``card`` the model card in
+Markdown; ``render`` fills the templates. ``tables`` averages over seeds, and ``row_settings`` decides which runs share
+a row. ``comparison``, ``worst_classes`` and ``provenance`` (machine, versions, commit) prepare parts of a page,
+``figures`` draws its charts, ``image_uri`` embeds images, and ``labels`` has texts that pages share.
 """
 
 import os
@@ -37,20 +37,23 @@ def write_report(runs: Sequence[Path], out: Path | None = None) -> Path:
     return write_page(target, page)
 
 
-def report_path(folders: Sequence[Path], out: Path | None, name: str = "report.html") -> Path:
-    """The path of the page about these runs: ``out``, or ``name`` in their folder. Raises if another file is there."""
+def report_path(folders: Sequence[Path], out: Path | None, name: str = "report.html", *, option: str = "--out") -> Path:
+    """The path of the page about these runs: ``out``, or ``name`` in their folder. Raises if another file is there.
+
+    ``option`` is what the user types before ``out``.
+    """
     common = folders[0] if len(folders) == 1 else Path(os.path.commonpath([folder.resolve() for folder in folders]))
     chosen = out or common
     target = chosen / name if out is None or chosen.is_dir() else chosen
     if target.suffix != ".html":
-        raise UsageError(f"the report is an HTML page, and {target} does not end in .html; try --out {target}.html")
+        raise UsageError(f"the report is an HTML page, and {target} does not end in .html; try {option} {target}.html")
     try:
         free = not os.path.lexists(target) or _is_report(target)
     except OSError as error:
-        raise TailcloudError(f"{target} cannot be read: {error.strerror}; choose another file with --out") from None
+        raise TailcloudError(f"{target} cannot be read: {error.strerror}; choose another file with {option}") from None
     if not free:
         raise UsageError(
-            f"{target} exists and is not a report of tailcloud; move it, or choose another file with --out"
+            f"{target} exists and is not a report of tailcloud; move it, or choose another file with {option}"
         )
     return target
 

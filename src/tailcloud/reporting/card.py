@@ -1,7 +1,6 @@
 """The model card of a run, in Markdown: what the model is, what it was measured on, and what was not measured."""
 
 import html
-import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tailcloud import formatting
-from tailcloud.data.read_options import Fit
+from tailcloud.confidence_interval import wilson_interval
 from tailcloud.files import write_atomically
-from tailcloud.formatting import counted, number
+from tailcloud.formatting import counted
 from tailcloud.profile import GROUPS
 from tailcloud.reporting import labels
 from tailcloud.runs.folder import RunFolder
@@ -24,12 +23,6 @@ CARD = "model-card.md"
 RAREST_LISTED = 10  # classes
 LONGEST_TEXT = 200  # characters of a name
 FEW_TEST_IMAGES = 10  # below this, the accuracy of a class is unreliable
-Z_95 = 1.96  # two-sided 95 % quantile of a normal distribution
-FITS: dict[Fit, str] = {
-    "crop": "a centre crop with the aspect ratio of the model's images, scaled",
-    "pad": "the whole image is scaled to fit, and the rest is black",
-    "squash": "height and width are scaled separately",
-}
 
 
 @dataclass(frozen=True)
@@ -111,10 +104,9 @@ def _uncertainty(result: Result) -> str:
     top1 = result.picked.top1 if result.picked else result.top1.last
     if not images or top1 is None:
         return "The number of test images is not recorded."
-    half = 100 * Z_95 * math.sqrt(top1 / 100 * (1 - top1 / 100) / images)
     return (
-        f"With {counted(images, 'test image')}, the 95 % confidence interval of top-1 is about ± {number(half)} "
-        "points; that of a shot group or a class is wider."
+        f"With {counted(images, 'test image')}, the 95 % confidence interval of top-1 is "
+        f"{wilson_interval(top1, images).text} %; that of a shot group or a class is wider."
     )
 
 
@@ -162,5 +154,5 @@ def _environment() -> Environment:
     filters = (formatting.number, formatting.whole, formatting.magnitude, formatting.moment)
     environment.filters |= {one.__name__: one for one in filters}
     environment.filters["code"] = code
-    environment.globals |= {"counted": counted, "labels": labels, "GROUPS": GROUPS, "FITS": FITS}
+    environment.globals |= {"counted": counted, "labels": labels, "GROUPS": GROUPS, "FITS": labels.FITS}
     return environment

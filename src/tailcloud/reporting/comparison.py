@@ -1,13 +1,14 @@
 """Parts of a comparison page: learning curves, calibration and class frequencies, and accuracy by class, per method."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
 from tailcloud.formatting import NOT_MEASURED, number
-from tailcloud.reporting.figures.learning_curves import epoch_scale, whole_ticks
+from tailcloud.reporting.figures.learning_curves import epoch_columns, epoch_scale, whole_ticks
 from tailcloud.reporting.figures.shot_groups import method_series
 from tailcloud.reporting.figures.svg import Canvas, Figure, Scale
+from tailcloud.reporting.labels import epochs_text
 from tailcloud.reporting.run_record import RunRecord
 from tailcloud.reporting.tables import DatasetTable, MethodRow, Summary, mean_std
 from tailcloud.runs.result import Result
@@ -42,10 +43,64 @@ def plot_method_learning(table: DatasetTable, runs: Sequence[RunRecord]) -> Figu
         points = [(x(place), y(value)) for place, value in enumerate(curve, start=1) if value is not None]
         canvas.line(points, f"thin {one.css}")
         legend.append((one.css, one.name))
+    canvas.columns(epoch_columns(x, epochs), y, [_epoch_text(table, curves, epoch) for epoch in range(epochs)])
     caption = (
         "Top-1 accuracy on the test images after each evaluated epoch of all stages, mean over the runs of a method."
     )
     return Figure("Accuracy while training", canvas.svg(), caption, tuple(legend))
+
+
+def _epoch_text(table: DatasetTable, curves: Sequence[Sequence[float | None]], epoch: int) -> str:
+    known = [(row.label, curve[epoch]) for row, curve in zip(table.rows, curves, strict=True) if epoch < len(curve)]
+    measured = [f"{label} {number(value)}\u00a0%" for label, value in known if value is not None]
+    return "\n".join([f"epoch {epoch + 1}", *measured])
+
+
+def unequal_training(table: DatasetTable, results: Sequence[Result]) -> list[str]:
+    """Sentences on how the runs on one data set were not trained alike; empty if they were.
+
+    Runs are trained alike if they have the same images, of the same size, and the same epochs. Later stages that train
+    only the head do not count: they belong to the method and cost little.
+    """
+    same_data = [result for result in results if result.dataset.spec == table.spec]
+    return [*_unequal_epochs(table), *_unequal_sizes(same_data), *_unequal_images(table, same_data)]
+
+
+def _unequal_epochs(table: DatasetTable) -> list[str]:
+    if len({_main_epochs(result) for row in table.rows for result in row.results}) == 1:
+        return []
+    epochs = [f"{row.label} {' or '.join({epochs_text(one): None for one in row.results})}" for row in table.rows]
+    return [f"Epochs differ: {', '.join(epochs)}."]
+
+
+def _unequal_sizes(results: Sequence[Result]) -> list[str]:
+    sizes = {" × ".join(map(str, result.dataset.shape[:2])): None for result in results if result.dataset.shape}
+    if len(sizes) < 2:
+        return []
+    return [f"Image sizes differ: {' and '.join(sizes)} pixels (height × width)."]
+
+
+def _unequal_images(table: DatasetTable, results: Sequence[Result]) -> list[str]:
+    fingerprints = {result.dataset.fingerprint for result in results}
+    if len(fingerprints) < 2:
+        return []
+    return [
+        f"The runs on {table.spec} used {len(fingerprints)} different sets of images; this table has the runs with "
+        f"fingerprint {table.fingerprint}."
+    ]
+
+
+def _main_epochs(result: Result) -> tuple[int, ...]:
+    """The epochs of the first stage, and of later ones that train more than the head."""
+    later = [stage for stage in result.stages[1:] if stage.epochs and not _trains_head(result, stage.name)]
+    return tuple(stage.epochs for stage in [*result.stages[:1], *later])
+
+
+def _trains_head(result: Result, stage: str) -> bool:
+    settings = (result.recipe or {}).get(stage)
+    if not isinstance(settings, Mapping):  # an old record
+        return True
+    return all(part.startswith("head") for part in str(settings.get("train", "all")).split("+"))
 
 
 def has_deployment_metrics(table: DatasetTable) -> bool:

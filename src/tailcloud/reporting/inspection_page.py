@@ -17,7 +17,6 @@ from tailcloud.data.inspection.findings import (
     small_class_sentences,
 )
 from tailcloud.data.inspection.survey import Survey
-from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.formatting import counted
 from tailcloud.profile import Profile
 from tailcloud.reporting import report_path, write_page
@@ -64,12 +63,7 @@ def write_inspection(path: Path, survey: Survey, found: Duplicates, plan: Inspec
 
 def inspection_path(path: Path) -> Path:
     """The path of the page; a file that is not a page of tailcloud is refused."""
-    try:
-        return report_path([path.parent], path, "inspection.html")
-    except UsageError as error:
-        raise UsageError(str(error).replace("--out", "--html")) from None
-    except TailcloudError as error:
-        raise TailcloudError(str(error).replace("--out", "--html")) from None
+    return report_path([path.parent], path, "inspection.html", option="--html")
 
 
 def inspection_page(survey: Survey, found: Duplicates, plan: InspectionPlan | None) -> str:

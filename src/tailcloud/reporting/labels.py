@@ -1,11 +1,12 @@
 """Labels that several pages and the model card share."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from tailcloud.formatting import number
+from tailcloud.formatting import NOT_MEASURED, counted, number
 from tailcloud.profile import FEW_BELOW, MANY_ABOVE
-from tailcloud.runs.result import CalibrationResult, Result
+from tailcloud.runs.result import CalibrationResult, Result, StageResult, StageTop1
 from tailcloud.runs.weights_record import WeightsRecord
 
 GROUP_BOUNDS = {
@@ -21,6 +22,13 @@ CLASS_FREQUENCIES = {
 ASSUMED_FREQUENCIES = {"train": "those of the training images", "uniform": "all classes equally often"}
 WEIGHTED_TO = {"train": "classes as often as in training", "uniform": "all classes equally often"}
 MUCH_CHANCE = 0.5  # of an ECE
+FITS = {
+    "crop": "a centre crop with the aspect ratio of the model's images, scaled",
+    "pad": "the whole image is scaled to fit, and the rest is black",
+    "squash": "height and width are scaled separately",
+}
+GENERIC_NAMES = {"train", "data", "images", "photos", "labels", "list", "index", "meta", "metadata"}
+TOP_K_CLASSES = 6  # up to so many classes, top-5 says nothing
 SPLITS = {"test": "the test set", "val": "the validation set", "train": "the training set"}
 
 
@@ -79,6 +87,53 @@ def trained_parts(result: Result) -> str:
     """What the stages of a run trained: "stage1: the whole network; stage2: the head"; empty if nothing is known."""
     parts = {stage.name: trained_part(result.recipe, stage.name) for stage in result.stages if stage.epochs}
     return "; ".join(f"{name}: {part}" if len(parts) > 1 else part for name, part in parts.items() if part)
+
+
+def stage_title(stage: StageTop1) -> str:
+    """The name of a stage; one without epochs only changes the head, and says so."""
+    return stage.name if stage.epochs else f"{stage.name} (no training)"
+
+
+def effective_stages(result: Result) -> list[StageResult]:
+    """The stages of a run, less those without epochs that also left every accuracy as it was."""
+    kept: list[StageResult] = []
+    for stage in result.stages:
+        same = kept and (stage.top1, stage.per_class) == (kept[-1].top1, kept[-1].per_class)
+        if stage.epochs or not same:
+            kept.append(stage)
+    return kept
+
+
+def epochs_text(result: Result) -> str:
+    """The epochs of the stages that were trained: "60 + 10"; "n/a" if nothing is known."""
+    return " + ".join(str(stage.epochs) for stage in result.stages if stage.epochs) or NOT_MEASURED
+
+
+def reading_note(result: Result) -> str:
+    """How an image file becomes what the model sees, as far as it is recorded."""
+    data = result.dataset
+    fit = FITS.get(data.fit or "", "")
+    kept = f", {data.keep:.1%} of each side" if data.keep and data.keep < 1 else ""
+    before = (
+        f"The shorter sides of the image files have a median of {data.native_side:,} pixels. "
+        if data.native_side
+        else ""
+    )
+    return f"{before}Images of other sizes are read so: {fit}{kept}." if fit else before.strip()
+
+
+def data_name(spec: str) -> str:
+    """What the data are called: the name of a folder or list without its path and ending, or a specification."""
+    if not re.search(r"[/\\]|\.\w+$", spec):
+        return spec
+    *parents, last = [part for part in re.split(r"[/\\]", spec) if part not in {"", ".", ".."}] or [spec]
+    name = re.sub(r"\.\w+$", "", last) or last
+    return parents[-1] if parents and name.lower() in GENERIC_NAMES else name
+
+
+def purpose(result: Result) -> str:
+    """What a model is for: "clothing, 17 classes"."""
+    return f"{data_name(result.dataset.spec)}, {counted(len(result.names), 'class', 'classes')}"
 
 
 def split_name(split: str | None) -> str:

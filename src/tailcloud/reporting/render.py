@@ -11,8 +11,10 @@ from markupsafe import Markup
 import tailcloud
 from tailcloud import formatting
 from tailcloud.profile import GROUPS
-from tailcloud.reporting import comparison, labels, provenance, tables
+from tailcloud.reporting import accuracy_intervals, comparison, labels, provenance, tables
 from tailcloud.runs.result import Result
+
+SCRIPTS = ("search.js", "marks.js")  # search in tables; names of dots, bars and cells
 
 
 def render(template: str, **content: Any) -> str:
@@ -46,15 +48,18 @@ def _environment() -> Environment:
         formatting.moment,
     )
     environment.filters |= {one.__name__: one for one in filters}
+    environment.filters |= {"epochs": labels.epochs_text, "stage_title": labels.stage_title}
     environment.globals |= {"comparison": comparison, "labels": labels, "provenance": provenance, "tables": tables}
+    environment.globals |= {"intervals": accuracy_intervals}
     environment.globals |= {"counted": formatting.counted, "tested_text": tested_text, "zip": zip, "GROUPS": GROUPS}
     environment.globals |= {"version": tailcloud.__version__, "script": _script(), "script_digest": _digest(_script())}
     return environment
 
 
 def _script() -> Markup:
-    """The one script of a page: it searches tables. Browsers run no other, because the page names its digest."""
-    return Markup(files("tailcloud.reporting").joinpath("templates/search.js").read_text(encoding="utf-8"))
+    """The one script of a page. Browsers run no other, because the page names its digest."""
+    folder = files("tailcloud.reporting").joinpath("templates")
+    return Markup("".join(folder.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS))
 
 
 def _digest(script: str) -> str:

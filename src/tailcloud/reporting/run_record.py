@@ -8,7 +8,7 @@ from typing import Any
 
 from tailcloud.errors import TailcloudError
 from tailcloud.recipe.old_words import check_old_words
-from tailcloud.reporting.example_images import Examples, examples_by_class
+from tailcloud.reporting.example_images import Examples, read_examples
 from tailcloud.runs.epoch_log import Epoch, damaged_line, parse_epoch
 from tailcloud.runs.result import Result, read_result
 
@@ -24,7 +24,7 @@ class RunRecord:
     result: Result
     log: tuple[Epoch, ...]
     recipe: str
-    examples: Examples = field(default_factory=dict)
+    examples: Examples = field(default_factory=Examples)
 
     def settings(self) -> dict[str, Any]:
         """The recipe as dotted keys, without ``RUN_KEYS``."""
@@ -42,7 +42,7 @@ def read_run(folder: Path) -> RunRecord:
     parsed = read_result(result)
     classes, log = len(parsed.names), folder / "log.jsonl"
     lines = tuple(_epoch(log, number, line, classes) for number, line in _lines(log))
-    examples = examples_by_class(folder / "examples.safetensors", classes)
+    examples = read_examples(folder / "examples.safetensors", classes)
     return RunRecord(folder, parsed, lines, recipe, examples)
 
 

@@ -1,10 +1,10 @@
 """The worst classes of the tail: accuracy, most frequent wrong predictions, and misclassified images."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tailcloud.profile import tail_group, worst_tail
-from tailcloud.reporting.example_images import Example, Examples
+from tailcloud.reporting.example_images import Example
 from tailcloud.reporting.figures.confusion import Confusion, frequent_confusions
 from tailcloud.runs.result import Result
 
@@ -21,7 +21,7 @@ class WorstClass:
     examples: Sequence[Example]
 
 
-def worst_classes(result: Result, examples: Examples) -> list[WorstClass]:
+def worst_classes(result: Result, examples: Mapping[int, Sequence[Example]]) -> list[WorstClass]:
     """The worst classes of the rarest shot group, worst first; empty if all are always right."""
     worst = worst_tail(result.dataset.counts, result.per_class) if result.per_class else []
     errors = frequent_confusions(result, limit=None) if worst else []

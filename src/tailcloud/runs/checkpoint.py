@@ -50,6 +50,8 @@ class TrainingProgress:
     changes: list[str] = field(default_factory=list)  # remarks of head transforms
     step: int = 0  # steps of the next epoch that are done
     spent: float = 0.0  # seconds spent on these steps
+    early_end: tuple[int, float, int] | None = None  # of this stage, if a time limit shortened it
+    ended: bool = False  # whether the last epoch of this stage is done
 
     def state(self) -> dict[str, Any]:
         """Everything but the tensors, for JSON."""
@@ -62,8 +64,13 @@ class TrainingProgress:
         self.best = {"epoch": epoch, "top1": top1, "on": on, "by": by}
         return True
 
+    def stage_is_over(self, epochs: int) -> bool:
+        """Whether a stage of so many epochs is trained; a time limit may have ended it earlier."""
+        return self.ended or self.epoch == epochs
+
     def next_stage(self, name: str) -> None:
         """Start another stage."""
+        self.early_end, self.ended = None, False
         self.stage, self.epoch, self.seconds, self.best, self.best_weights = name, 0, 0.0, None, {}
         self.begin_epoch(0)
 

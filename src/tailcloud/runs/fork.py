@@ -61,4 +61,7 @@ def first_stage_checkpoint(parent: RunFolder, recipe: Recipe) -> Path:
 
 def first_stage_file(folder: RunFolder, recipe: Recipe) -> Path:
     """The path of the checkpoint at the end of a run's first stage."""
-    return folder.checkpoints / f"{FIRST}-{recipe.stage1.epochs:07d}.safetensors"
+    epochs = recipe.stage1.epochs
+    if folder.finished:  # a time limit may have ended it earlier
+        epochs = next((stage.epochs for stage in folder.result().stages if stage.name == FIRST), epochs)
+    return folder.checkpoints / f"{FIRST}-{epochs:07d}.safetensors"

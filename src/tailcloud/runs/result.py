@@ -98,7 +98,11 @@ class StageResult(Scores, StageTop1):
 
 
 class DatasetRecord(FileRecord):
-    """The data set of a run; lists have one entry per class."""
+    """The data set of a run; lists have one entry per class.
+
+    ``fit`` and ``keep`` say how images of another size are resized to ``shape``, ``native_side`` is the median of their
+    shorter sides before that, in pixels.
+    """
 
     spec: str
     fingerprint: str
@@ -107,6 +111,9 @@ class DatasetRecord(FileRecord):
     class_names: list[str] = Field(default_factory=list)
     images: dict[str, int] = Field(default_factory=dict)
     shape: list[int] = Field(default_factory=list)
+    fit: str | None = None
+    keep: Measured = None
+    native_side: int | None = None
 
 
 class ProtocolRecord(FileRecord):

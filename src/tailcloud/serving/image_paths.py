@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from glob import has_magic, iglob
+from itertools import chain, filterfalse
 from pathlib import Path
 from typing import TextIO
 
@@ -30,14 +31,34 @@ def _missing(path: str) -> str:
     return f'nothing matches "{path}"' if has_magic(path) else f"{path} does not exist"
 
 
-def find_images(paths: Sequence[str], listed: TextIO) -> Iterator[Path]:
+def find_images(paths: Sequence[str], listed: TextIO, *, outside: Path | None = None) -> Iterator[Path]:
     """The files in the order of the arguments; those of a folder sorted by name, with all subfolders.
 
     In a folder, files with a suffix of images are taken, except hidden ones; links to folders are not followed. The
-    argument "-" reads one path per line from ``listed``, without any check.
+    argument "-" reads one path per line from ``listed``, without any check. Files in the folder ``outside`` are left
+    out, so that a program may write copies there meanwhile.
     """
-    for path in paths:
-        yield from _lines(listed) if path == STDIN else _expand(path)
+    found = chain.from_iterable(_lines(listed) if path == STDIN else _expand(path) for path in paths)
+    return found if outside is None else filterfalse(InFolder(outside), found)
+
+
+class InFolder:
+    """Whether a file is in a folder or below it, through whatever links."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.resolve()
+        self.parent: Path | None = None
+        self.inside = False
+
+    def __call__(self, path: Path) -> bool:
+        """Whether the file is in the folder; the answer for the last parent is kept, as files come by folder."""
+        if path.parent != self.parent:
+            try:
+                self.inside = path.parent.resolve().is_relative_to(self.folder)
+            except (OSError, ValueError, RuntimeError):  # a name that no file can have
+                self.inside = False
+            self.parent = path.parent
+        return self.inside
 
 
 def _expand(path: str) -> Iterator[Path]:

@@ -34,18 +34,19 @@ from tailcloud.training.checkpoint_policy import Checkpointer, terminated, unfin
 from tailcloud.training.devices import set_deterministic, set_threads
 from tailcloud.training.distributed.world import SINGLE_PROCESS, World
 from tailcloud.training.engine import unfused
-from tailcloud.training.error_examples import write_examples
 from tailcloud.training.executors.base import EpochState
 from tailcloud.training.executors.compiled import CannotCompile
 from tailcloud.training.resume import resume
+from tailcloud.training.run_examples import write_examples
 from tailcloud.training.run_result import finish_run
-from tailcloud.training.schedule import learning_rates
+from tailcloud.training.schedule import EarlyEnd, StageSchedule
 from tailcloud.training.session import Session
 from tailcloud.training.stage_metrics import evaluate_epoch, finish_stage, log_gradients
 from tailcloud.training.stages.parts import StageParts, make_parts
 from tailcloud.training.stages.start import start_stage
 from tailcloud.training.stages.trainable import set_modes
 from tailcloud.training.tensorboard_log import with_tensorboard
+from tailcloud.training.time_limit import StageClock, TimeLimit
 
 
 def train(
@@ -55,10 +56,12 @@ def train(
     device: torch.device,
     observer: Observer,
     world: World = SINGLE_PROCESS,
+    limit: TimeLimit | None = None,
 ) -> Result | None:
     """Train a run to its end, from its newest checkpoint if there is one; the result is also written to the folder.
 
-    Only rank 0 reads and writes the folder and returns the result; other ranks return None.
+    With a ``limit``, stages end earlier if the machine is too slow for all of their epochs. Only rank 0 reads and
+    writes the folder and returns the result; other ranks return None.
     """
     observer = with_tensorboard(recipe, folder.path, observer) if world.rank0 else observer
     set_deterministic(device)
@@ -76,7 +79,7 @@ def train(
             continue
         if name != progress.stage:
             progress.next_stage(name)
-        train_stage(session, folder, progress, checkpoint, observer)
+        train_stage(session, folder, progress, checkpoint, observer, limit)
         progress.finished.append(finish_stage(session, progress, stage, observer))
         checkpoint = None  # it was of the stage that is now finished
     session.images.share_unreadable(world)
@@ -86,14 +89,19 @@ def train(
 
 
 def train_stage(
-    session: Session, folder: RunFolder, progress: TrainingProgress, checkpoint: Checkpoint | None, observer: Observer
+    session: Session,
+    folder: RunFolder,
+    progress: TrainingProgress,
+    checkpoint: Checkpoint | None,
+    observer: Observer,
+    limit: TimeLimit | None = None,
 ) -> None:
     """Train the remaining epochs of the current stage; ``checkpoint`` is the one that the stage continues from."""
     name, stage = progress.stage, session.recipe.stages[progress.stage]
     if progress.epoch == progress.step == 0:
         transform_head(session, progress, observer)
     observer.stage_started(name, stage, progress.epoch)
-    if progress.epoch == stage.epochs:  # a stage that only transforms the head, or stage 1 taken from another run
+    if progress.stage_is_over(stage.epochs):  # it only transforms the head, or was taken from another run
         return
     started = time.perf_counter()
     parts = prepare_stage(session, name, observer)
@@ -102,16 +110,48 @@ def train_stage(
     resume_from = unfinished_epoch(checkpoint, progress)
     progress.seconds += time.perf_counter() - started
     checkpointer = Checkpointer(session, folder, progress, parts)
-    for epoch in range(progress.epoch, stage.epochs):
+    steps = parts.loader.steps
+    schedule = StageSchedule(stage, steps, EarlyEnd(*progress.early_end) if progress.early_end else None)
+    clock = StageClock(schedule, progress.epoch * steps + progress.step, name, limit)
+    while progress.epoch < clock.schedule.epochs:
         checkpointer.epoch_started()
-        rates = learning_rates(stage, epoch, parts.loader.steps)
-        loss = train_epoch(session, parts, epoch, rates, resume_from, checkpointer.between_steps)
+        epoch, rates = progress.epoch, clock.schedule.rates(progress.epoch)
+        parts.loader.follow(clock.schedule.progress)
+        clock.done = epoch * steps + progress.step
+        between = partial(between_steps, checkpointer, clock, rates)
+        loss = train_epoch(session, parts, epoch, rates, resume_from, between)
         resume_from = None  # only the first epoch after a resume is unfinished
         line = {"stage": name, "epoch": epoch + 1, "lr": rates[-1], "loss": loss}
-        if (epoch + 1) % session.recipe.selection.every == 0 or epoch + 1 == stage.epochs:
+        last = is_last(checkpointer, clock, epoch + 1, observer)
+        if (epoch + 1) % session.recipe.selection.every == 0 or last:
             line |= evaluate(checkpointer, epoch + 1)
         session.images.share_unreadable(session.world)
-        finish_epoch(checkpointer, line, observer)
+        finish_epoch(checkpointer, line, observer, last=last)
+
+
+def between_steps(checkpointer: Checkpointer, clock: StageClock, rates: list[float]) -> None:
+    """Between two steps of an epoch: if time is short, shorten ``rates``, and with them the epoch; save if due."""
+    progress, world = checkpointer.progress, checkpointer.session.world
+    clock.done += 1
+    if world.size == 1 and clock.check():
+        progress.early_end = clock.early_end
+        rates[:] = clock.schedule.rates(progress.epoch)
+    checkpointer.between_steps()
+
+
+def is_last(checkpointer: Checkpointer, clock: StageClock, epochs: int, observer: Observer) -> bool:
+    """Whether the stage is over after so many epochs; the time limit may have changed that."""
+    progress, session = checkpointer.progress, checkpointer.session
+    if epochs < clock.schedule.epochs:
+        clock.done = epochs * checkpointer.parts.loader.steps
+        clock.check(whole_epochs=session.executor == "graphed")
+        clock.schedule = session.world.gather(clock.schedule)[0]
+        progress.early_end = clock.early_end
+    progress.ended = epochs >= clock.schedule.epochs
+    if progress.ended and (remark := clock.remark()):
+        progress.changes.append(remark)
+        observer.note(remark)
+    return progress.ended
 
 
 def transform_head(session: Session, progress: TrainingProgress, observer: Observer) -> None:
@@ -188,7 +228,7 @@ def evaluate(checkpointer: Checkpointer, epoch: int) -> dict[str, Any]:
     return metrics
 
 
-def finish_epoch(checkpointer: Checkpointer, line: dict[str, Any], observer: Observer) -> None:
+def finish_epoch(checkpointer: Checkpointer, line: dict[str, Any], observer: Observer, *, last: bool) -> None:
     """Log a finished epoch, save a checkpoint if one is due, and stop here after SIGTERM.
 
     ``line`` is the line of the log, without its seconds. After the last epoch the EMA replaces the weights, if there is
@@ -200,7 +240,6 @@ def finish_epoch(checkpointer: Checkpointer, line: dict[str, Any], observer: Obs
     progress.begin_epoch(line["epoch"])
     if checkpointer.session.world.rank0:
         folder.append_log(line)
-    last = progress.epoch == checkpointer.parts.stage.epochs
     if last:
         checkpointer.parts.optimizer.use_average()
     stop = checkpointer.epoch_done(last=last)

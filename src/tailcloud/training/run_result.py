@@ -145,4 +145,7 @@ def describe_data(dataset: Dataset) -> dict[str, Any]:
             "test": len(dataset.test),
         },
         "shape": list(dataset.shape),
+        "fit": dataset.fit,
+        "keep": dataset.keep,
+        "native_side": dataset.native_side,
     }

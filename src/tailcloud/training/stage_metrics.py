@@ -63,7 +63,7 @@ def finish_stage(session: Session, progress: TrainingProgress, stage: Stage, obs
     best = progress.best or {"epoch": 0, "top1": last["top1"], "on": session.best_on}
     result = {
         "name": progress.stage,
-        "epochs": stage.epochs,
+        "epochs": progress.epoch,
         **last,
         "confusion": confusion(predictions, session.dataset.classes),
         "best": {key: best[key] for key in ("epoch", "top1", "on")},

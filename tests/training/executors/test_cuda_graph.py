@@ -56,7 +56,7 @@ def executor(seed=0, stage="stage1", step=None):
 def test_a_graph_holds_several_steps_of_the_same_size(images, launches):
     data = ResidentImages(Split(np.zeros((images, 4, 4, 1), np.uint8), np.arange(images) % 3), CPU)
     loader = ResidentLoader(data, ShuffledSampler(images), Normalise([0.0], [1.0]), batch=4)
-    assert GraphedExecutor(DrawingStep(), loader).launches() == launches
+    assert GraphedExecutor(DrawingStep(), loader).launches(loader.steps) == launches
 
 
 def test_every_epoch_seed_and_stage_has_clouds_of_its_own():

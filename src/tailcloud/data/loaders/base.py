@@ -1,6 +1,6 @@
 """What a loader is: the batches of a stage, epoch by epoch."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol, Required, TypedDict
 
 import torch
@@ -46,6 +46,9 @@ class Loader(Protocol):
 
     def progress(self, number: int) -> float:
         """The share of the stage's epochs that are done before an epoch, 0 ≤ progress < 1."""
+
+    def follow(self, progress: Callable[[int], float]) -> None:
+        """Take the progress from now on from this function: a stage may end earlier than planned."""
 
     def epoch(self, number: int) -> Iterator[Batch]:
         """The batches of one epoch; an epoch always has the same batches."""

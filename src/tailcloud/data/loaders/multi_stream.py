@@ -1,6 +1,6 @@
 """Several loaders as one, for objectives that need two views of an image, or two samplers."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
@@ -41,6 +41,11 @@ class JoinedLoader:
     def progress(self, number: int) -> float:
         """The share of the stage's epochs that are done before an epoch."""
         return self.first.progress(number)
+
+    def follow(self, progress: Callable[[int], float]) -> None:
+        """Take the progress from now on from this function."""
+        for loader in self.loaders:
+            loader.follow(progress)
 
     def epoch(self, number: int) -> Iterator[Batch]:
         """The batches of one epoch; an epoch always has the same batches."""

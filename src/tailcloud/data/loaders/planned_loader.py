@@ -1,6 +1,6 @@
 """What all loaders share: draws for whole epochs, batches, and micro-batches."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Generic, TypeVar
 
@@ -65,6 +65,7 @@ class PlannedLoader(Generic[Source]):
         self.mixup, self.cutmix = mixup, cutmix
         self.augment, self.pipeline = augment, AugmentPipeline(transform, augment, shape)
         self.seed, self.stage, self.epochs, self.views, self.share = seed, stage, epochs, views, share
+        self.followed: Callable[[int], float] | None = None
         self.size = len(data.labels)
         self.ends = batch_ends(self.size, batch)
 
@@ -96,7 +97,13 @@ class PlannedLoader(Generic[Source]):
 
     def progress(self, number: int) -> float:
         """The share of the stage's epochs that are done before an epoch; 0 if the number of epochs is not known."""
+        if self.followed:
+            return self.followed(number)
         return number / self.epochs if self.epochs else 0.0
+
+    def follow(self, progress: Callable[[int], float]) -> None:
+        """Take the progress from now on from this function."""
+        self.followed = progress
 
     def epoch(self, number: int) -> Iterator[Batch]:
         """The batches of one epoch; an epoch always has the same batches."""

@@ -1,15 +1,21 @@
-"""The confusion matrix, drawn for up to ``CLASSES_DRAWN`` classes, and the most frequent confusions."""
+"""The confusion matrix, drawn for up to ``CLASSES_DRAWN`` classes, and the most frequent confusions.
+
+Up to ``CLASSES_NAMED`` classes have their names at the edges: those of more than ``ROWS_NAMED`` in a wide drawing.
+Every cell is named under the pointer.
+"""
 
 from dataclasses import dataclass
 
-from tailcloud.formatting import counted, shortened
+from tailcloud.formatting import counted, percent, short_names
 from tailcloud.profile import GROUPS
 from tailcloud.reporting.figures.class_plots import ROWS_NAMED
-from tailcloud.reporting.figures.svg import WIDTH, Canvas, Figure
+from tailcloud.reporting.figures.svg import WIDTH, Box, Canvas, Figure
 from tailcloud.runs.result import Result
 
 CLASSES_DRAWN = 100
+CLASSES_NAMED = 40
 CLASSES_NUMBERED = 12
+WIDE = 900.0
 SHADES = 10
 
 
@@ -25,11 +31,13 @@ class Confusion:
 
 @dataclass(frozen=True)
 class _Grid:
-    """Where the cells are: left and top edge, and the size of a cell."""
+    """The width of the drawing, the left and top edge of the cells, the size of a cell, and letters of a name."""
 
+    width: float
     left: float
     top: float
     cell: float
+    letters: int
 
 
 def frequent_confusions(result: Result, limit: int | None = 15) -> list[Confusion]:
@@ -49,7 +57,8 @@ def plot_confusion(result: Result) -> Figure | None:
     if not result.confusion or classes > CLASSES_DRAWN:
         return None
     grid = _grid(result)
-    canvas = Canvas(f"Confusion matrix of {counted(classes, 'class', 'classes')}: true by predicted class", WIDTH)
+    label = f"Confusion matrix of {counted(classes, 'class', 'classes')}: true by predicted class"
+    canvas = Canvas(label, grid.width, grid.width)
     _cells(canvas, result, grid)
     canvas.text(
         (grid.left + grid.cell * classes / 2, 12 if _turned(result) else grid.top - 26),
@@ -59,7 +68,7 @@ def plot_confusion(result: Result) -> Figure | None:
     )
     middle = grid.top + grid.cell * classes / 2
     canvas.text((-4, middle), "true class", "tick", anchor="middle", turned=True)
-    if classes <= ROWS_NAMED:
+    if classes <= CLASSES_NAMED:
         _names(canvas, result, grid)
     else:
         _groups(canvas, result, grid)
@@ -67,7 +76,8 @@ def plot_confusion(result: Result) -> Figure | None:
         "Rows are true classes, columns predicted classes, the most frequent class first. Blue: correct, red: wrong; "
         "the stronger the colour, the larger the share of the row."
     )
-    return Figure("Confusion matrix", canvas.svg(), caption, (("right", "correct"), ("wrong", "wrong")))
+    legend = (("right", "correct"), ("wrong", "wrong"))
+    return Figure("Confusion matrix", canvas.svg(), caption, legend, wide=grid.width > WIDTH)
 
 
 def _totals(result: Result) -> list[int]:
@@ -79,23 +89,27 @@ def _totals(result: Result) -> list[int]:
 
 
 def _grid(result: Result) -> _Grid:
-    letters = max(len(shortened(name, 9)) for name in result.names) if len(result.names) <= ROWS_NAMED else 7
-    margin = 12 + 8.5 * letters
+    classes = len(result.names)
+    wide = ROWS_NAMED < classes <= CLASSES_NAMED
+    width, letters = (WIDE, 16) if wide else (WIDTH, 9)
+    longest = max(map(len, short_names(result.names, letters))) if classes <= CLASSES_NAMED else 7
+    margin = 12 + (7.5 if wide else 8.5) * longest
     top = 22 + (margin if _turned(result) else 20)
-    size = WIDTH - max(margin, top) - 2
-    return _Grid(WIDTH - 2 - size, WIDTH - 2 - size, size / len(result.names))
+    size = width - max(margin, top) - 2
+    return _Grid(width, width - 2 - size, width - 2 - size, size / classes, letters)
 
 
 def _turned(result: Result) -> bool:
     """Whether the names above the columns are too long to be horizontal."""
-    return len(result.names) <= ROWS_NAMED and max(map(len, result.names)) > 3
+    classes = len(result.names)
+    return classes <= CLASSES_NAMED and max(map(len, result.names)) > (3 if classes <= ROWS_NAMED else 2)
 
 
 def _cells(canvas: Canvas, result: Result, grid: _Grid) -> None:
     rank = {index: place for place, index in enumerate(result.order)}
     totals, size = _totals(result), grid.cell * len(result.names)
     canvas.bars([(grid.left, grid.top, size, size)], "ground")
-    shades: dict[tuple[str, int], list[tuple[float, float, float, float]]] = {}
+    shades: dict[tuple[str, int], list[tuple[Box, str]]] = {}
     numbers = []
     for true, predicted, count in result.confusion:
         if not count:
@@ -103,19 +117,26 @@ def _cells(canvas: Canvas, result: Result, grid: _Grid) -> None:
         shade = max(1, round(SHADES * (count / totals[true]) ** 0.5))
         left, top = grid.left + rank[predicted] * grid.cell, grid.top + rank[true] * grid.cell
         kind = "right" if true == predicted else "wrong"
-        shades.setdefault((kind, shade), []).append((left, top, grid.cell, grid.cell))
+        name = _cell_text(result, Confusion(true, predicted, count, 100 * count / totals[true]), totals[true])
+        shades.setdefault((kind, shade), []).append(((left, top, grid.cell, grid.cell), name))
         numbers.append(((left + grid.cell / 2, top + grid.cell / 2 + 4), str(count), "strong" if shade > 7 else ""))
-    for (kind, shade), boxes in sorted(shades.items()):
-        canvas.bars(boxes, f"{kind} shade-{shade}")
+    for (kind, shade), cells in sorted(shades.items()):
+        canvas.bars([box for box, _ in cells], f"{kind} shade-{shade}", [name for _, name in cells])
     for at, words, css in numbers if len(result.names) <= CLASSES_NUMBERED else ():
         canvas.text(at, words, f"small {css}", anchor="middle")
 
 
+def _cell_text(result: Result, cell: Confusion, total: int) -> str:
+    true, predicted = result.names[cell.true], result.names[cell.predicted]
+    what = f"{true}: correct" if cell.true == cell.predicted else f"{true} → {predicted}"
+    return f"{what}, {cell.count:,} of {total:,} ({percent(cell.share)})"
+
+
 def _names(canvas: Canvas, result: Result, grid: _Grid) -> None:
-    long = _turned(result)
+    long, names = _turned(result), short_names(result.names, grid.letters)
     for place, index in enumerate(result.order):
         middle = (place + 0.5) * grid.cell
-        name = shortened(result.names[index], 9)
+        name = names[index]
         canvas.text((grid.left - 7, grid.top + middle + 4), name, anchor="end")
         at = (grid.left + middle + (4 if long else 0), grid.top - 7)
         canvas.text(at, name, anchor="start" if long else "middle", turned=long)

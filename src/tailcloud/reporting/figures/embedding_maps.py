@@ -82,9 +82,10 @@ def draw_map(selection: MapSelection, points: dict[str, Vectors], split: str, la
         _mark(canvas, _places(points[other]), other, "backdrop-mark")
     places, labels = _places(points[split]), selection.labels[split]
     coloured = selection.coloured
-    _mark(canvas, [places[i] for i in np.flatnonzero(~np.isin(labels, coloured))], split, "others")
-    for place, index in enumerate(coloured):
-        _mark(canvas, [places[i] for i in np.flatnonzero(labels == index)], split, f"class-{place}")
+    colours = {index: f"class-{place}" for place, index in enumerate(coloured)}
+    for index in sorted(selection.classes.tolist(), key=colours.__contains__):  # coloured classes on top
+        own = [places[i] for i in np.flatnonzero(labels == index)]
+        _mark(canvas, own, split, colours.get(index, "others"), selection.result.names[index])
     return canvas.svg()
 
 
@@ -93,8 +94,8 @@ def _places(points: Vectors) -> list[Point]:
     return [(x(across), y(up)) for across, up in points.tolist()]
 
 
-def _mark(canvas: Canvas, places: Sequence[Point], split: str, css: str) -> None:
+def _mark(canvas: Canvas, places: Sequence[Point], split: str, css: str, name: str = "") -> None:
     if split == "train":
-        canvas.dots(places, f"map {css}")
+        canvas.dots(places, f"map {css}", name)
     else:
-        canvas.crosses(places, f"map {css}")
+        canvas.crosses(places, f"map {css}", name)

@@ -9,7 +9,7 @@ from statistics import fmean
 
 from tailcloud.formatting import counted
 from tailcloud.profile import GROUPS
-from tailcloud.reporting.figures.learning_curves import epoch_scale, stage_bounds, whole_ticks
+from tailcloud.reporting.figures.learning_curves import epoch_columns, epoch_scale, stage_bounds, whole_ticks
 from tailcloud.reporting.figures.shot_groups import Series, method_series
 from tailcloud.reporting.figures.svg import Canvas, Figure, Scale
 from tailcloud.reporting.run_record import RunRecord
@@ -39,6 +39,9 @@ def plot_gradients(result: Result, log: Sequence[Epoch]) -> Figure | None:
     stage_bounds(canvas, log, x, (y.end, y.start))
     for group, curve in curves.items():
         canvas.line([(x(place), y(value)) for place, value in enumerate(curve, start=1) if value is not None], group)
+    canvas.columns(
+        epoch_columns(x, len(log)), y, [_epoch_text(entry, curves, place) for place, entry in enumerate(log)]
+    )
     caption = f"{MEANING}."
     return Figure("Softmax saturation", canvas.svg(), caption, tuple((group, group) for group in curves))
 
@@ -62,10 +65,15 @@ def plot_method_gradients(table: DatasetTable, runs: Sequence[RunRecord]) -> Fig
         canvas.text((x.start, y.end - 10), f"{group}-shot")
         for one in series:
             points = [(x(epoch), y(value)) for epoch, value in enumerate(one.values, start=1) if value is not None]
-            canvas.line(points, f"thin {one.css}")
+            canvas.line(points, f"thin {one.css}", f"{group}-shot: {one.name}")
     legend = {one.css: one.name for series in found.values() for one in series}
     caption = f"{MEANING}. Runs without logging.gradients are left out."
     return Figure("Softmax saturation", canvas.svg(), caption, tuple(legend.items()))
+
+
+def _epoch_text(entry: Epoch, curves: Mapping[str, Sequence[float | None]], place: int) -> str:
+    measured = [f"{group} {value:.3g}" for group, curve in curves.items() if (value := curve[place]) is not None]
+    return "\n".join([f"{entry.stage}, epoch {entry.epoch}", *(measured or ["not logged"])])
 
 
 def _series(table: DatasetTable, logs: Mapping[int, Sequence[Epoch]], group: str) -> list[Series]:

@@ -1,8 +1,8 @@
 """Learning curves: loss with the learning rate below it, and accuracy, over the epochs of all stages."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from tailcloud.formatting import counted
+from tailcloud.formatting import counted, percent
 from tailcloud.profile import GROUPS
 from tailcloud.reporting.figures.svg import WIDTH, Canvas, Figure, Scale, round_step
 from tailcloud.reporting.labels import split_name
@@ -23,6 +23,7 @@ def plot_loss(log: Sequence[Epoch]) -> Figure:
     stage_bounds(canvas, log, x, (y.end, 296))
     canvas.line([(x(place), y(entry.loss)) for place, entry in _places(log) if entry.loss is not None], "ink")
     _learning_rate(canvas, log, x)
+    canvas.columns(epoch_columns(x, len(log)), Scale(0, 1, 296, y.end), [_loss_text(entry) for entry in log])
     diverged = f" In {counted(lost, 'epoch')} the loss was not finite: training diverged." if lost else ""
     caption = (
         "Mean training loss of each epoch, and the learning rate below it. Each stage has its own loss: compare values "
@@ -44,6 +45,7 @@ def plot_accuracy(result: Result, log: Sequence[Epoch]) -> Figure:
         points = [(x(place), y(value)) for place, value in values if value is not None]
         canvas.line(points, f"thin {key}" if key in GROUPS else key)
     best = _mark_best(canvas, result, log, x, y)
+    canvas.columns(epoch_columns(x, len(log)), y, [_accuracy_text(entry, shown) for entry in log])
     caption = f"Accuracy in percent after each evaluated epoch, overall and by shot group{best}."
     return Figure("Accuracy while training", canvas.svg(), caption, tuple(shown.items()))
 
@@ -55,6 +57,24 @@ def _places(log: Sequence[Epoch]) -> list[tuple[int, Epoch]]:
 def epoch_scale(epochs: int) -> Scale:
     """The horizontal scale of a number of epochs."""
     return Scale(1, max(2, epochs), 48, WIDTH - 12)
+
+
+def epoch_columns(x: Scale, epochs: int) -> Scale:
+    """The scale on which every epoch has a column of its own, around its place on ``x``."""
+    half = (x(2) - x(1)) / 2
+    return Scale(0, 1, x(1) - half, x(epochs) + half)
+
+
+def _loss_text(entry: Epoch) -> str:
+    rate = "" if entry.lr is None else f"\nlearning rate {entry.lr:.3g}"
+    loss = "not finite" if entry.loss is None else f"{entry.loss:.3g}"
+    return f"{entry.stage}, epoch {entry.epoch}\nloss {loss}{rate}"
+
+
+def _accuracy_text(entry: Epoch, curves: Mapping[str, str]) -> str:
+    values = {words: getattr(entry, key) for key, words in curves.items()}
+    measured = [f"{words} {percent(value)}" for words, value in values.items() if value is not None]
+    return "\n".join([f"{entry.stage}, epoch {entry.epoch}", *(measured or ["not evaluated"])])
 
 
 def whole_ticks(x: Scale) -> list[float]:

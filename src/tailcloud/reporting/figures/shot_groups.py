@@ -7,6 +7,7 @@ from itertools import pairwise
 from tailcloud.formatting import counted, number, whole
 from tailcloud.profile import GROUPS
 from tailcloud.reporting.figures.svg import WIDTH, Canvas, Figure, Point, Scale
+from tailcloud.reporting.labels import effective_stages, stage_title
 from tailcloud.reporting.tables import DatasetTable, MethodRow
 from tailcloud.runs.result import Result, Scores
 
@@ -26,9 +27,12 @@ class Series:
 
 def plot_groups(result: Result) -> Figure:
     """Accuracy of the shot groups after each stage."""
-    earlier = result.stages[:-1]
+    stages = effective_stages(result)
+    earlier = stages[:-1]
     series = [
-        Series("pale" if stage is earlier[-1] else "paler", f"after {stage.name}", [stage.top1, *_groups(stage)])
+        Series(
+            "pale" if stage is earlier[-1] else "paler", f"after {stage_title(stage)}", [stage.top1, *_groups(stage)]
+        )
         for stage in earlier
     ]
     series.append(Series("", "last epoch", [result.top1.last, *_groups(result)]))
@@ -37,7 +41,7 @@ def plot_groups(result: Result) -> Figure:
         "Accuracy in percent on all test images and in each shot group, after the last epoch.",
     )
     if earlier:
-        title = f"Shot groups after {', '.join(stage.name for stage in earlier)} and {result.stages[-1].name}"
+        title = f"Shot groups after {', '.join(map(stage_title, earlier))} and {stage_title(stages[-1])}"
         caption = (
             "Accuracy in percent on all test images and in each shot group, at the end of each stage; the last "
             f"stage in full colour.{_stage_starts(result)}"
@@ -96,15 +100,21 @@ def _bars(result: Result, categories: Sequence[str], series: Sequence[Series], l
         for index, one in enumerate(series):
             left = middle + (index - len(series) / 2) * width
             css = f"{category} {one.css}" if stages else one.css
-            _bar(canvas, y, (left, width), (one.values[place], one.deviations[place] if one.deviations else None), css)
+            measured = one.values[place], one.deviations[place] if one.deviations else None
+            _bar(canvas, y, (left, width), measured, css, f"{category}, {one.name}")
     return canvas
 
 
-def _bar(canvas: Canvas, y: Scale, span: Point, measured: tuple[float | None, float | None], css: str) -> None:
-    """One bar at (left edge, width), with its deviation, and its number if there is room."""
+def _bar(
+    canvas: Canvas, y: Scale, span: Point, measured: tuple[float | None, float | None], css: str, name: str
+) -> None:
+    """One bar at (left edge, width), with its name and deviation, and its number if there is room."""
     (left, width), (value, deviation) = span, measured
     top = y(value or 0)
-    canvas.bars([(left + width * 0.04, top, width * 0.92, y.start - top)], css)
+    spread = f" ± {number(deviation)}" if deviation is not None else ""
+    canvas.bars(
+        [(left + width * 0.04, top, width * 0.92, y.start - top)], css, [f"{name}: {number(value)}{spread}\u00a0%"]
+    )
     middle = left + width / 2
     if value is not None and deviation is not None:
         canvas.rule((middle, y(value - deviation)), (middle, y(value + deviation)), "whisker")

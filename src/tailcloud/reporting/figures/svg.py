@@ -1,11 +1,12 @@
 """Charts as SVG: a scale and a canvas.
 
 Marks have class names and no colours: the style sheet colours them, so that one drawing serves screen and print, light
-and dark.
+and dark. A mark that stands for something has a name, its ``<title>``: browsers show it under the pointer, and the
+page's script (``marks.js``) also for the keyboard and for fingers.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from markupsafe import Markup, escape
@@ -14,6 +15,7 @@ WIDTH = 480.0
 TICKS = 5  # on an axis, about
 CROSS = 5.0
 Point = tuple[float, float]
+Box = tuple[float, float, float, float]  # left, top, width, height
 
 
 @dataclass(frozen=True)
@@ -74,38 +76,38 @@ class Canvas:
     width: float = WIDTH
     marks: list[str] = field(default_factory=list)
 
-    def line(self, points: Iterable[Point], css: str) -> None:
+    def line(self, points: Iterable[Point], css: str, name: str = "") -> None:
         """A line through points; a single point becomes a dot."""
         places = list(points)
         if len(places) == 1:
-            self.dots(places, css)
+            self.dots(places, css, [name] if name else ())
         elif places:
-            self._path("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places), f"line {css}")
+            self._path("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in places), f"line {css}", name)
 
-    def dots(self, points: Iterable[Point], css: str) -> None:
-        """Round dots, all in one path, which keeps the page small."""
-        path = "".join(f"M{x:.1f} {y:.1f}h0" for x, y in points)
-        if path:
-            self._path(path, f"dot {css}")
+    def dots(self, points: Iterable[Point], css: str, names: Sequence[str] | str = ()) -> None:
+        """Round dots, each with its own name, or all in one path with one name or none, which keeps the page small."""
+        self._marks([f"M{x:.1f} {y:.1f}h0" for x, y in points], f"dot {css}", names)
 
-    def crosses(self, points: Iterable[Point], css: str) -> None:
+    def crosses(self, points: Iterable[Point], css: str, name: str = "") -> None:
         """Small diagonal crosses, all in one path."""
         size, half = CROSS, CROSS / 2
-        path = "".join(
-            f"M{x - half:.1f} {y - half:.1f}l{size:g} {size:g}m0-{size:g}l-{size:g} {size:g}" for x, y in points
-        )
-        if path:
-            self._path(path, f"cross {css}")
+        paths = [f"M{x - half:.1f} {y - half:.1f}l{size:g} {size:g}m0-{size:g}l-{size:g} {size:g}" for x, y in points]
+        self._marks(paths, f"cross {css}", name)
 
     def area(self, points: Iterable[Point], css: str) -> None:
         """A filled polygon."""
         self._path("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points) + "z", f"fill {css}")
 
-    def bars(self, boxes: Iterable[tuple[float, float, float, float]], css: str) -> None:
-        """Filled boxes (x, y, width, height), all in one path."""
-        path = "".join(f"M{x:.2f} {y:.2f}h{width:.2f}v{height:.2f}h{-width:.2f}z" for x, y, width, height in boxes)
-        if path:
-            self._path(path, f"fill {css}")
+    def bars(self, boxes: Iterable[Box], css: str, names: Sequence[str] | str = ()) -> None:
+        """Filled boxes, each with its own name, or all in one path."""
+        self._marks([_box(*box) for box in boxes], f"fill {css}", names)
+
+    def columns(self, x: Scale, y: Scale, names: Sequence[str]) -> None:
+        """Invisible columns that share the width of a chart: the pointer finds the name of a place on its x axis."""
+        step = (x.end - x.start) / max(1, len(names))
+        top, height = min(y.start, y.end), abs(y.start - y.end)
+        boxes = [(x.start + place * step, top, step, height) for place in range(len(names))]
+        self.bars(boxes, "column", names)
 
     def rule(self, start: Point, end: Point, css: str) -> None:
         """A straight line: grid, bound or mark."""
@@ -138,15 +140,37 @@ class Canvas:
         head = f'<svg viewBox="0 0 {self.width:g} {self.height:g}" role="img" aria-label="{escape(self.label)}">'
         return Markup(head + "".join(self.marks) + "</svg>")  # safe: all words went through escape
 
-    def _path(self, path: str, css: str) -> None:
-        self.marks.append(f'<path class="{css}" d="{path}"/>')
+    def _marks(self, paths: Sequence[str], css: str, names: Sequence[str] | str) -> None:
+        if not paths:
+            return
+        if isinstance(names, str) or not names:
+            self._path("".join(paths), css, names if isinstance(names, str) else "")
+            return
+        named = "".join(f'<path d="{path}">{_title(name)}</path>' for path, name in zip(paths, names, strict=True))
+        self.marks.append(f'<g class="{css}">{named}</g>')
+
+    def _path(self, path: str, css: str, name: str = "") -> None:
+        end = f">{_title(name)}</path>" if name else "/>"
+        self.marks.append(f'<path class="{css}" d="{path}"{end}')
+
+
+def _box(x: float, y: float, width: float, height: float) -> str:
+    return f"M{x:.2f} {y:.2f}h{width:.2f}v{height:.2f}h{-width:.2f}z"
+
+
+def _title(name: str) -> str:
+    return f"<title>{escape(name)}</title>"
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A drawing with its heading, a caption that says how to read it, and a legend of (css class, text)."""
+    """A drawing with its heading, a caption that says how to read it, and a legend of (css class, text).
+
+    A ``wide`` one has the whole width of the page, and is scrolled on a small screen.
+    """
 
     title: str
     drawing: Markup
     caption: str
     legend: tuple[tuple[str, str], ...] = ()
+    wide: bool = False

@@ -1,6 +1,6 @@
 for (const box of document.querySelectorAll(".search")) {
   const input = box.querySelector("input"), found = box.querySelector("output");
-  const rows = [...box.parentElement.querySelectorAll("tbody tr")].map(
+  const rows = [...box.parentElement.querySelectorAll("tbody tr, .searchable")].map(
     (row) => [row, [...row.querySelectorAll("th, .group")].map((cell) => cell.textContent).join(" ").toLowerCase()]);
   box.hidden = false;
   input.addEventListener("input", () => {

@@ -31,9 +31,9 @@ class Executor(Protocol):
     ) -> Tensor:
         """Train one epoch, or the rest of an unfinished one; the loss of each step, still on the device.
 
-        ``rates`` has the learning rate of each step of the whole epoch.
+        ``rates`` has the learning rate of each step of the whole epoch; with fewer rates the epoch has fewer steps.
         ``between_steps`` is called between two steps, if the executor returns to Python there. It may call ``state``,
-        or raise.
+        shorten ``rates``, or raise.
         """
 
     def state(self) -> EpochState:

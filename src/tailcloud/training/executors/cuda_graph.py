@@ -91,7 +91,7 @@ class GraphedExecutor(EagerExecutor):
         state = {**model.state_dict(), **optimizer.state}
         before = {name: value.clone() for name, value in state.items()}
         try:
-            for steps, size in dict.fromkeys(self.launches()):
+            for steps, size in dict.fromkeys(self.launches(self.loader.steps)):
                 self.graphs[steps, size] = capture(
                     partial(self.several_steps, steps, size), partial(self.warm_up_step, size), self.generator
                 )
@@ -108,27 +108,28 @@ class GraphedExecutor(EagerExecutor):
         between_steps: Callable[[], None] | None = None,
     ) -> Tensor:
         """Train one epoch; the loss of each step, still on the device. The rest of an unfinished epoch runs eagerly."""
-        if resume_from:
-            return super().epoch(number, rates, resume_from=resume_from, between_steps=between_steps)
         if self.plan is None:
             self.prepare()
         assert self.plan is not None
+        launches = self.launches(len(rates))
+        if resume_from or not self.graphs.keys() >= {*launches}:
+            return super().epoch(number, rates, resume_from=resume_from, between_steps=between_steps)
         for static, fresh in zip(self.plan.tensors(), self.loader.plan(number).tensors(), strict=True):
             static.copy_(fresh)
-        self.rates.copy_(self.step.optimizer.rate_table(rates))
+        self.rates[: len(rates)] = self.step.optimizer.rate_table(rates)
         self.seed_noise(number)
         self.go_to(0)
-        for launch in self.launches():
+        for launch in launches:
             self.graphs[launch].replay()
-        return self.step_losses.clone()
+        return self.step_losses[: len(rates)].clone()
 
-    def launches(self) -> list[tuple[int, int]]:
-        """The graphs of an epoch in order, each as (steps, images per step)."""
-        sizes, launches, at = self.loader.sizes, [], 0
+    def launches(self, steps: int) -> list[tuple[int, int]]:
+        """The graphs of the first steps of an epoch in order, each as (steps, images per step)."""
+        sizes, launches, at = self.loader.sizes[:steps], list[tuple[int, int]](), 0
         while at < len(sizes):
-            steps = STEPS_PER_GRAPH if sizes[at : at + STEPS_PER_GRAPH] == [sizes[at]] * STEPS_PER_GRAPH else 1
-            launches.append((steps, sizes[at]))
-            at += steps
+            several = sizes[at : at + STEPS_PER_GRAPH] == [sizes[at]] * STEPS_PER_GRAPH
+            launches.append((STEPS_PER_GRAPH if several else 1, sizes[at]))
+            at += launches[-1][0]
         return launches
 
     def warm_up_step(self, size: int) -> None:

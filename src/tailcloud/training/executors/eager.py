@@ -58,6 +58,8 @@ class EagerExecutor:
         for micro_batches in self.loader.micro_batches(number, first):
             if between_steps and len(self.losses) > first:
                 between_steps()
+            if len(self.losses) >= len(rates):
+                break
             self.step.optimizer.set_rate(rates[len(self.losses)])
             self.losses.append(self.train_step(micro_batches))
         return self.state().losses

@@ -58,6 +58,10 @@ _remembering = Lock()  # one run of this process computes features at a time; th
 _remembered: OrderedDict[tuple[int, str], Remembered] = OrderedDict()
 
 
+class TooSlow(Exception):
+    """Features would take longer than they may."""
+
+
 class RunFeatures:
     """Features of a run's splits as ``Images``; ``val`` is None without validation. They are computed when asked for.
 
@@ -80,6 +84,7 @@ class RunFeatures:
         note: Callable[[str], None],
     ) -> None:
         self.images, self.embedder, self.views, self.cache, self.note = images, embedder, list(views), cache, note
+        self.longest: float | None = None  # seconds that features of the training images may take
 
     @cached_property
     def train(self) -> FeatureImages:
@@ -138,7 +143,7 @@ class Embedding:
 
     def __init__(self, run: RunFeatures, name: str, images: Images, views: list[View]) -> None:
         self.name, self.images, self.views, self.note = name, images, views, run.note
-        self.embedder, self.cache = run.embedder, run.cache
+        self.embedder, self.cache, self.longest = run.embedder, run.cache, run.longest
         self.length = self.embedder.model.backbone.features
         self.features = torch.zeros(
             len(views), len(images.labels), self.length, dtype=torch.float16, device=images.device
@@ -146,6 +151,7 @@ class Embedding:
         self.digests: Digests = []
         self.waiting: list[tuple[list[Tensor], list[int]]] = [([], []) for _ in views]  # pixels and rows, by view
         self.computed: list[list[int]] = [[] for _ in views]  # rows
+        self.seen = 0  # images
         self.began = self.last = time.monotonic()
 
     def all(self) -> Tensor:
@@ -165,16 +171,16 @@ class Embedding:
         cache = self.cache if self.cache and self.cache.usable else None
         known = [cache.load(self._key(view), self.length) for view in self.views] if cache else []
         rows = torch.arange(len(self.images.labels))
-        start = 0
         for batch in self.images.some(lambda pixels: pixels, rows, READ_AT_ONCE):
             signals.raise_if_stopped()
+            start = self.seen
             here = list(range(start, start + len(batch.target)))
             digests = pixel_digests(batch.images.cpu().numpy()) if cache else []
             self.digests += digests
             for number in range(len(self.views)):
                 found = self._use(number, known[number], start, digests) if cache else []
                 self._embed_later(number, batch.images, start, sorted({*here} - {*found}))
-            start += len(here)
+            self.seen += len(here)
             self._tell_progress()
         for number in range(len(self.views)):
             self._embed(number, at_least=1)
@@ -214,6 +220,9 @@ class Embedding:
         if now - self.last > SECONDS_BETWEEN_NOTES:
             self.last, done = now, sum(map(len, self.computed))
             left = len(self.views) * len(self.images.labels)
+            to_come = len(self.views) * (len(self.images.labels) - self.seen)
+            if self.longest is not None and done and (now - self.began) * (1 + to_come / done) > self.longest:
+                raise TooSlow
             log.info(
                 "%s of %s features of %s images computed, %.0f per second",
                 *(f"{done:,}", f"{left:,}", self.name, done / (now - self.began)),
