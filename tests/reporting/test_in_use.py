@@ -57,7 +57,7 @@ def test_the_page_leads_with_the_ece_of_the_probabilities_that_predict_gives(tmp
     text = page_of(tmp_path, weighted_result()).text
     assert "ECE 1.7 % calibration error (calibrated; all classes equally often)" in text
     assert "Reliability: ECE 1.7 % (calibrated; all classes equally often)" in text
-    assert "23.9" not in text
+    assert "ECE 23.9" not in text
 
 
 def test_probabilities_and_the_images_that_judge_them_have_the_same_mix_and_both_are_named():

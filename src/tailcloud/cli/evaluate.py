@@ -10,7 +10,6 @@ from tailcloud.cli.plugin_option import Plugin
 from tailcloud.formatting import number
 
 FIGURES = ("top1", "balanced_accuracy", "macro_f1", "many", "medium", "few")
-FEW_IMAGES = 1000  # the interval of 50 % is then about ± 3 points
 
 
 def evaluate(
@@ -49,6 +48,7 @@ def evaluate(
     """
     from tailcloud.files import json_text
     from tailcloud.launch.evaluation_data import open_evaluation_data
+    from tailcloud.reporting.accuracy_intervals import FEW_IMAGES
     from tailcloud.runs.folder import RunFolder
     from tailcloud.serving.evaluate import evaluate_model
     from tailcloud.serving.load import load

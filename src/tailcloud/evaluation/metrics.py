@@ -113,7 +113,8 @@ def ece_by_chance(confidence: NDArray[np.float64], weights: NDArray[np.float64] 
 
 
 def _confidence_bins(confidence: NDArray[np.float64]) -> NDArray[np.int64]:
-    return np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)
+    bins: NDArray[np.int64] = np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)
+    return bins
 
 
 def confusion(predictions: Predictions, classes: int, limit: int = MAX_PAIRS) -> list[list[int]]:
