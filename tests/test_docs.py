@@ -63,13 +63,15 @@ def test_every_command_in_the_docs_is_valid(command, finished_run, tmp_path, mon
             draw(tmp_path / "photos" / name / f"camera{number // 2}_{number}.png")
     if words[0] in {"evaluate", "report", "watch", "predict", "export"}:
         shutil.copytree(finished_run, tmp_path / "runs" / "digits-lt-gcl-seed0")
+    if "--like" in words:
+        shutil.copytree(finished_run, tmp_path / words[words.index("--like") + 1])
     if words[0] == "predict":
         (tmp_path / "photos").mkdir()
         Image.new("RGB", (40, 30)).save(tmp_path / "photos" / "one.png")
     if words[0] == "train" and "--resume" not in words and "cifar" not in command:
         words.append("--dry-run")
     elif (
-        words[0] == "rebalance"
+        words[0] in {"rebalance", "review"}
         or words[:2] == ["weights", "get"]  # a download
         or "cifar" in command
         or "--resume" in words

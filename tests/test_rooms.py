@@ -34,6 +34,7 @@ serving
 reporting
 auto_recipe
 launch
+review
 bench
 estimator
 cli

@@ -63,7 +63,7 @@ def test_the_tutorial_works_from_an_empty_folder(tmp_path, monkeypatch):
     classified = said["python classify.py new/bolt0.png new/star0.png"].splitlines()
     assert [line.split()[0] for line in classified] == ["new/bolt0.png", "new/star0.png"]
     assert all(0 < float(line.split()[1]) <= 1 for line in classified)
-    train = "tailcloud train --data photos --time-budget 20s --out runs/"
+    train = "tailcloud train --data photos --time-budget 30s --out runs/"
     first, again = said[f"{train}signs"], said[f"{train}more"]
     sizes = [re.findall(r"read at (\d+) ×", text) for text in (first, again)]
     frozen = all("stays as it is" in text for text in (first, again))

@@ -260,3 +260,36 @@ def test_budgets_are_read_as_people_write_them(text, seconds):
 def test_other_budgets_are_refused(text):
     with pytest.raises(UsageError, match="--time-budget"):
         parse_budget(text)
+
+
+@pytest.mark.parametrize(
+    ("counts", "val", "asked", "stage"),
+    [
+        ([400, 300, 100, 20], 0, {}, "best"),
+        ([300, 20], 10, {}, "best"),  # 20 validation images of the data themselves
+        ([300, 20], 0, {}, "last"),  # nothing is held out
+        ([300, 20], 9, {}, "last"),  # too few to compare anything
+        ([400, 300, 100, 20], 0, {"selection": {"split": 0.0}}, "last"),
+        ([400, 300, 100, 20], 0, {"selection": {"stage": "last"}}, "last"),
+    ],
+)
+def test_stages_are_compared_where_images_are_held_out(timing, counts, val, asked, stage):
+    timing(1e-5)
+    dataset = photos(counts, val=val, side=8)
+    choice = choose(dataset, CPU, None, [asked])
+    recipe = recipe_of(dataset, choice, asked)
+    assert recipe.selection.stage == stage
+    assert any("The second stage is not kept if" in reason for reason in choice.reasons) == (stage == "best")
+
+
+def test_the_objective_of_the_user_replaces_the_chosen_one(timing):
+    timing(1e-5)
+    dataset, asked = photos([400, 300, 100, 20], side=8), {"selection": {"objective": "few"}}
+    assert recipe_of(dataset, choose(dataset, CPU)).selection.objective == "balanced"
+    assert recipe_of(dataset, choose(dataset, CPU, None, [asked]), asked).selection.objective == "few"
+
+
+def test_a_benchmark_keeps_its_last_stage(timing):
+    timing(1e-5)
+    dataset = replace(photos([400, 300, 100, 20], side=8), spec="cifar10-lt:100")
+    assert recipe_of(dataset, choose(dataset, CPU)).selection.stage == "last"

@@ -12,6 +12,7 @@ from tailcloud.auto_recipe.head_trial import FOLDS, FoldFeatures, folds_of, try_
 from tailcloud.auto_recipe.pretrained_draft import HEAD_METHODS
 from tailcloud.auto_recipe.timing import HEAD_SECONDS, StepTiming
 from tailcloud.data.loaders.features import FeatureImages
+from tailcloud.errors import UsageError
 from tailcloud.launch.train import train
 from tailcloud.recipe import load_recipe
 from tailcloud.training.features.embedder import Embedder
@@ -118,6 +119,26 @@ def test_the_better_head_wins_and_the_first_of_equal_ones(session):
     assert trial.accuracy["means"] == trial.accuracy["again"] > trial.accuracy["idle"]
     assert trial.best == "means"
     assert trial.reason().startswith("Head: means, the best of 3. Balanced accuracy on 59 training images")
+
+
+@pytest.mark.parametrize(
+    ("objective", "figure"), [("overall", "Top-1 accuracy"), ("few", "Accuracy of few-shot classes")]
+)
+def test_heads_are_compared_by_the_objective(session, objective, figure):
+    balanced = try_heads({"ncm": recipe("ncm", **MEANS)}, session, None).accuracy["ncm"]
+    selection = session.recipe.selection.model_copy(update={"objective": objective})
+    session.recipe = session.recipe.model_copy(update={"selection": selection})
+    trial = try_heads({"ncm": recipe("ncm", **MEANS)}, session, None)
+    assert trial.accuracy["ncm"] != balanced
+    assert f"{figure} on 59 training images" in trial.reason()
+
+
+def test_the_objective_few_is_refused_without_few_shot_classes(session):
+    selection = session.recipe.selection.model_copy(update={"objective": "few"})
+    session.recipe = session.recipe.model_copy(update={"selection": selection})
+    session.dataset = photos([40, 30, 20, 20], side=8)
+    with pytest.raises(UsageError, match="the smallest has 20; use --objective balanced"):
+        try_heads({"ncm": recipe("ncm", **MEANS)}, session, None)
 
 
 def test_a_trial_changes_nothing_for_the_next_one_or_for_the_session(session):

@@ -248,3 +248,15 @@ def test_a_second_process_on_the_same_folder_is_refused(tailcloud, background, t
 
 def test_a_held_out_part_shows_as_validation(tailcloud):
     assert "val" in tailcloud(f"train --out run {SMALL} --set selection.split=0.2")
+
+
+def test_each_stage_prints_balanced_accuracy_and_what_it_changed(tailcloud, tmp_path):
+    said = " ".join(tailcloud(f"train --out run {SMALL} --set selection.split=0.2 --set selection.stage=best").split())
+    assert re.search(r"stage1 epoch 1/1 loss [\d.]+ val [\d.]+ %, balanced [\d.]+ %", said)
+    assert re.search(r"stage1 top1 [\d.]+ balanced [\d.]+ many .* stage2 top1 [\d.]+ balanced [\d.]+ many", said)
+    result = RunFolder(tmp_path / "run").result()
+    assert "Stage 2 " in said
+    assert result.kept_stage.reason.replace("\u00a0", " ") in said.replace("\u00a0", " ")
+    assert result.kept_stage.reason.partition(" ")[2] in (tmp_path / "run" / "report.html").read_text()
+    logged = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert all({"balanced_accuracy", "val_balanced_accuracy"} <= line.keys() for line in logged)

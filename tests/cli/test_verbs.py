@@ -50,7 +50,8 @@ def test_version(call):
 
 
 @pytest.mark.parametrize(
-    "verb", ["train", "evaluate", "predict", "inspect", "report", "recipes", "data", "bench", "rebalance", "export"]
+    "verb",
+    ["train", "evaluate", "predict", "inspect", "report", "review", "recipes", "data", "bench", "rebalance", "export"],
 )
 def test_every_verb_explains_itself_with_an_example(call, verb):
     said = call(verb, "--help")

@@ -14,6 +14,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from helpers.runs import run, small_recipe
+from helpers.synthetic_runs import make_result
 from tailcloud.cli import app, live_table, run_status
 from tailcloud.cli.live_table import RunWatcher, epoch_line, sparkline, table_row
 from tailcloud.cli.run_status import LogTail, RunStatus, check_runs, find_runs, read_stages
@@ -292,3 +293,12 @@ def test_watching_starts_quickly():
     code = "import sys, tailcloud.cli.live_table; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_the_accuracy_of_a_run_that_keeps_an_earlier_stage_is_that_of_its_model(started):
+    content = make_result(method="gcl")
+    content["kept_stage"] = {"name": "stage1"}
+    content["top1"]["last"] = 61.5
+    (started / "log.jsonl").write_text(line(4))
+    (started / "result.json").write_text(json.dumps(content))
+    assert "is finished: top-1 61.5" in watch(started).output

@@ -64,13 +64,13 @@ class Browser:
         os.close(self.reads)
 
     def open(self, path, width, height, *, phone=False, scripts=True):
-        """Show a file in a window of this size; wait until it is loaded."""
+        """Show a file or an address in a window of this size; wait until it is loaded."""
         self.command("Emulation.setScriptExecutionDisabled", value=not scripts)
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone}
         self.command("Emulation.setDeviceMetricsOverride", **size)
         self.complaints.clear()
         before = self.loaded
-        self.command("Page.navigate", url=path.resolve().as_uri())
+        self.command("Page.navigate", url=path if isinstance(path, str) else path.resolve().as_uri())
         while self.loaded == before:
             self.receive()
 
@@ -85,14 +85,23 @@ class Browser:
         self.command("Input.insertText", text=text)
 
     def press(self, key):
-        """Press a key that is not a letter: Tab, ArrowRight, Escape."""
-        for kind in ("keyDown", "keyUp"):
-            self.command("Input.dispatchKeyEvent", type=kind, key=key, code=key)
+        """Press a key such as "k", "Tab" or "ArrowRight"."""
+        text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
+        code = {} if len(key) == 1 else {"code": key}
+        self.command("Input.dispatchKeyEvent", type="keyDown", key=key, text=text, **code)
+        self.command("Input.dispatchKeyEvent", type="keyUp", key=key, **code)
 
     def wait_for_frames(self):
         """Wait until the page was drawn twice, with the events of what happened before."""
         twice = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
         self.command("Runtime.evaluate", expression=twice, awaitPromise=True)
+
+    def wait_for(self, expression):
+        """Wait until a JavaScript expression is true."""
+        end = time.monotonic() + ANSWER_SECONDS
+        while not self.value(expression):
+            assert time.monotonic() < end, expression
+            time.sleep(0.02)
 
     def screenshot(self, path):
         """Save what the window shows as PNG."""

@@ -14,6 +14,7 @@ from tailcloud.auto_recipe.rules import (
     choose_augmentation,
     choose_correction,
     choose_engine,
+    choose_kept_stage,
     choose_model,
     choose_stages,
     choose_validation,
@@ -68,7 +69,9 @@ class Draft:
         choose_validation(chosen, self.dataset)
         choose_engine(chosen, self.device)
         so_far = {**self.method_setting, **chosen.settings, "data": self.data_setting(chosen)}
-        choose_correction(chosen, self.dataset, load_recipe(None, [so_far, *self.overrides]))
+        recipe = load_recipe(None, [so_far, *self.overrides])
+        choose_correction(chosen, self.dataset, recipe)
+        choose_kept_stage(chosen, self.dataset, recipe)
         return chosen
 
     def data_setting(self, chosen: ChosenSettings) -> Settings:

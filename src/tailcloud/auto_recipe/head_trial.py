@@ -18,6 +18,7 @@ from tailcloud.data.loaders.features import FeatureImages
 from tailcloud.data.splits import Vector, positions_by_class
 from tailcloud.errors import TailcloudWarning
 from tailcloud.evaluation import Predictions, summarise
+from tailcloud.evaluation.paired_difference import FIGURE_NAMES, FIGURES, SelectionObjective, few_shot_classes
 from tailcloud.recipe import Recipe
 from tailcloud.runs.observer import SilentObserver
 from tailcloud.training.features.run_features import RunFeatures
@@ -32,24 +33,26 @@ LABELS_ALONE = 0  # pixels of images in a fold: it has features, not images
 
 @dataclass
 class HeadTrial:
-    """The balanced accuracy of each head, in percent, and how many of the folds were measured."""
+    """The accuracy of each head by the objective, in percent, and how many of the folds were measured."""
 
     accuracy: dict[str, float] = field(default_factory=dict)
     folds: int = 0
     images: int = 0
+    objective: SelectionObjective = "balanced"
 
     @property
     def best(self) -> str:
-        """The head with the highest balanced accuracy; the first of equal ones."""
+        """The head with the highest accuracy; the first of equal ones."""
         return max(self.accuracy, key=lambda name: self.accuracy[name])
 
     def reason(self) -> str:
         """The comparison in a sentence."""
         ranked = sorted(self.accuracy.items(), key=lambda item: -item[1])
         figures = ", ".join(f"{name} {value:.1f}" for name, value in ranked)
+        name = FIGURE_NAMES[self.objective]
         return (
-            f"Head: {self.best}, the best of {len(ranked)}. Balanced accuracy on {self.images:,} training images that "
-            f"were held out{' in turn' if self.folds > 1 else ''}: {figures}."
+            f"Head: {self.best}, the best of {len(ranked)}. {name[0].upper()}{name[1:]} on {self.images:,} training "
+            f"images that were held out{' in turn' if self.folds > 1 else ''}: {figures}."
         )
 
 
@@ -89,7 +92,10 @@ def try_heads(recipes: Mapping[str, Recipe], session: Session, seconds: float | 
     dataset = session.dataset
     features, folds = session.features.train, folds_of(dataset.train.labels, dataset.classes)
     predictions: dict[str, list[Predictions]] = {name: [] for name in recipes}
-    started, trial = time.perf_counter(), HeadTrial()
+    started, trial = time.perf_counter(), HeadTrial(objective=session.recipe.selection.objective or "balanced")
+    counts = dataset.profile.counts
+    if trial.objective == "few":
+        few_shot_classes(counts)  # an error if there are none
     for number in range(FOLDS):
         if number and seconds is not None and time.perf_counter() - started > seconds * number / (number + 1):
             break
@@ -100,17 +106,16 @@ def try_heads(recipes: Mapping[str, Recipe], session: Session, seconds: float | 
                 predictions[name].append(fold.train_and_predict())
         trial.folds += 1
         trial.images += int((folds == number).sum())
-    counts = dataset.profile.counts
     for name, parts in predictions.items():
-        trial.accuracy[name] = float(summarise(Predictions.joined(parts), counts)["balanced_accuracy"] or 0.0)
+        trial.accuracy[name] = float(summarise(Predictions.joined(parts), counts)[FIGURES[trial.objective]] or 0.0)
     return trial
 
 
-def folds_of(labels: Vector, classes: int) -> NDArray[np.int64]:
-    """The fold of each image: 0, 1, 2 in turn within each class, in random order."""
+def folds_of(labels: Vector, classes: int, count: int = FOLDS) -> NDArray[np.int64]:
+    """The fold of each image: 0, 1 … ``count`` − 1 in turn within each class, in random order."""
     random, folds = np.random.RandomState(0), np.zeros(len(labels), np.int64)
     for positions in positions_by_class(labels, classes):
-        folds[random.permutation(positions)] = np.arange(len(positions)) % FOLDS
+        folds[random.permutation(positions)] = np.arange(len(positions)) % count
     return folds
 
 
@@ -155,10 +160,14 @@ class FoldSession(Session):
 
     def train_and_predict(self) -> Predictions:
         """Train all stages of the recipe; the predictions for the images that were set aside."""
+        self.train()
+        return self.predict(self.fold.test, 1.0)
+
+    def train(self) -> None:
+        """Train all stages of the recipe."""
         for name, stage in self.recipe.stages.items():
             start_stage(self, name)
             if stage.epochs:
                 parts = prepare_stage(self, name, SilentObserver())
                 for epoch in range(stage.epochs):
                     train_epoch(self, parts, epoch, learning_rates(stage, epoch, parts.loader.steps))
-        return self.predict(self.fold.test, 1.0)

@@ -12,6 +12,7 @@ from tailcloud.auto_recipe.rules import (
     ChosenSettings,
     choose_engine,
     choose_flips,
+    choose_kept_stage,
     choose_validation,
     images_held_out,
 )
@@ -122,9 +123,13 @@ class PretrainedDraft(Draft):
         return chosen
 
     def choose_correction(self, chosen: ChosenSettings) -> None:
-        """A last stage that corrects the re-balancing, if the method re-balances and images are held out."""
+        """A last stage that corrects the re-balancing, if the method re-balances and images are held out.
+
+        Also which stage is kept.
+        """
         so_far = {**self.method_setting, **chosen.settings, "data": self.data_setting(chosen)}
         recipe = load_recipe(None, [so_far, *self.overrides])
+        choose_kept_stage(chosen, self.dataset, recipe)
         prior = implied_prior(recipe, self.dataset.profile.counts.tolist())
         balances = prior.max() - prior.min() < SAME_SHARE
         can_be_shifted = list(head_kinds(recipe).values())[-1] in SHIFTED_HEADS
@@ -179,14 +184,13 @@ class PretrainedDraft(Draft):
     @property
     def head_batch(self) -> int:
         """The batch size of a head that is trained alone."""
-        return next((size for most, size in HEAD_BATCHES if len(self.dataset.train) <= most), LARGEST_HEAD_BATCH)
+        return head_batch(len(self.dataset.train))
 
     @property
     def default_epochs(self) -> int:
         """Epochs of a first stage without a time limit."""
         if self.trains_head_alone:
-            steps = max(1, self.images // self.head_batch)
-            return min(MAX_HEAD_EPOCHS, max(MIN_HEAD_EPOCHS, -(-HEAD_STEPS // steps)))
+            return head_epochs(self.images, self.head_batch)
         steps = max(1, self.images // FINE_TUNING_BATCH)
         return min(MOST_EPOCHS, max(FEWEST_EPOCHS, -(-STEPS // steps)))
 
@@ -210,6 +214,16 @@ class PretrainedDraft(Draft):
             key: value for key, value in self.head_settings.get("stage1", {}).items() if key == "epochs"
         }
         return settings
+
+
+def head_batch(images: int) -> int:
+    """The batch size of a head that is trained alone on so many images."""
+    return next((size for most, size in HEAD_BATCHES if images <= most), LARGEST_HEAD_BATCH)
+
+
+def head_epochs(images: int, batch: int) -> int:
+    """The epochs of a head that is trained alone."""
+    return min(MAX_HEAD_EPOCHS, max(MIN_HEAD_EPOCHS, -(-HEAD_STEPS // max(1, images // batch))))
 
 
 def last_layers(backbone: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tailcloud.auto_recipe.candidates import Candidate
+from tailcloud.auto_recipe.candidates import Candidate, is_user_data
 from tailcloud.auto_recipe.flip_test import FlipTest
 from tailcloud.calibration.held_out import MIN_HELD_OUT_IMAGES
 from tailcloud.data import Dataset, hold_out
@@ -81,6 +81,15 @@ def choose_validation(chosen: ChosenSettings, dataset: Dataset) -> None:
         chosen.set("selection.split", 0.0, "Nothing is held out: every class is too small.")
     else:
         chosen.set("selection.split", SPLIT, f"{SPLIT:.0%} of each class is held out to calibrate probabilities.")
+
+
+def choose_kept_stage(chosen: ChosenSettings, dataset: Dataset, recipe: Recipe) -> None:
+    """Stages of a user's own data are compared on held-out images; ``recipe`` is what is chosen so far."""
+    if not is_user_data(dataset) or images_held_out(dataset, recipe.selection.split) < MIN_HELD_OUT_IMAGES:
+        return
+    reason = "The second stage is not kept if it is worse on the held-out images." if recipe.stage2 else ""
+    chosen.set("selection.stage", "best", reason)
+    chosen.set("selection.objective", "balanced")
 
 
 def images_held_out(dataset: Dataset, share: float) -> int:

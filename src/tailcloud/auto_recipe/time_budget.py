@@ -20,6 +20,7 @@ from tailcloud.training.devices import cores
 UNITS = {"s": 1, "m": 60, "h": 3600}
 MAX_SECONDS = 1000 * 3600
 MOST_OVERDRAWN, ROUNDED_UP = 0.15, 1.1  # of a budget
+MOST_OVERDRAWN_SECONDS = 10.0  # of a short one
 MAX_EVALUATION_SHARE, MIN_EVALUATIONS = 0.1, 10  # of the training time; but at least so many a stage
 
 logger = logging.getLogger(__name__)
@@ -114,7 +115,7 @@ class BudgetedDraft:
         if not budget or asked or self.left is None or self.affordable_epochs >= fewest:
             return
         missing = self.seconds(fewest) - self.left - self.trial
-        if missing > MOST_OVERDRAWN * budget:
+        if missing > max(MOST_OVERDRAWN * budget, MOST_OVERDRAWN_SECONDS):
             raise UsageError(
                 f"a time budget of {duration(budget)} is too short for these {len(self.draft.dataset.train):,} images "
                 f"on this machine; the least that makes sense is {budget_text(ROUNDED_UP * (budget + missing))} "

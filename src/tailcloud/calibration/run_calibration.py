@@ -13,6 +13,7 @@ from tailcloud.data import Dataset
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.images import Images
 from tailcloud.errors import UsageError
+from tailcloud.evaluation.paired_difference import few_shot_classes, image_weights
 from tailcloud.recipe import Recipe, Stage
 from tailcloud.sampling import class_shares
 from tailcloud.training.stages.factory import make_head_transform, make_loss, make_objective
@@ -83,3 +84,16 @@ def check_held_out(recipe: Recipe, dataset: Dataset) -> None:
         if recipe.selection.split:
             raise UsageError(f"{needs}, but every class of {dataset.spec} is too small to hold one out; remove {name}")
         raise UsageError(f"{needs}, but {dataset.spec} has no validation split; add --set selection.split=0.1")
+
+
+def check_selection(recipe: Recipe, dataset: Dataset) -> None:
+    """Refuse a choice on held-out images that the data set does not have."""
+    selection = recipe.selection
+    if selection.stage == "best" and not dataset.val:
+        needs = f'selection.stage = "best" needs held-out images, and {dataset.spec} has none'
+        way_out = "leave it out" if selection.split else "add --set selection.split=0.1, or leave it out"
+        raise UsageError(f"{needs}; {way_out}")
+    if selection.objective == "few":
+        few_shot_classes(dataset.profile.counts)
+    if selection.objective and dataset.val:
+        image_weights(dataset.val.labels, dataset.profile.counts, selection.objective)

@@ -1,9 +1,9 @@
 """The command line: one file per verb. Heavy imports stay inside the verbs, so that ``--help`` is fast.
 
-Verbs: ``train``, ``watch``, ``evaluate``, ``predict``, ``inspect``, ``report``, ``rebalance``, ``bench``, ``export``,
-``recipes``, ``data``, ``weights``. Shared: ``console`` (notes and errors), ``plugin_option``, and for verbs that train,
-``progress`` and ``train_output``. For one verb: ``run_status`` and ``live_table`` (watch), ``bench_display`` (bench),
-``prediction_output`` (predict), ``verify`` (data).
+Verbs: ``train``, ``watch``, ``evaluate``, ``predict``, ``inspect``, ``report``, ``review``, ``rebalance``, ``bench``,
+``export``, ``recipes``, ``data``, ``weights``. Shared: ``console`` (notes and errors), ``plugin_option``, and for verbs
+that train, ``progress`` and ``train_output``. For one verb: ``run_status`` and ``live_table`` (watch),
+``bench_display`` (bench), ``prediction_output`` (predict), ``verify`` (data).
 """
 
 import os
@@ -25,6 +25,7 @@ from tailcloud.cli.plugin_option import Plugin
 from tailcloud.cli.predict import predict
 from tailcloud.cli.rebalance import rebalance
 from tailcloud.cli.report import report
+from tailcloud.cli.review import review
 from tailcloud.cli.train import train
 from tailcloud.cli.watch import watch
 from tailcloud.errors import SilentExit, TailcloudWarning, explained
@@ -44,7 +45,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (train, watch, evaluate, predict, inspect, report, rebalance, bench, export):
+for verb in (train, watch, evaluate, predict, inspect, report, review, rebalance, bench, export):
     app.command()(verb)
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(data.app, name="data")

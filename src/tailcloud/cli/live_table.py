@@ -143,12 +143,13 @@ def closing_line(run: RunStatus) -> str:
 
 
 def final_accuracy(run: RunStatus) -> str:
-    """The newest top-1; from the result if the last stage has no epochs, and so no line in the log."""
-    if list(run.stages.values())[-1]:
-        return accuracies(run)[0]
+    """The newest top-1; from the result if the log has no line of the last stage, or an earlier stage is kept."""
     from tailcloud.runs.result import read_result
 
+    newest = accuracies(run)[0] if list(run.stages.values())[-1] else None
     try:
-        return number(read_result(run.path / "result.json").top1.last)
+        result = read_result(run.path / "result.json")
     except TailcloudError:
-        return NOT_MEASURED
+        return newest or NOT_MEASURED
+    all_kept = len(result.stages_of_model) == len(result.stages)
+    return newest if newest and all_kept else number(result.top1.last)

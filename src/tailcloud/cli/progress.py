@@ -59,10 +59,11 @@ class RunProgress:
 
     def epoch_done(self, line: dict[str, Any]) -> None:
         """Move the bar; without a terminal, print about five lines per stage."""
-        split, accuracy = ("val", line["val_top1"]) if "val_top1" in line else ("test", line.get("top1"))
+        split, prefix = ("val", "val_") if "val_top1" in line else ("test", "")
         figures = f"loss {line['loss']:.3f}"
-        if accuracy is not None:
-            figures += f"  {split} {number(accuracy)} %"
+        if line.get(f"{prefix}top1") is not None:
+            balanced = number(line.get(f"{prefix}balanced_accuracy"))
+            figures += f"  {split} {number(line[f'{prefix}top1'])} %, balanced {balanced} %"
         self.bars.update(self.bar, completed=line["epoch"], figures=figures)
         every = max(1, self.epochs // PLAIN_LINES)
         if self.bars.disable and (line["epoch"] % every == 0 or line["epoch"] == self.epochs):

@@ -90,14 +90,15 @@ def default_folder(run: Path, second: str) -> Path:
 def rebalanced(recipe: "Recipe", second: str, settings: list[str]) -> "Recipe":
     """The recipe of a run with the second stage of another method on the same data.
 
-    A third stage is dropped: it belongs to the second stage that is replaced. A second stage that trains only the head
-    takes features instead of images, unless a setting says otherwise.
+    A third stage is dropped: it belongs to the second stage that is replaced. The new second stage is kept, and takes
+    features instead of images if it trains only the head, unless a setting says otherwise.
     """
     from tailcloud.recipe import find_recipe, parse_setting, read_toml, resolve
     from tailcloud.recipe.library import default_recipe
     from tailcloud.recipe.merge import merge
 
     table = recipe.model_dump(exclude={"stage2", "stage3"}, exclude_none=True)
+    table["selection"]["stage"] = "last"
     table["method"] = f"{recipe.method.partition('+')[0]}+{second}"
     own = read_toml(find_recipe(f"{default_recipe(recipe.data.spec).partition('/')[0]}/{second}"))
     table |= {"stage2": own["stage2"]} if "stage2" in own else {}

@@ -1,7 +1,7 @@
 """``tailcloud train``: recipes in, run folders out."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -52,6 +52,18 @@ def train(
             metavar="TIME", help="Without a recipe: choose one that trains within this time, such as 90s, 10m or 2h."
         ),
     ] = None,
+    objective: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHAT",
+            help="What choices on held-out images weigh: balanced (classes alike), overall (images alike) or few "
+            "(few-shot classes). Short for --set selection.objective=…",
+        ),
+    ] = None,
+    like: Annotated[
+        Path | None,
+        typer.Option(metavar="RUN", help="Train as that run was trained, but for --set, such as --set method=ce."),
+    ] = None,
     weights: Annotated[
         str | None,
         typer.Option(
@@ -77,6 +89,8 @@ def train(
 
         tailcloud train --data photos --time-budget 10m
 
+        tailcloud train --like runs/photos-gcl-seed0 --set method=ce
+
         tailcloud train --resume --out runs/digits-lt-gcl-seed0
 
         torchrun --nproc-per-node 8 -m tailcloud train cifar10-lt/gcl
@@ -92,13 +106,14 @@ def train(
         recipes=recipes or [],
         data=data,
         root=root,
-        settings=[*(settings or []), *([f"model.weights={weights}"] if weights else [])],
+        settings=[*(settings or []), *option_settings({"model.weights": weights, "selection.objective": objective})],
         seeds=seeds_of(seed or []),
         out=output,
         resume=resume,
         dry_run=dry_run,
         device=device,
         time_budget=time_budget,
+        like=like,
         started=started,
     )
     world = world_from_environment()
@@ -154,6 +169,11 @@ def show_plan(request: "TrainRequest", runs: Sequence["PlannedRun"]) -> None:
     print_choice(runs)
     if request.dry_run:
         print_plan(runs, pick_device(request.device))
+
+
+def option_settings(options: Mapping[str, str | None]) -> list[str]:
+    """Options that are short for a setting, as ``KEY=VALUE``."""
+    return [f"{key}={value}" for key, value in options.items() if value]
 
 
 def seeds_of(words: Sequence[str]) -> list[int]:

@@ -15,11 +15,18 @@ from tailcloud.launch.run_data import open_data
 from tailcloud.launch.run_plan import PlannedRun, with_seed
 from tailcloud.recipe import Recipe
 from tailcloud.reporting.labels import ece_basis, ece_by_chance
+from tailcloud.reporting.stage_changes import changes_in_words
 from tailcloud.reporting.tables import by_dataset
 from tailcloud.runs.result import PickedEpoch, Result, StageResult
 from tailcloud.training.run_cost import estimate
 
-FIGURES = ("top1", "many", "medium", "few")
+FIGURES = {
+    "top1": "top1",
+    "balanced_accuracy": "balanced",
+    "many": "many",
+    "medium": "medium",
+    "few": "few",
+}
 
 
 def print_choice(runs: Sequence[PlannedRun]) -> None:
@@ -83,25 +90,27 @@ def print_outcomes(runs: Sequence[PlannedRun], outcomes: Sequence[Outcome]) -> N
 
 
 def print_result(run: PlannedRun, result: Result) -> None:
-    """The metrics of a run, stage by stage, and the path of its report."""
+    """The metrics of a run, stage by stage, what each stage changed, which is kept, and the path of its report."""
     out.print(f"{run.title}  {run.folder.report_file}", markup=False)
     for stage in result.stages:
         out.print(f"  {stage.name}  {figures_of(stage)}  ({stage.seconds or 0:.1f} s)")
         if picked := stage.picked:
             chosen = f"kept epoch {picked.epoch}, chosen on {picked.on}"
             out.print(f"  {' ' * len(stage.name)}  {figures_of(picked)}  ({chosen})")
+    for sentence in [*changes_in_words(result), *([result.kept_stage.reason] if result.kept_stage else [])]:
+        out.print(f"  {sentence}", markup=False)
     basis = [ece_basis(result.calibrated), ece_by_chance(result.calibrated)]
     out.print(f"  ece {number(result.ece_in_use)} ({'; '.join(filter(None, basis))})")
 
 
 def figures_of(measured: StageResult | PickedEpoch) -> str:
     """The main metrics in one line."""
-    return "  ".join(f"{key} {number(getattr(measured, key))}" for key in FIGURES)
+    return "  ".join(f"{name} {number(getattr(measured, key))}" for key, name in FIGURES.items())
 
 
 def print_summary(results: list[Result]) -> None:
     """Mean and standard deviation over the runs of each method that has several."""
-    lines: list[tuple[str, ...]] = [("mean ± deviation", "runs", *FIGURES, "ece")]
+    lines: list[tuple[str, ...]] = [("mean ± deviation", "runs", *FIGURES.values(), "ece")]
     for table in by_dataset(results):
         for row in (row for row in table.rows if len(row.results) > 1):
             figures = [row.summary(key).text() for key in (*FIGURES, "ece_in_use")]

@@ -5,7 +5,7 @@ from functools import lru_cache
 from threading import Lock
 from typing import Protocol
 
-from tailcloud.calibration.run_calibration import check_held_out, stages_needing_held_out
+from tailcloud.calibration.run_calibration import check_held_out, check_selection, stages_needing_held_out
 from tailcloud.data import Dataset, ReadOptions, hold_out, open_dataset
 from tailcloud.errors import UsageError
 from tailcloud.recipe import Data, Recipe
@@ -91,6 +91,7 @@ def open_data(recipe: Recipe, source: DataSource | None = None) -> Dataset:
     if not has_test(whole):
         dataset = with_test_split(dataset, recipe)
     check_held_out(recipe, dataset)
+    check_selection(recipe, dataset)
     return dataset
 
 
@@ -140,10 +141,11 @@ def with_test_split(dataset: Dataset, recipe: Recipe) -> Dataset:
     if dataset.val:
         fitted_stages = stages_needing_held_out(recipe, dataset)
         fitted = f"temperature and {', '.join(fitted_stages)} were" if fitted_stages else "temperature was"
+        compared = ", and stages are compared" if recipe.selection.stage == "best" and recipe.stage2 else ""
         return _remarked(
             replace(dataset, test=dataset.val),
             f"There is no test split: every figure is measured on the {len(dataset.val):,} held-out images, on which "
-            f"the {fitted} fitted too.",
+            f"the {fitted} fitted too{compared}.",
         )
     if recipe.selection.pick == "best":
         raise UsageError(

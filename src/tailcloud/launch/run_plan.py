@@ -48,6 +48,7 @@ class TrainRequest:
         dry_run: existing run folders are allowed, because nothing is written.
         device: "auto", "cpu", "cuda" or "mps".
         time_budget: time for all runs together, as text such as "10m" or in seconds.
+        like: a run folder; its recipe is taken, with the settings changed.
         started: when the time budget began, by ``time.perf_counter``.
         origin: what the run folder records as the run's command; by default the ``tailcloud train`` command.
     """
@@ -62,6 +63,7 @@ class TrainRequest:
     dry_run: bool = False
     device: str = "auto"
     time_budget: str | float | None = None
+    like: Path | None = None
     started: float | None = None
     origin: str | None = None
 
@@ -88,11 +90,13 @@ class TrainRequest:
         """The command that repeats one of the runs. A ``Recipe`` object is read from the run folder."""
         if self.origin is not None:
             return self.origin
-        if isinstance(recipe, Recipe):
+        if isinstance(recipe, Recipe) and self.like is None:
             return shlex.join(["tailcloud", "train", str(folder.recipe_file), *plugin_arguments()])
-        words = ["tailcloud", "train", *([recipe] if recipe else [])]
+        words = ["tailcloud", "train", *([recipe] if isinstance(recipe, str) else [])]
         budget = f"{self.time_budget:.12g}s" if isinstance(self.time_budget, int | float) else self.time_budget
-        for option, value in (("--data", self.spec), ("--root", self.root), ("--time-budget", budget)):
+        like = None if self.like is None else str(self.like)
+        options = {"--like": like, "--data": self.spec, "--root": self.root, "--time-budget": budget}
+        for option, value in options.items():
             words += [option, value] if value is not None else []
         for setting in self.settings:
             words += ["--set", setting]
@@ -126,6 +130,8 @@ def plan_runs(request: TrainRequest) -> list[PlannedRun]:
     Raises:
         TailcloudError: the request is not valid, as far as that shows before the data are opened.
     """
+    if request.like is not None:
+        request = with_recipe_of_run(request, request.like)
     if request.resume and request.time_budget is not None and len(request.seeds) < 2:
         raise UsageError("a time budget is for a new run; a run that is resumed keeps the recipe it was started with")
     if request.resume and request.out and not request.recipes and not request.seeds:
@@ -145,12 +151,37 @@ def plan_runs(request: TrainRequest) -> list[PlannedRun]:
     return runs
 
 
+def with_recipe_of_run(request: TrainRequest, like: Path) -> TrainRequest:
+    """The request with the recipe of a run, and the method that the settings name."""
+    from tailcloud.launch.like_run import recipe_as_trained, recipe_like
+
+    if request.recipes:
+        raise UsageError(f"--like {like} takes the recipe of that run; leave out {request.names()[0]}, or --like")
+    if request.time_budget is not None:
+        raise UsageError(f"--like {like} trains as long as that run, by epochs; leave out --time-budget, or --like")
+    run = recipe_as_trained(RunFolder(like))
+    methods = [str(layer["method"]) for layer in request.overrides() if "method" in layer]
+    return replace(request, recipes=[recipe_like(run, methods[-1] if methods else run.method)])
+
+
+def check_objective(recipe: Recipe) -> None:
+    """Refuse an objective that chooses nothing."""
+    selection = recipe.selection
+    if selection.objective and selection.stage == selection.pick == "last":
+        raise UsageError(
+            f'selection.objective = "{selection.objective}" has no effect, because this recipe keeps the last epoch of '
+            "the last stage; add --set selection.stage=best --set selection.split=0.1"
+        )
+
+
 def runs_of_recipe(reference: str | Recipe | None, request: TrainRequest) -> list[PlannedRun]:
     """The runs of one recipe, one for each seed. If a recipe has to be chosen for new runs, it is chosen here."""
     requested = recipe = recipe_of(reference, request.overrides())
     reasons: tuple[str, ...] = ()
     limit: TimeLimit | None = None
     choosing = needs_choice(request, recipe)
+    if not choosing and any("objective" in layer.get("selection", {}) for layer in request.overrides()):
+        check_objective(recipe)
     seeds = list(request.seeds) or [recipe.seed]
     folders = {seed: run_folder(reference, with_seed(recipe, seed), request) for seed in seeds}
     new = [seed for seed, folder in folders.items() if not (request.resume and folder.exists)]

@@ -67,6 +67,7 @@ def train(
     device: str = "auto",
     settings: Mapping[str, Any] | Sequence[str] | None = None,
     time_budget: str | float | None = None,
+    like: str | os.PathLike[str] | None = None,
     resume: bool = False,
     observer: Observer | None = None,
 ) -> Run:
@@ -86,6 +87,7 @@ def train(
         device: "auto", "cpu", "cuda" or "mps".
         settings: fields of the recipe to change: ``{"stage1.epochs": 3}`` or ``["stage1.epochs=3"]``.
         time_budget: without a recipe, choose one that trains within this time: "90s", "10m", "2h", or seconds.
+        like: a run folder: train as that run was, but for the settings, such as ``{"method": "ce"}``.
         resume: continue the run in ``out``. A finished run is returned as it is.
         observer: receives stages, epochs and notes.
 
@@ -116,6 +118,7 @@ def train(
         resume=resume,
         device=device,
         time_budget=time_budget,
+        like=None if like is None else Path(like),
         started=started,
         origin=f"tailcloud.train(..., data={source.spec!r})" if source else None,
     )

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from tailcloud.backbones.adapters import AdapterKind
 from tailcloud.data.augment import Augment
 from tailcloud.data.read_options import SMALLEST_SIZE, Fit, LoaderKind, ReadOptions, Small
+from tailcloud.evaluation.paired_difference import SelectionObjective
 
 
 class RecipeTable(BaseModel):
@@ -142,10 +143,12 @@ class Stage(RecipeTable):
 
 
 class Selection(RecipeTable):
-    """The validation share, how often the model is evaluated, and which epoch's weights a stage keeps."""
+    """The validation share, how often the model is evaluated, and which epoch and stage the kept weights are of."""
 
     split: Annotated[float, Field(ge=0, le=0.5)] = 0.0
-    pick: Literal["last", "best"] = "last"
+    pick: Literal["last", "best"] = "last"  # the epoch of a stage
+    stage: Literal["last", "best"] = "last"  # best: an earlier one if held-out accuracy does not rise
+    objective: SelectionObjective | None = None  # what both compare; unset: stages "balanced", epochs "overall"
     every: Annotated[int, Field(ge=1)] = 1
 
 
@@ -192,6 +195,11 @@ class Recipe(RecipeTable):
         """The stages in order, by name."""
         stages = {"stage1": self.stage1, "stage2": self.stage2, "stage3": self.stage3}
         return {name: stage for name, stage in stages.items() if stage}
+
+    def until(self, last: str) -> "Recipe":
+        """The recipe without the stages after ``last``."""
+        names = list(self.stages)
+        return self.model_copy(update=dict.fromkeys(names[names.index(last) + 1 :]))
 
     def substance(self) -> dict[str, Any]:
         """What decides the result: everything but where the data are, how the run computes, and what is logged."""

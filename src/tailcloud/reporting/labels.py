@@ -95,9 +95,9 @@ def stage_title(stage: StageTop1) -> str:
 
 
 def effective_stages(result: Result) -> list[StageResult]:
-    """The stages of a run, less those without epochs that also left every accuracy as it was."""
+    """The stages up to the kept one, less those without epochs that also left every accuracy as it was."""
     kept: list[StageResult] = []
-    for stage in result.stages:
+    for stage in result.stages_of_model:
         same = kept and (stage.top1, stage.per_class) == (kept[-1].top1, kept[-1].per_class)
         if stage.epochs or not same:
             kept.append(stage)

@@ -23,6 +23,7 @@ from tailcloud.reporting.figures.shot_groups import plot_groups, plot_methods
 from tailcloud.reporting.labels import effective_stages, purpose, split_name
 from tailcloud.reporting.render import render
 from tailcloud.reporting.run_record import RunRecord
+from tailcloud.reporting.stage_changes import changes_in_words
 from tailcloud.reporting.tables import DatasetTable, MethodRow, by_dataset
 from tailcloud.reporting.worst_classes import worst_classes, worst_title
 from tailcloud.runs.result import Result
@@ -41,6 +42,7 @@ def run_page(run: RunRecord) -> str:
         run=run,
         result=result,
         stages=effective_stages(result),
+        stage_changes=list(changes_in_words(result)),
         apart=formatting.some_of(
             [formatting.shortened(result.names[index], 24) for index in result.order], CLASSES_IN_LEAD
         ),

@@ -18,7 +18,9 @@ class Epoch(FileRecord):
     lr: Measured = None
     loss: Measured = None
     top1: Measured = None
+    balanced_accuracy: Measured = None
     val_top1: Measured = None
+    val_balanced_accuracy: Measured = None
     many: Measured = None
     medium: Measured = None
     few: Measured = None

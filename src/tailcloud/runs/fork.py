@@ -38,7 +38,7 @@ def fork_run(parent: RunFolder, child: RunFolder, recipe: Recipe, command: str) 
 def check_same_start(parent: RunFolder, recipe: Recipe) -> None:
     """Refuse two recipes that differ in first stage, data or evaluation."""
     then, now = (
-        {key: value for key, value in one.substance().items() if key not in MAY_DIFFER}
+        {key: value for key, value in keeps_last_stage(one).substance().items() if key not in MAY_DIFFER}
         for one in (parent.recipe(), recipe)
     )
     for field, old, new in differences(then, now):
@@ -46,6 +46,12 @@ def check_same_start(parent: RunFolder, recipe: Recipe) -> None:
             f"the first stage of {parent.path} cannot be used: its {field} is {old}, and this run has {new}; "
             "train this run from the beginning"
         )
+
+
+def keeps_last_stage(recipe: Recipe) -> Recipe:
+    """The recipe without a choice of the stage, which does not affect the first one."""
+    selection = recipe.selection.model_copy(update={"stage": "last"})
+    return recipe.model_copy(update={"selection": selection})
 
 
 def first_stage_checkpoint(parent: RunFolder, recipe: Recipe) -> Path:

@@ -53,6 +53,6 @@ class LoggingObserver:
 
 
 def epoch_text(line: dict[str, Any]) -> str:
-    """A line of log.jsonl as text; top-1 accuracy if the epoch was evaluated."""
-    accuracy = f", top-1 {line['top1']:.1f} %" if "top1" in line else ""
+    """A line of log.jsonl as text; top-1 and balanced accuracy if the epoch was evaluated."""
+    accuracy = f", top-1 {line['top1']:.1f} %, balanced {line['balanced_accuracy']:.1f} %" if "top1" in line else ""
     return f"{line['stage']} epoch {line['epoch']}: loss {line['loss']:.4f}{accuracy}"

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from pydantic import Field, ValidationError, model_validator
 
 from tailcloud.errors import TailcloudError
+from tailcloud.evaluation.paired_difference import BEYOND_CHANCE
 from tailcloud.files import read_json, write_json
 from tailcloud.profile import GROUPS, shot_groups
 from tailcloud.runs.record import FileRecord, ImageCount, Measured, first_problem
@@ -87,6 +88,51 @@ class StageTop1(FileRecord):
     top1: Measured = None
 
 
+class AccuracyChange(FileRecord):
+    """An accuracy before and after, on the same images, and the standard error of the difference, in points."""
+
+    before: Measured = None
+    after: Measured = None
+    error: Measured = None
+
+    @property
+    def points(self) -> float:
+        """After minus before."""
+        return (self.after or 0.0) - (self.before or 0.0)
+
+    @property
+    def beyond_chance(self) -> bool:
+        """Whether the difference is larger than chance explains, with 95 % confidence."""
+        return abs(self.points) > BEYOND_CHANCE * (self.error or 0.0)
+
+
+class StageChange(FileRecord):
+    """What a stage changed on the test images since the stage before."""
+
+    since: str
+    top1: AccuracyChange
+    balanced_accuracy: AccuracyChange
+
+
+class StageComparison(FileRecord):
+    """Two stages on the held-out images, by the objective and by top-1 accuracy."""
+
+    earlier: str
+    later: str
+    objective: AccuracyChange
+    top1: AccuracyChange
+
+
+class KeptStage(FileRecord):
+    """The stage whose model is kept, chosen on held-out images, and why."""
+
+    name: str
+    reason: str = ""
+    objective: str = "balanced"
+    images: int = 0
+    comparisons: list[StageComparison] = Field(default_factory=list)
+
+
 class StageResult(Scores, StageTop1):
     """One stage of a run. The scores are of its last epoch; ``picked`` has those of the kept weights."""
 
@@ -95,6 +141,7 @@ class StageResult(Scores, StageTop1):
     kernels: str | None = None
     seconds: Measured = None
     picked: PickedEpoch | None = None
+    change: StageChange | None = None
 
 
 class DatasetRecord(FileRecord):
@@ -227,13 +274,15 @@ class MethodTop1(FileRecord):
 class Result(Scores, MethodTop1):
     """A whole ``result.json``.
 
-    The scores are of the very last epoch. ``picked`` has those of the kept weights if these are of another epoch;
-    ``calibrated`` and ``priors`` are always of the kept weights.
+    The scores are of the very last epoch, or of the last epoch of ``kept_stage`` if an earlier stage is kept.
+    ``picked`` has those of the kept weights if these are of another epoch; ``calibrated`` and ``priors`` are always of
+    the kept weights.
     """
 
     confusion: list[tuple[int, int, int]] = Field(default_factory=list)  # (true class, predicted class, images)
     picked: PickedEpoch | None = None
     stages: list[StageResult] = Field(default_factory=list)
+    kept_stage: KeptStage | None = None  # if stages were compared on held-out images
     dataset: DatasetRecord
     protocol: ProtocolRecord
     model: ModelRecord = ModelRecord()
@@ -273,8 +322,16 @@ class Result(Scores, MethodTop1):
         return self.calibrated.in_use.ece if self.calibrated else self.ece
 
     @property
+    def stages_of_model(self) -> list[StageResult]:
+        """The stages up to the one whose model is kept."""
+        names = [stage.name for stage in self.stages]
+        if self.kept_stage is None or self.kept_stage.name not in names:
+            return self.stages
+        return self.stages[: names.index(self.kept_stage.name) + 1]
+
+    @property
     def start_chosen_on(self) -> str | None:
-        """The split that chose the weights from which the last stage started; None if they were not chosen."""
+        """The split that chose the weights from which the kept stage started; None if they were not chosen."""
         if self.started_from is None or self.protocol.selection == "last":
             return None
         if self.started_from.picked:
@@ -283,8 +340,8 @@ class Result(Scores, MethodTop1):
 
     @property
     def started_from(self) -> StageResult | None:
-        """The stage that the last one started from; stages without epochs only change the head."""
-        return next((stage for stage in reversed(self.stages[:-1]) if stage.epochs), None)
+        """The stage that the kept one started from; stages without epochs only change the head."""
+        return next((stage for stage in reversed(self.stages_of_model[:-1]) if stage.epochs), None)
 
     @cached_property
     def names(self) -> list[str]:

@@ -1,6 +1,6 @@
 """The training loop. Read this first: it goes from the run to its stages, its epochs and their steps.
 
-    train               a run: for each stage, train it and measure it; then write the result
+    train               a run: for each stage, train it and measure it; then keep a stage's model, and write the result
       train_stage         transform the head, prepare batches, loss and optimiser; then, for each epoch:
         train_epoch         all steps of the epoch (``executors`` run them)
         evaluate            the accuracy after the epoch; not after every epoch if the recipe says so
@@ -36,9 +36,10 @@ from tailcloud.training.distributed.world import SINGLE_PROCESS, World
 from tailcloud.training.engine import unfused
 from tailcloud.training.executors.base import EpochState
 from tailcloud.training.executors.compiled import CannotCompile
+from tailcloud.training.kept_stage import keep_stage
 from tailcloud.training.resume import resume
 from tailcloud.training.run_examples import write_examples
-from tailcloud.training.run_result import finish_run
+from tailcloud.training.run_result import finish_run, kept_figures
 from tailcloud.training.schedule import EarlyEnd, StageSchedule
 from tailcloud.training.session import Session
 from tailcloud.training.stage_metrics import evaluate_epoch, finish_stage, log_gradients
@@ -84,8 +85,9 @@ def train(
         checkpoint = None  # it was of the stage that is now finished
     session.images.share_unreadable(world)
     with signals.stop_immediately():  # everything that was trained is saved
-        write_examples(session, folder, progress.finished[-1]["per_class"])
-        return finish_run(session, folder, progress) if world.rank0 else None
+        kept = keep_stage(session, folder, progress, observer)
+        write_examples(session, folder, kept_figures(session, progress)["per_class"])
+        return finish_run(session, folder, progress, kept) if world.rank0 else None
 
 
 def train_stage(

@@ -33,7 +33,7 @@ def write_examples(session: Session, folder: RunFolder, per_class: Sequence[floa
     """
     if not session.recipe.logging.examples:
         return
-    last = list(session.recipe.stages.values())[-1]
+    last = list(session.kept_recipe.stages.values())[-1]
     predictions = session.predict(session.inputs.test, session.loss(last).scale)
     if session.world.rank0:
         examples = choose_examples(session.dataset, predictions, per_class)

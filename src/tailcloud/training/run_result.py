@@ -1,6 +1,7 @@
 """The end of a run: its model and its result are collected from the session and written."""
 
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from tailcloud.calibration.deployment_metrics import measure_deployment
 from tailcloud.calibration.run_calibration import calibrate_run
 from tailcloud.calibration.temperature import LogitCalibration
 from tailcloud.data import Dataset
+from tailcloud.evaluation.paired_difference import FIGURES, image_weights, paired_difference
 from tailcloud.files import FORMAT, write_atomically
 from tailcloud.runs.checkpoint import TrainingProgress
 from tailcloud.runs.folder import RunFolder
@@ -18,16 +20,23 @@ from tailcloud.runs.model_file import ModelFile, write_model_file
 from tailcloud.runs.result import Result, write_result
 from tailcloud.training.devices import commit, machine
 from tailcloud.training.session import Session
+from tailcloud.training.stage_metrics import unpack_hits
 
-ONLY_OF_STAGES = ("name", "epochs", "top1", "best", "executor", "kernels", "seconds")
+ONLY_OF_STAGES = ("name", "epochs", "top1", "best", "executor", "kernels", "seconds", "hits")
+NOT_OF_STAGES = ("confusion", "hits")
 
 
-def finish_run(session: Session, folder: RunFolder, progress: TrainingProgress) -> Result:
-    """Write the model and then the result: a run with a ``result.json`` is finished."""
-    counts = session.dataset.profile.counts.tolist()
-    calibration = calibrate_run(session.plain_network, session.inputs.val, session.transform, session.recipe, counts)
+def finish_run(
+    session: Session, folder: RunFolder, progress: TrainingProgress, kept: dict[str, Any] | None = None
+) -> Result:
+    """Write the model and then the result: a run with a ``result.json`` is finished.
+
+    ``kept`` is ``kept_stage`` of the result, if stages were compared.
+    """
+    counts, recipe = session.dataset.profile.counts.tolist(), session.kept_recipe
+    calibration = calibrate_run(session.plain_network, session.inputs.val, session.transform, recipe, counts)
     write_model(session, folder, calibration)
-    result = make_result(session, folder, progress, calibration)
+    result = make_result(session, folder, progress, calibration, kept)
     write_result(folder.result_file, result)
     return result
 
@@ -70,14 +79,37 @@ def weights_record(session: Session) -> dict[str, Any]:
     return {"weights": session.pretrained.record()} if session.pretrained else {}
 
 
+def kept_figures(session: Session, progress: TrainingProgress) -> dict[str, Any]:
+    """The figures of the stage whose model is kept."""
+    name = list(session.kept_recipe.stages)[-1]
+    return next(stage for stage in progress.finished if stage["name"] == name)
+
+
+def stage_records(session: Session, progress: TrainingProgress) -> list[dict[str, Any]]:
+    """``stages``: the figures of each, and what it changed on the test images since the stage before."""
+    records = [{key: stage[key] for key in stage if key not in NOT_OF_STAGES} for stage in progress.finished]
+    images, counts = session.dataset.test.labels, session.dataset.profile.counts
+    weights = {figure: image_weights(images, counts, name) for name, figure in FIGURES.items() if name != "few"}
+    for record, (before, after) in zip(records[1:], pairwise(progress.finished), strict=True):
+        if "hits" in before:  # a checkpoint of an older version has none
+            old, new = (unpack_hits(stage["hits"]["test"], len(images)) for stage in (before, after))
+            changes = {figure: vars(paired_difference(images, old, new, each)) for figure, each in weights.items()}
+            record["change"] = {"since": before["name"], **changes}
+    return records
+
+
 def make_result(
-    session: Session, folder: RunFolder, progress: TrainingProgress, calibration: LogitCalibration
+    session: Session,
+    folder: RunFolder,
+    progress: TrainingProgress,
+    calibration: LogitCalibration,
+    kept: dict[str, Any] | None,
 ) -> Result:
-    """The record of a run: the figures of its last epoch first, then everything they depend on.
+    """The record of a run: the figures of the last epoch of the kept stage first, then everything they depend on.
 
     If another epoch was picked, its weights are kept, and its figures are under ``picked``.
     """
-    recipe, dataset, final, cost = session.recipe, session.dataset, progress.finished[-1], session.cost
+    recipe, dataset, final, cost = session.recipe, session.dataset, kept_figures(session, progress), session.cost
     return Result.create(
         {
             "method": recipe.method,
@@ -88,7 +120,8 @@ def make_result(
                 "best_epoch": {"stage": final["name"], "epoch": final["best"]["epoch"]},
             },
             **{key: value for key, value in final.items() if key not in ONLY_OF_STAGES},
-            "stages": [{key: stage[key] for key in stage if key != "confusion"} for stage in progress.finished],
+            "stages": stage_records(session, progress),
+            **({"kept_stage": kept} if kept else {}),
             "dataset": describe_data(dataset),
             "protocol": {
                 "seed": recipe.seed,
@@ -111,6 +144,7 @@ def make_result(
                 *session.images.unreadable_remarks,
                 *session.overflows,
                 *progress.changes,
+                *([kept["reason"]] if kept else []),
             ],
             "seconds": sum(stage["seconds"] for stage in progress.finished),
             "device": session.device.type,

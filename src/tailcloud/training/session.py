@@ -46,6 +46,7 @@ class Session:
 
     def __init__(self, recipe: Recipe, dataset: Dataset, device: torch.device, world: World = SINGLE_PROCESS) -> None:
         self.recipe, self.dataset, self.device, self.world = recipe, dataset, device, world
+        self.kept_recipe = recipe  # without the stages after the one whose model is kept
         self.architecture = architecture(recipe, dataset)
         self.model, self.pretrained = first_model(recipe, dataset)
         if self.pretrained:  # normalise images as for pretraining
@@ -148,6 +149,11 @@ class Session:
         """Replace the model's head; graphs that were captured with the old one are dropped."""
         self.model.head, self.head_network = head, HeadNetwork(head)
         self.evaluations.clear()
+
+    def keep_until(self, name: str) -> None:
+        """The model is that of a stage before the last, and is described as such."""
+        self.kept_recipe = self.recipe.until(name)
+        self.architecture = architecture(self.kept_recipe, self.dataset)
 
     def use_plain_kernels(self) -> None:
         """Use PyTorch's kernels instead of the fused ones from now on."""

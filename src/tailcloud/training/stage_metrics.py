@@ -1,12 +1,16 @@
 """The metrics of a stage: accuracy and softmax saturation after an epoch, all metrics at the end."""
 
+from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from tailcloud.data.loaders.batch import Batch
 from tailcloud.evaluation import Predictions, confusion, summarise
+from tailcloud.evaluation.paired_difference import FIGURES
 from tailcloud.evaluation.saturation import class_gradients
 from tailcloud.randomness import device_generator, host_generator
 from tailcloud.recipe import Stage
@@ -15,18 +19,19 @@ from tailcloud.runs.observer import Observer
 from tailcloud.training.session import Session
 from tailcloud.training.stages.parts import StageParts
 
-LOGGED = ("top1", "many", "medium", "few")
+LOGGED = ("top1", "balanced_accuracy", "many", "medium", "few")
 GRADIENT_BATCH = 1024  # images
 
 
 def evaluate_epoch(session: Session, parts: StageParts, progress: TrainingProgress, epoch: int) -> dict[str, Any]:
     """Accuracy after an epoch, for the log; remembers the best epoch, chosen on validation if there is any."""
-    counts = session.dataset.profile.counts
-    test = summarise(session.predict(session.inputs.test, parts.scale), counts)
+    counts, figure = session.dataset.profile.counts, FIGURES[session.recipe.selection.objective or "overall"]
+    decisive = test = summarise(session.predict(session.inputs.test, parts.scale), counts)
     measured = {key: test[key] for key in LOGGED}
     if session.inputs.val:
-        measured["val_top1"] = summarise(session.predict(session.inputs.val, parts.scale), counts)["top1"]
-    better = progress.note_best(epoch, measured.get("val_top1", test["top1"]), test["top1"], session.best_on)
+        decisive = summarise(session.predict(session.inputs.val, parts.scale), counts)
+        measured |= {f"val_{key}": decisive[key] for key in ("top1", "balanced_accuracy")}
+    better = progress.note_best(epoch, decisive[figure], test["top1"], session.best_on)
     if better and session.recipe.selection.pick == "best":
         progress.best_weights = {name: value.clone() for name, value in session.model.state_dict().items()}
     return measured
@@ -73,9 +78,22 @@ def finish_stage(session: Session, progress: TrainingProgress, stage: Stage, obs
     }
     if progress.best_weights:
         session.model.load_state_dict(progress.best_weights)
-        picked = summarise(session.predict(session.inputs.test, scale), counts)
-        result["picked"] = {"epoch": best["epoch"], "on": best["on"], **picked}
+        predictions = session.predict(session.inputs.test, scale)
+        result["picked"] = {"epoch": best["epoch"], "on": best["on"], **summarise(predictions, counts)}
+    result["hits"] = {"test": pack_hits(predictions)}
+    if session.inputs.val and session.recipe.selection.stage == "best":
+        result["hits"]["val"] = pack_hits(session.predict(session.inputs.val, scale))
     return result
+
+
+def pack_hits(predictions: Predictions) -> str:
+    """Which images were classified correctly, a bit each, as text: so stages can be compared image by image."""
+    return b64encode(np.packbits(predictions.predicted == predictions.target).tobytes()).decode()
+
+
+def unpack_hits(text: str, images: int) -> NDArray[np.bool_]:
+    """What ``pack_hits`` packed, for so many images."""
+    return np.unpackbits(np.frombuffer(b64decode(text), np.uint8), count=images).astype(bool)
 
 
 def overflow(stage: str, predictions: Predictions) -> str:

@@ -54,7 +54,7 @@ def _stage_starts(result: Result) -> str:
     """The epochs from which later stages started, unless that was the last one."""
     return "".join(
         f" {later.name} started from epoch {before.picked.epoch} of {before.name}."
-        for before, later in pairwise(result.stages)
+        for before, later in pairwise(result.stages_of_model)
         if before.picked
     )
 

@@ -1,0 +1,123 @@
+"""All images of a run: their files, labels and splits, as the run had them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tailcloud.data import SOURCES, Dataset, Split
+from tailcloud.data.file_images import FileImages
+from tailcloud.data.inspection.duplicates import Duplicates, find_duplicates
+from tailcloud.data.readers.open_path import list_files
+from tailcloud.data.splits import Vector
+from tailcloud.errors import TailcloudError, UsageError
+from tailcloud.formatting import readable
+from tailcloud.launch.run_data import open_data
+from tailcloud.recipe import Recipe, load_recipe, read_toml
+from tailcloud.recipe.resolve import spec_of
+from tailcloud.runs.folder import RunFolder
+
+
+@dataclass(frozen=True)
+class ReviewImages:
+    """Images by number, training split first, then validation and test.
+
+    Args:
+        paths: their files, absolute.
+        names: the same as people know them, below the folder or list of the data.
+        labels: the class of each.
+        splits: "train", "val" or "test".
+        groups: a number for images that stay in one split; None without ``data.group``.
+        class_names: the classes, in order.
+        counts: training images of each class.
+    """
+
+    paths: Sequence[Path]
+    names: Sequence[str]
+    labels: Vector
+    splits: Sequence[str]
+    groups: Vector | None
+    class_names: Sequence[str]
+    counts: Vector
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+
+def run_recipe(run: Path, data: str | None = None, root: str | None = None) -> Recipe:
+    """The recipe of a run, with its data where they are now; ``data`` and ``root`` are None if they did not move.
+
+    Raises:
+        TailcloudError: there is no run, or its images are not files, or not there.
+    """
+    folder = RunFolder(run)
+    if not folder.exists:
+        return folder.recipe()  # raises the reason
+    spec = data or spec_of(read_toml(folder.recipe_file), "digits-lt")
+    if spec.partition(":")[0] in SOURCES or Path(spec).suffix.lower() == ".npz":
+        raise UsageError(
+            f"{run} was trained on {spec}, whose images are not files of their own; a review ends in a list of files, "
+            "so it needs a run on a folder or list of images"
+        )
+    if not Path(spec).expanduser().exists():
+        raise TailcloudError(f"{spec}, with the images of {run}, does not exist; pass where it is now with --data")
+    if data is None and root is None:
+        return folder.recipe()
+    return load_recipe(str(folder.recipe_file), [{"data": {"spec": spec}}, {} if root is None else {"root": root}])
+
+
+def open_images(recipe: Recipe) -> tuple[ReviewImages, Dataset]:
+    """The images of a recipe, and its data set.
+
+    Raises:
+        TailcloudError: they cannot be read.
+    """
+    dataset = open_data(recipe)
+    splits = {"train": dataset.train, "val": dataset.val, "test": dataset.test}
+    present = {name: split for name, split in splits.items() if split}
+    files = _Files(recipe)
+    grouped = [split.groups for split in present.values() if split.groups is not None]
+    paths = [path for split in present.values() for path in files.of(split)]
+    images = ReviewImages(
+        paths=paths,
+        names=[files.name(path) for path in paths],
+        labels=np.concatenate([split.labels for split in present.values()]),
+        splits=[name for name, split in present.items() for _ in range(len(split))],
+        groups=np.concatenate(grouped) if grouped else None,
+        class_names=dataset.class_names,
+        counts=dataset.profile.counts,
+    )
+    return images, dataset
+
+
+class _Files:
+    """The files behind the splits of a data set. Images in memory have printable names, which are looked up here."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.spec = Path(recipe.data.spec).expanduser()
+        self.root, self.group = Path(recipe.root), recipe.data.group
+        self.known: dict[str, Path] = {}
+
+    def of(self, split: Split) -> list[Path]:
+        if isinstance(split.images, FileImages):
+            return [split.images.path(row).absolute() for row in range(len(split))]
+        assert split.names is not None  # they come from files
+        if not self.known:
+            files = list_files(self.spec, self.root, self.group)
+            self.known = dict(zip(files.names, (path.absolute() for path in files.paths), strict=True))
+            if len(self.known) < len(files):
+                raise UsageError(
+                    f"{self.spec} has files whose names differ only in characters that cannot be printed; rename them"
+                )
+        return [self.known[name] for name in split.names.tolist()]
+
+    def name(self, path: Path) -> str:
+        folder = (self.spec if self.spec.is_dir() else self.spec.parent).absolute()
+        return readable(str(path.relative_to(folder) if path.is_relative_to(folder) else path))
+
+
+def duplicates_among(dataset: Dataset) -> Duplicates | None:
+    """The pairs of (nearly) the same images, numbered as ``ReviewImages``; None if the images stay in their files."""
+    splits = [split for split in (dataset.train, dataset.val, dataset.test) if split]
+    return None if any(split.streamed for split in splits) else find_duplicates([split.pixels for split in splits])

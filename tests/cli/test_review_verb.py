@@ -1,0 +1,187 @@
+"""``tailcloud review``: wrong labels that were put there are found, and the list can be trained on."""
+
+import csv
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from helpers.bad_inputs import command
+from tailcloud.cli import app
+from tailcloud.launch.run_data import clear_data_cache
+from tailcloud.review.confident_learning import HeldOutPredictions
+from tailcloud.review.server import ReviewServer
+
+QUICK = "--set stage1.epochs=1 --set model.width=0.25 --set data.size=16 --device cpu"
+ROWS, COLUMNS = np.mgrid[:64, :64]
+PATTERNS = {
+    "stripes": lambda step: (ROWS // step) % 2,
+    "checks": lambda step: (ROWS // step + COLUMNS // step) % 2,
+    "rings": lambda step: (np.hypot(ROWS - 32, COLUMNS - 32) // step) % 2,
+}
+
+
+def paint(path, pattern, random, brighter=0.0):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    dark, light = random.rand(3) * 90, 160 + random.rand(3) * 60
+    shape = PATTERNS[pattern](random.randint(4, 9))[..., None]
+    pixels = np.where(shape, light, dark) + random.randn(64, 64, 3) * 8
+    Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8)).save(path)
+    if brighter:
+        brightened = np.clip(pixels + brighter, 0, 255).astype(np.uint8)
+        Image.fromarray(brightened).save(path.parents[1] / "checks" / "copy.png")
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A folder of patterns with a wrong label in its rarest class and a copy in another class, and a run on it."""
+    home, random = tmp_path_factory.mktemp("review"), np.random.RandomState(0)
+    for name, count in {"stripes": 14, "checks": 10, "rings": 5}.items():
+        for number in range(count):
+            paint(home / "photos" / name / f"{number}.png", name, random)
+    paint(home / "photos" / "rings" / "wrong.png", "stripes", random)
+    paint(home / "photos" / "stripes" / "original.png", "stripes", random, brighter=6.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(home)
+        code, said = command(f"train own/ce --data photos --out run {QUICK}")
+    assert code == 0, said
+    return home
+
+
+@pytest.fixture
+def here(home, tmp_path, monkeypatch):
+    """A copy of that folder as the working folder."""
+    shutil.copytree(home, tmp_path / "work")
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "work"
+
+
+@pytest.fixture
+def unpredicted(monkeypatch):
+    """No head is trained: every label is as probable as any other class."""
+
+    def predict(_recipe, dataset, *_):
+        images = sum(len(split) for split in (dataset.train, dataset.val, dataset.test) if split)
+        alike = np.full(images, 1 / dataset.classes)
+        return HeldOutPredictions(alike, np.zeros(images, np.int64), alike, np.zeros(images, bool))
+
+    monkeypatch.setattr("tailcloud.review.review.predict_held_out", predict)
+
+
+def call(words):
+    clear_data_cache()  # a command is usually a process of its own
+    result = CliRunner().invoke(app, words.split(), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def listed(file):
+    with Path(file).open(newline="") as lines:
+        return list(csv.DictReader(lines))
+
+
+def snapshot(folder):
+    return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in folder.rglob("*")}
+
+
+def deciding(monkeypatch, *bodies):
+    """Decide in the place of a person, and press Ctrl-C."""
+
+    def serve(server):
+        for body in bodies:
+            place = next(n for n, item in enumerate(server.items) if server.images.names[item.image] == body["name"])
+            server.decide({**body, "item": place, "image": server.items[place].image})
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ReviewServer, "serve_forever", serve)
+
+
+def test_wrong_labels_are_found_without_a_browser(here, monkeypatch):
+    monkeypatch.setattr("tailcloud.review.cross_validation.head_epochs", lambda *_: 40)
+    before = snapshot(here / "photos")
+    said = call("review run --csv suspects.csv --device cpu")
+    first, *_ = rows = listed("suspects.csv")
+    assert (Path(first["path"]).name, first["label"], first["suggested"]) == ("wrong.png", "rings", "stripes")
+    assert first["kind"] == "label"
+    assert float(first["label_probability"]) < float(first["probability"])
+    pairs = [{Path(row["path"]).name, Path(row["other"]).name} for row in rows if row["kind"] == "near"]
+    assert {"original.png", "copy.png"} in pairs
+    assert "may be wrong" in said
+    assert "suspects.csv" in said
+    assert snapshot(here / "photos") == before
+    assert not (here / "run" / "review.csv").exists()
+
+
+def test_the_reviewed_list_is_trained_on_from_another_folder(here, monkeypatch, tmp_path):
+    before = snapshot(here / "photos")
+    name = "rings/wrong.png"
+    monkeypatch.setattr("tailcloud.review.cross_validation.head_epochs", lambda *_: 40)
+    deciding(monkeypatch, {"name": name, "action": "relabel", "label": 2})
+    said = call("review run --device cpu")
+    assert "http://127.0.0.1:" in said
+    assert "0 kept, 1 relabelled, 0 dropped" in said
+    again = f"tailcloud train --data {here / 'run' / 'review.csv'}"
+    assert again in said.splitlines()
+    assert snapshot(here / "photos") == before
+    deciding(monkeypatch)
+    assert "0 kept, 1 relabelled, 0 dropped" in call("review run --device cpu")  # it goes on
+    rows = listed("run/review.csv")
+    assert len(rows) == 32
+    assert {row["split"] for row in rows} == {"train", "test", "val"}
+    assert [row["label"] for row in rows if row["path"].endswith(name)] == ["stripes"]
+    monkeypatch.chdir(tmp_path)
+    said = call(f"train own/ce {again.removeprefix('tailcloud train ')} --out second {QUICK}")
+    assert "no test split" not in said
+
+
+@pytest.mark.usefixtures("unpredicted")
+def test_images_that_moved_are_found_again(here):
+    Path("photos").rename("elsewhere")
+    code, said = command("review run --device cpu")
+    assert code == 1
+    assert "photos, with the images of run, does not exist; pass where it is now with --data" in said
+    said = call("review run --data elsewhere --csv suspects.csv --device cpu")
+    assert "has changed" not in said
+
+
+@pytest.mark.usefixtures("unpredicted")
+def test_images_that_changed_are_said(here):
+    Image.new("RGB", (64, 64), "red").save("photos/stripes/new.png")
+    said = call("review run --csv suspects.csv --device cpu")
+    assert "photos has changed since run was trained" in said
+
+
+@pytest.mark.usefixtures("unpredicted")
+def test_nothing_suspicious_is_said(here):
+    Path("photos/checks/copy.png").unlink()
+    said = call("review run --device cpu")
+    assert "Nothing suspicious was found" in said
+    assert not Path("run/review.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("review nothing", "nothing holds no run: there is no such folder"),
+        ("review run --out photos/list.csv", "writes nothing to the folder of the images"),
+        ("review run --out list.txt", "must end in .csv"),
+        ("review run --out here.csv", "here.csv exists already and is not of a review"),
+        ("review run --csv here.csv", "here.csv exists already"),
+        ("review run --data cifar10-lt:100", "whose images are not files of their own"),
+    ],
+)
+def test_what_cannot_be_reviewed_is_refused(here, words, sentence):
+    Path("here.csv").write_text("path,label\n")
+    code, said = command(words)
+    assert code != 0
+    assert sentence in said
+    assert Path("here.csv").read_text() == "path,label\n"
+
+
+def test_a_run_on_arrays_is_refused(finished_run):
+    code, said = command(f"review {finished_run}")
+    assert code == 2
+    assert "digits-lt, whose images are not files of their own" in said
