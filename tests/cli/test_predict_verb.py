@@ -249,4 +249,6 @@ def test_evaluate_expects_a_prior_and_shows_other_mixes(call, served):
     said = call("evaluate", "trained", "--prior", "train").stdout
     assert "adjusted to train" in said
     assert "adjusted  " in said
-    assert "ECE after calibration" in said
+    weighted = adjusted["calibrated"]["weighted"]
+    assert weighted["prior"] == "train"
+    assert f"ece {weighted['ece']:.1f} (calibrated; classes as often as in training" in said

@@ -8,7 +8,12 @@ from helpers.html_page import Page
 from helpers.synthetic_runs import make_result, write_run
 from tailcloud.reporting import write_report
 from tailcloud.reporting.comparison import deployment_cells
-from tailcloud.reporting.figures.reliability import plot_calibrated, pooled_bins, temperature_sentence
+from tailcloud.reporting.figures.reliability import (
+    plot_calibrated,
+    plot_reliability,
+    pooled_bins,
+    temperature_sentence,
+)
 from tailcloud.reporting.tables import by_dataset
 from tailcloud.runs.result import parse_result
 
@@ -35,6 +40,43 @@ def test_the_temperature_comes_with_the_images_it_was_fitted_on(tmp_path):
         "13.2 % to 4.0 %."
     )
     assert words in page_of(tmp_path, result).text
+
+
+def weighted_result():
+    """On the test images as they are 7.0 → 11.2, at the class frequencies that the model assumes 10.9 → 1.7."""
+    result = make_result(10)
+    used = {key: result["calibrated"][key] for key in ("reliability", "groups")}
+    result["ece"], result["calibrated"]["ece"], result["calibrated"]["before"]["ece"] = 23.9, 11.2, 7.0
+    result["calibrated"]["weighted"] = {"prior": "uniform", "effective_images": 49.7, "ece": 1.7, **used}
+    result["calibrated"]["weighted"]["by_chance"] = 1.5
+    result["calibrated"]["weighted"]["before"] = {"ece": 10.9, "reliability": []}
+    return result
+
+
+def test_the_page_leads_with_the_ece_of_the_probabilities_that_predict_gives(tmp_path):
+    text = page_of(tmp_path, weighted_result()).text
+    assert "ECE 1.7 % calibration error (calibrated; all classes equally often)" in text
+    assert "Reliability: ECE 1.7 % (calibrated; all classes equally often)" in text
+    assert "ECE 23.9" not in text
+
+
+def test_probabilities_and_the_images_that_judge_them_have_the_same_mix_and_both_are_named():
+    result = parse_result(weighted_result())
+    said = temperature_sentence(result.calibrated).replace("\u00a0", " ")
+    assert "from 10.9 % to 1.7 % at the class frequencies that the probabilities assume (all classes equally" in said
+    assert "worth 50 images of equal weight; on so few images, perfect probabilities have about 1.5." in said
+    assert "On the test images as they are, which have other class frequencies, it changes from 7.0 % to 11.2 %" in said
+    assert "all: ECE 10.9 → 1.7\u00a0%" in str(plot_calibrated(result).drawing)
+    assert "Test images are weighted: all classes equally often." in plot_calibrated(result).caption
+    assert "all classes equally often" in plot_reliability(result).caption
+
+
+def test_an_ece_without_temperature_is_named_so(tmp_path):
+    result = make_result(10)
+    result["calibrated"] |= {"temperature": 1.0, "fitted_on": None, "ece": 23.9}
+    assert "ECE 23.9 % calibration error (not calibrated)" in page_of(tmp_path / "one", result).text
+    del result["calibrated"]
+    assert f"ECE {result['ece']:.1f} % calibration error (not calibrated)" in page_of(tmp_path / "two", result).text
 
 
 def test_where_nothing_was_held_out_the_page_says_so():

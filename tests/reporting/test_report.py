@@ -64,8 +64,9 @@ def test_the_headline_is_a_sentence(tmp_path):
 def test_the_numbers_are_those_of_the_result(tmp_path):
     result = make_result(10)
     text = Page(page_of(tmp_path, result)).text
-    for key in ("balanced_accuracy", "macro_f1", "top5", "ece", "many", "medium", "few"):
+    for key in ("balanced_accuracy", "macro_f1", "top5", "many", "medium", "few"):
         assert f"{result[key]:.1f} %" in text
+    assert f"{result['calibrated']['ece']:.1f} %" in text
     for value in (result["top1"]["last"], result["top1"]["best"], *result["per_class"]):
         assert f"{value:.1f}" in text
     for stage in result["stages"]:
@@ -82,6 +83,7 @@ def test_every_tile_has_its_own_number(tmp_path):
     keys |= {group: f"{group.capitalize()}-shot" for group in ("many", "medium", "few")}
     result = make_result(10) | {key: 10.1 + place for place, key in enumerate(keys)}
     result["top1"] |= {"last": 50.1, "best": 60.1}
+    result["calibrated"]["ece"], result["ece"] = result["ece"], 99.9
     text = Page(page_of(tmp_path, result)).text
     assert "Top-1, last epoch 50.1 %" in text
     for place, label in enumerate(keys.values()):

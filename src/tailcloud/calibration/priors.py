@@ -68,6 +68,21 @@ def accuracy_under(per_class: Sequence[float | None], prior: Prior) -> float | N
     return float((prior[measured] * accuracy[measured]).sum() / weight) if weight > 0 else None
 
 
+def importance_weights(target: NDArray[np.int64], prior: Prior) -> Prior:
+    """One weight per image, so that images of the classes ``target`` count as if they came with the shares ``prior``.
+
+    w_i = N · π(y_i) / n(y_i) / Σ π, with the N images, the n(y) images of class y, and the sum over the classes that
+    have images. The mean is 1; all weights are 0 if the prior of every such class is 0.
+    """
+    images = np.bincount(target, minlength=len(prior))
+    measured = prior[images > 0].sum()
+    if not measured:
+        return np.zeros(len(target))
+    per_class = np.divide(prior, images, out=np.zeros_like(prior), where=images > 0)
+    weights: Prior = len(target) / measured * per_class[target]
+    return weights
+
+
 def prior_name(prior: Prior, counts: ArrayLike) -> str:
     """ "uniform" or "train" if every share is within 10 % of that prior, else "other"."""
     known = {"uniform": uniform_prior(len(prior)), "train": train_prior(counts)}

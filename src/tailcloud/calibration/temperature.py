@@ -77,11 +77,17 @@ def _slope(logits: Floats, target: NDArray[np.int64], shift: Floats | None, inve
     return float((expected - logits[np.arange(len(target)), target]).mean())
 
 
-def calibration_by_group(predictions: Predictions, counts: list[int]) -> dict[str, dict[str, Any] | None]:
-    """ECE and reliability bins for the images of each shot group; None for a group without images."""
+def calibration_by_group(
+    predictions: Predictions, counts: list[int], weights: Floats | None = None
+) -> dict[str, dict[str, Any] | None]:
+    """ECE and reliability bins for the images of each shot group; None for a group without images.
+
+    ``weights`` [images] are those of ``calibration``.
+    """
     groups: dict[str, dict[str, Any] | None] = {}
     for name, members in shot_groups(counts).items():
         inside = np.isin(predictions.target, members)
         correct = predictions.predicted[inside] == predictions.target[inside]
-        groups[name] = calibration(predictions.confidence[inside], correct) if inside.any() else None
+        weighted = None if weights is None else weights[inside]
+        groups[name] = calibration(predictions.confidence[inside], correct, weighted) if inside.any() else None
     return groups

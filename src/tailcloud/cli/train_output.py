@@ -14,6 +14,7 @@ from tailcloud.launch.fleet import Outcome
 from tailcloud.launch.run_data import open_data
 from tailcloud.launch.run_plan import PlannedRun, with_seed
 from tailcloud.recipe import Recipe
+from tailcloud.reporting.labels import ece_basis, ece_by_chance
 from tailcloud.reporting.stage_changes import changes_in_words
 from tailcloud.reporting.tables import by_dataset
 from tailcloud.runs.result import PickedEpoch, Result, StageResult
@@ -25,7 +26,6 @@ FIGURES = {
     "many": "many",
     "medium": "medium",
     "few": "few",
-    "ece": "ece",
 }
 
 
@@ -99,6 +99,8 @@ def print_result(run: PlannedRun, result: Result) -> None:
             out.print(f"  {' ' * len(stage.name)}  {figures_of(picked)}  ({chosen})")
     for sentence in [*changes_in_words(result), *([result.kept_stage.reason] if result.kept_stage else [])]:
         out.print(f"  {sentence}", markup=False)
+    basis = [ece_basis(result.calibrated), ece_by_chance(result.calibrated)]
+    out.print(f"  ece {number(result.ece_in_use)} ({'; '.join(filter(None, basis))})")
 
 
 def figures_of(measured: StageResult | PickedEpoch) -> str:
@@ -108,10 +110,10 @@ def figures_of(measured: StageResult | PickedEpoch) -> str:
 
 def print_summary(results: list[Result]) -> None:
     """Mean and standard deviation over the runs of each method that has several."""
-    lines: list[tuple[str, ...]] = [("mean ± deviation", "runs", *FIGURES.values())]
+    lines: list[tuple[str, ...]] = [("mean ± deviation", "runs", *FIGURES.values(), "ece")]
     for table in by_dataset(results):
         for row in (row for row in table.rows if len(row.results) > 1):
-            figures = [row.summary(key).text() for key in FIGURES]
+            figures = [row.summary(key).text() for key in (*FIGURES, "ece_in_use")]
             lines.append((f"{row.label}, {table.spec}", str(len(row.results)), *figures))
     if len(lines) > 1:
         print_columns(lines)

@@ -75,18 +75,46 @@ def macro_f1(images: NDArray[np.int64], hits: NDArray[np.int64], predictions: ND
     return _mean(100 * 2 * hits[images > 0] / (images + predictions)[images > 0])
 
 
-def calibration(confidence: NDArray[np.float64], correct: NDArray[np.bool_]) -> dict[str, Any]:
-    """Expected calibration error over 15 equal bins (Guo et al., ICML 2017), and the bins for a reliability diagram."""
-    which = np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)
-    count = np.bincount(which, minlength=BINS)
-    confidence_sum = np.bincount(which, weights=confidence, minlength=BINS)
-    correct_sum = np.bincount(which, weights=correct, minlength=BINS)
-    ece = 100 * float(np.abs(correct_sum - confidence_sum).sum() / max(len(confidence), 1))
+def calibration(
+    confidence: NDArray[np.float64], correct: NDArray[np.bool_], weights: NDArray[np.float64] | None = None
+) -> dict[str, Any]:
+    """Expected calibration error over 15 equal bins (Guo et al., ICML 2017), and the bins for a reliability diagram.
+
+    ECE = Σ_b |Σ_{i in b} w_i · (correct_i − confidence_i)| / Σ_i w_i, with the weight w_i of an image, 1 by default.
+    Confidence and accuracy of a bin are weighted means; ``count`` is its number of images. The ECE is None if there are
+    images and all weights are 0.
+    """
+    w = np.ones(len(confidence)) if weights is None else weights
+    which = _confidence_bins(confidence)
+    count, weight = np.bincount(which, minlength=BINS), np.bincount(which, weights=w, minlength=BINS)
+    confidence_sum = np.bincount(which, weights=w * confidence, minlength=BINS)
+    correct_sum = np.bincount(which, weights=w * correct, minlength=BINS)
+    total = float(w.sum()) if len(w) else 1.0
     bins = [
-        {"count": int(n), "confidence": float(s / n) if n else None, "accuracy": float(r / n) if n else None}
-        for n, s, r in zip(count, confidence_sum, correct_sum, strict=True)
+        {"count": int(n), "confidence": float(s / v) if v else None, "accuracy": float(r / v) if v else None}
+        for n, v, s, r in zip(count, weight, confidence_sum, correct_sum, strict=True)
     ]
-    return {"ece": ece, "reliability": bins}
+    return {
+        "ece": 100 * float(np.abs(correct_sum - confidence_sum).sum() / total) if total else None,
+        "reliability": bins,
+    }
+
+
+def ece_by_chance(confidence: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> float | None:
+    """About the ECE that a perfectly calibrated model would have on these images, because they are few.
+
+    If image i is correct with probability p_i, its confidence, the gap of a bin has the variance Σ w_i² p_i (1 − p_i);
+    the mean absolute value of a normal variable is √(2/π) times its standard deviation.
+    """
+    w = np.ones(len(confidence)) if weights is None else weights
+    variance = np.bincount(_confidence_bins(confidence), weights=w**2 * confidence * (1 - confidence), minlength=BINS)
+    total = float(w.sum())
+    return 100 * float(np.sqrt(2 / np.pi * variance).sum() / total) if total else None
+
+
+def _confidence_bins(confidence: NDArray[np.float64]) -> NDArray[np.int64]:
+    bins: NDArray[np.int64] = np.clip(np.ceil(confidence * BINS).astype(int) - 1, 0, BINS - 1)
+    return bins
 
 
 def confusion(predictions: Predictions, classes: int, limit: int = MAX_PAIRS) -> list[list[int]]:

@@ -15,7 +15,7 @@ from tailcloud.runs.result import Result
 
 MAX_CELLS = 20_000  # of the table of classes and methods, to keep the page small
 DEPLOYMENT_COLUMNS = {
-    "ece": "ECE",
+    "ece": "ECE without temperature",
     "calibrated": "ECE with temperature",
     "temperature": "temperature",
     "forward": "accuracy, frequencies as in training",

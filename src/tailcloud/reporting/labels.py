@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tailcloud.formatting import NOT_MEASURED, counted
+from tailcloud.formatting import NOT_MEASURED, counted, number
 from tailcloud.profile import FEW_BELOW, MANY_ABOVE
-from tailcloud.runs.result import Result, StageResult, StageTop1
+from tailcloud.runs.result import CalibrationResult, Result, StageResult, StageTop1
 from tailcloud.runs.weights_record import WeightsRecord
 
 GROUP_BOUNDS = {
@@ -20,6 +20,8 @@ CLASS_FREQUENCIES = {
     "backward": "reversed: the rarest class is the most frequent",
 }
 ASSUMED_FREQUENCIES = {"train": "those of the training images", "uniform": "all classes equally often"}
+WEIGHTED_TO = {"train": "classes as often as in training", "uniform": "all classes equally often"}
+MUCH_CHANCE = 0.5  # of an ECE
 FITS = {
     "crop": "a centre crop with the aspect ratio of the model's images, scaled",
     "pad": "the whole image is scaled to fit, and the rest is black",
@@ -28,6 +30,34 @@ FITS = {
 GENERIC_NAMES = {"train", "data", "images", "photos", "labels", "list", "index", "meta", "metadata"}
 TOP_K_CLASSES = 6  # up to so many classes, top-5 says nothing
 SPLITS = {"test": "the test set", "val": "the validation set", "train": "the training set"}
+
+
+def ece_basis(calibrated: CalibrationResult | None, prior: str | None = None) -> str:
+    """What an ECE was measured on: "calibrated; all classes equally often".
+
+    That is whether a temperature was fitted, and to which class frequencies the test images are weighted, if they are;
+    ``prior`` is the file in which a user gave them.
+    """
+    if calibrated is None:
+        return "not calibrated"
+    fitted, mix = "calibrated" if calibrated.fitted_on else "not calibrated", weighted_to(calibrated, prior)
+    return f"{fitted}; {mix}" if mix else fitted
+
+
+def ece_by_chance(calibrated: CalibrationResult | None) -> str:
+    """The ECE by chance, if that is much of the ECE, as a clause; else empty."""
+    used = calibrated.in_use if calibrated else None
+    if not used or not used.by_chance or not used.ece or used.by_chance < MUCH_CHANCE * used.ece:
+        return ""
+    return f"on so few images, perfect probabilities have about {number(used.by_chance)}"
+
+
+def weighted_to(calibrated: CalibrationResult, prior: str | None = None) -> str:
+    """The class frequencies to which test images are weighted; empty if they are taken as they are."""
+    if calibrated.weighted is None:
+        return ""
+    other = f"classes as often as in {prior}" if prior else "classes as often as the model assumes"
+    return WEIGHTED_TO.get(calibrated.weighted.prior, other)
 
 
 def pretraining(weights: WeightsRecord | None) -> str:

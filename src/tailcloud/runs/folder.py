@@ -3,7 +3,7 @@
 import json
 import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -75,12 +75,12 @@ class RunFolder:
         """The command that started the run."""
         return self.recipe_file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
 
-    def recipe(self) -> Recipe:
-        """The resolved recipe of the run."""
+    def recipe(self, settings: Mapping[str, Any] | None = None) -> Recipe:
+        """The resolved recipe of the run; ``settings`` override it."""
         if not self.exists:
             raise TailcloudError(f"{self.path} holds no run{self._why_no_run()}")
         try:
-            return load_recipe(str(self.recipe_file))
+            return load_recipe(str(self.recipe_file), [settings or {}])
         except UsageError:
             loaded = {Path(file).name for file in loaded_files()}
             missing = [word for file in self.plugins() if Path(file).name not in loaded for word in ("--plugin", file)]

@@ -198,18 +198,47 @@ class BeforeAfter(FileRecord):
 
 
 class TemperatureFit(FileRecord):
-    """The temperature, the split it was fitted on, and the number of images; None: nothing was fitted."""
+    """The temperature, the split it was fitted on (None: nothing was fitted), and its images (None: not known)."""
 
     temperature: Measured = None
     fitted_on: str | None = None
-    images: int = 0
+    images: int | None = 0
 
 
-class CalibrationResult(CalibrationScores, TemperatureFit):
-    """Calibration with the temperature, without it (``before``), and both by shot group."""
+class CalibrationChange(CalibrationScores):
+    """Calibration with the temperature, without it (``before``), and both by shot group.
 
+    ``by_chance`` is about the ECE that perfect probabilities would have on so few images.
+    """
+
+    by_chance: Measured = None
     before: CalibrationScores = CalibrationScores()
     groups: dict[str, BeforeAfter] = Field(default_factory=dict)
+
+
+class AssumedMix(FileRecord):
+    """The class prior to which images are weighted, by name, and how many images of equal weight they are worth."""
+
+    prior: str = "other"
+    effective_images: Measured = None
+
+
+class WeightedCalibration(CalibrationChange, AssumedMix):
+    """Calibration on test images that are weighted to the prior which the probabilities assume."""
+
+
+class CalibrationResult(CalibrationChange, TemperatureFit):
+    """Calibration on the test images as they are.
+
+    ``weighted`` is for the class prior that the probabilities assume; None if the test images have it.
+    """
+
+    weighted: WeightedCalibration | None = None
+
+    @property
+    def in_use(self) -> CalibrationChange:
+        """Calibration on images with the class prior that the probabilities assume."""
+        return self.weighted or self
 
 
 class AccuracyAtPrior(FileRecord):
@@ -283,6 +312,14 @@ class Result(Scores, MethodTop1):
         if any(not 0 <= index < classes for row in self.confusion for index in row[:2]):
             raise ValueError("its confusions name a class that does not exist")
         return self
+
+    @property
+    def ece_in_use(self) -> float | None:
+        """The ECE of the probabilities that ``predict`` gives, at the class prior which they assume.
+
+        Results of older versions have only that of the last epoch.
+        """
+        return self.calibrated.in_use.ece if self.calibrated else self.ece
 
     @property
     def stages_of_model(self) -> list[StageResult]:

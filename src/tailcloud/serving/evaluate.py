@@ -4,39 +4,78 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from tailcloud.calibration.deployment_metrics import measure_deployment
 from tailcloud.calibration.prior_file import read_prior
 from tailcloud.calibration.temperature import LogitCalibration
+from tailcloud.confidence_interval import effective_images, wilson_interval
 from tailcloud.data import Dataset
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.decoder_pool import Decoders, automatic_workers
 from tailcloud.data.loaders.placement import place_images, resized_like
-from tailcloud.errors import UsageError
-from tailcloud.evaluation import predict_variants, summarise, to_predictions
+from tailcloud.errors import TailcloudError, UsageError
+from tailcloud.evaluation import Predictions, predict_variants, summarise, to_predictions
 from tailcloud.evaluation.embeddings import Embedding, embed
 from tailcloud.serving.load import TrainedClassifier, load
 
 
 def evaluate_run(run: Path, dataset: Dataset, device: torch.device, prior: str | None = None) -> dict[str, Any]:
-    """Every figure of a result, for the model of a run on the test split of a data set; a dict, for JSON.
+    """Every figure of a result, for the model of a run on the test split of a data set; a dict, for JSON."""
+    return evaluate_model(run, load(run), dataset, device, prior)
+
+
+def evaluate_model(
+    run: Path, model: TrainedClassifier, dataset: Dataset, device: torch.device, prior: str | None = None
+) -> dict[str, Any]:
+    """The same for a model that is loaded already.
 
     Shot groups follow the training counts of the model. With a ``prior`` (``uniform``, ``train`` or a file), all
-    figures are those of calibrated logits adjusted to this class prior.
+    figures are those of calibrated logits adjusted to this class prior. ``images`` is the number of images,
+    ``test_counts`` the number of each class in ``class_names``, and ``intervals`` has 95 % intervals.
+
+    Raises:
+        TailcloudError: the outputs are NaN for every image.
     """
-    model = load(run)
     check_fits(run, model, dataset)
     wanted = read_prior(prior, model.class_names, model.counts)
     classifier, images = model.classifier.to(device), place_images(dataset.test, device)
     transform = Normalise(model.transform.mean, model.transform.std, device)
     scale_and_shift = (model.scale, None) if wanted is None else (model.scale / model.temperature, model.shift(wanted))
     predicted = predict_variants(classifier, images.in_order(transform), [scale_and_shift])[0]
-    figures = summarise(to_predictions(predicted, len(model.counts)), model.counts)
+    predictions = to_predictions(predicted, len(model.counts))
+    remarks = [*dataset.remarks, *_not_finite(run, predictions), *images.remarks]
+    figures = summarise(predictions, model.counts)
+    figures |= _sample_sizes(dataset, figures) | {"remarks": remarks}
     if model.prior is None:
         return figures
     calibration = LogitCalibration(model.scale, model.temperature, model.prior, model.fitted_on, None)
-    return figures | measure_deployment(classifier, images.in_order(transform), calibration, model.counts)
+    return figures | measure_deployment(classifier, images.in_order(transform), calibration, model.counts, wanted)
+
+
+def _not_finite(run: Path, predictions: Predictions) -> list[str]:
+    """A remark on outputs that are NaN; an error if all of them are."""
+    lost, images = predictions.non_finite, len(predictions.target)
+    if lost == images:
+        raise TailcloudError(
+            f"the outputs of {run} are NaN or infinite for all {images:,} images: its weights are damaged; copy the "
+            "run folder again, or train it again"
+        )
+    remark = f"The outputs are NaN or infinite for {lost:,} of {images:,} images, which count as wrong."
+    return [remark] if lost else []
+
+
+def _sample_sizes(dataset: Dataset, figures: dict[str, Any]) -> dict[str, Any]:
+    """How many images the figures are of, and 95 % intervals that follow from that."""
+    counts = np.bincount(dataset.test.labels, minlength=dataset.classes).tolist()
+    sizes = {"top1": len(dataset.test), "balanced_accuracy": effective_images(counts)}
+    return {
+        "images": len(dataset.test),
+        "class_names": list(dataset.class_names),
+        "test_counts": counts,
+        "intervals": {key: list(wilson_interval(figures[key], images)) for key, images in sizes.items()},
+    }
 
 
 def embed_run(run: Path, dataset: Dataset, device: torch.device) -> dict[str, Embedding]:

@@ -88,3 +88,16 @@ def newton_step(logits, target, direction, shift, inverse, tau):
         -(hessian[1][1] * gradient[0] - hessian[0][1] * gradient[1]) / determinant,
         -(hessian[0][0] * gradient[1] - hessian[1][0] * gradient[0]) / determinant,
     )
+
+
+def ece_under_prior(target, predicted, confidence, prior, bins=15):
+    """In percent, with every image counted as often as its class comes with the shares ``prior``."""
+    weights = [prior[y] / target.count(y) for y in target]
+    error = 0.0
+    for b in range(bins):
+        gap = 0.0
+        for y, said, sure, weight in zip(target, predicted, confidence, weights, strict=True):
+            if b / bins < sure <= (b + 1) / bins or (b == 0 and sure == 0):
+                gap += weight * ((y == said) - sure)
+        error += abs(gap)
+    return 100 * error / sum(weights) if sum(weights) else None

@@ -7,6 +7,7 @@
 - ``file_list``: the record that folders and lists become.
 - ``split_assignment``: class and split of each image.
 - ``image_size``: the size at which images are read.
+- ``labelled_images``: every labelled image of a path, for evaluation.
 - ``build_dataset``: image files become a data set, in memory or left in their files.
 - ``npz``: images and labels in an ``.npz`` file.
 """

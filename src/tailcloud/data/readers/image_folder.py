@@ -57,13 +57,14 @@ class _FolderScan:
             yield f"Not read, because outside of class folders: {images} ({some_of(self.loose)})."
 
 
-def read_folder(root: Path) -> FileList:
+def read_folder(root: Path, *, needs_training: bool = True) -> FileList:
     """The images under ``root``, sorted by split, class and name.
 
     ``root/train/CLASS/…``, optionally with ``root/val`` and ``root/test`` (also training, valid, validation, testing),
-    or ``root/CLASS/…``. Folders inside a class folder belong to that class. Hidden files are ignored.
+    or ``root/CLASS/…``. Folders inside a class folder belong to that class. Hidden files are ignored. If
+    ``needs_training`` is False, a root with folders of splits only, such as ``root/test/CLASS/…``, has splits too.
     """
-    scan, splits = _FolderScan(root), _split_folders(root)
+    scan, splits = _FolderScan(root), _split_folders(root, needs_training)
     for folder, split in splits.items() or {root: ""}.items():
         scan.add_classes(folder, split)
     if not scan.paths:
@@ -80,11 +81,16 @@ def read_folder(root: Path) -> FileList:
     return FileList(files, list(map(readable, files)), scan.labels, scan.splits, None, tuple(remarks), root)
 
 
-def _split_folders(root: Path) -> dict[Path, str]:
-    """The folders of splits: none, unless there is a training folder with folders in it."""
-    splits = {place: SPLIT_WORDS[place.name.lower()] for place in _folders(root) if place.name.lower() in SPLIT_WORDS}
+def _split_folders(root: Path, needs_training: bool) -> dict[Path, str]:
+    """The folders of splits: none, unless there is a training folder with folders in it.
+
+    If ``needs_training`` is False, it is enough that every folder is named after a split and has folders in it.
+    """
+    folders = _folders(root)
+    splits = {place: SPLIT_WORDS[place.name.lower()] for place in folders if place.name.lower() in SPLIT_WORDS}
     has_training = any(split == "train" and _folders(place) for place, split in splits.items())
-    return splits if has_training else {}
+    only_splits = not needs_training and len(splits) == len(folders) and all(map(_folders, folders))
+    return splits if has_training or only_splits else {}
 
 
 def _no_images(root: Path, scan: _FolderScan) -> str:

@@ -111,22 +111,23 @@ def open_npz(spec: str, path: Path, options: ReadOptions) -> Dataset:
     sides = [_checked_sides(path, pair, headers) for pair in pairs.values()]
     size, remarks = choose_size(sides, options)
     _check_memory(path, headers.values())
-    channels = {headers[images].shape[3:] or (1,) for images, _ in pairs.values()}
-    if len(channels) > 1:
-        raise UsageError(f"{path}: the splits have different channels; save all of them grey, or all in color")
-    check_images_fit(spec, sum(headers[images].shape[0] for images, _ in pairs.values()), size, *channels.pop())
+    channels = _check_channels(path, pairs, headers)
+    check_images_fit(spec, sum(headers[images].shape[0] for images, _ in pairs.values()), size, *channels)
     labels, splits = read_labels(path)
     assignment = assign_splits(spec, labels, splits, None, options)
-    pixels = np.concatenate([_resized(path, images, size, options) for images, _ in pairs.values()])
+    pixels = np.concatenate([_resized(path, images, size, options.fit) for images, _ in pairs.values()])
     order = assignment.order()
     in_order = len(order) == len(pixels) and bool((np.diff(order) == 1).all())
     known = [*assignment.remarks, *remarks]
     return assemble(assignment, pixels if in_order else pixels[order], None, options.fit, known, sides)
 
 
-def read_labels(path: Path) -> tuple[list[str], list[str]]:
-    """The label of every image in an ``.npz`` file, and its split ("" if the file has no splits)."""
-    pairs = _pairs(path)
+def read_labels(path: Path, *, needs_training: bool = True) -> tuple[list[str], list[str]]:
+    """The label of every image in an ``.npz`` file, and its split ("" if the file has no splits).
+
+    A file with arrays of other splits but training is refused if ``needs_training``.
+    """
+    pairs = _pairs(path, needs_training)
     headers = {name: array_header(path, name) for _, name in pairs.values()}
     for name, header in headers.items():
         _check_labels(path, name, header)
@@ -138,19 +139,38 @@ def read_labels(path: Path) -> tuple[list[str], list[str]]:
     )
 
 
+def read_resized(path: Path, size: int, fit: Fit) -> Pixels:
+    """Every image in an ``.npz`` file, in the order of ``read_labels``, as uint8 [N, size, size, channels]."""
+    pairs = _pairs(path, needs_training=False)
+    headers = {name: array_header(path, name) for pair in pairs.values() for name in pair}
+    for pair in pairs.values():
+        _checked_sides(path, pair, headers)
+    _check_memory(path, headers.values())
+    _check_channels(path, pairs, headers)
+    return np.concatenate([_resized(path, images, size, fit) for images, _ in pairs.values()])
+
+
+def _check_channels(path: Path, pairs: dict[str, tuple[str, str]], headers: dict[str, ArrayHeader]) -> tuple[int, ...]:
+    """The channels that the images of all splits have, as the end of their shape."""
+    channels = {headers[images].shape[3:] or (1,) for images, _ in pairs.values()}
+    if len(channels) > 1:
+        raise UsageError(f"{path}: the splits have different channels; save all of them grey, or all in color")
+    return channels.pop()
+
+
 def _check_memory(path: Path, headers: Iterable[ArrayHeader]) -> None:
     """A small file can unpack to arrays that are too large."""
     if reason := shortage(sum(header.bytes for header in headers), "its unpacked arrays"):
         raise TailcloudError(f"{path}: {reason}; save fewer or smaller images, as uint8")
 
 
-def _pairs(path: Path) -> dict[str, tuple[str, str]]:
+def _pairs(path: Path, needs_training: bool = True) -> dict[str, tuple[str, str]]:
     """The names of images and labels by split; the split is "" if the file has no splits."""
     names = array_names(path)
     for images, labels in BY_SPLIT:
         pairs = {split: (images.format(split), labels.format(split)) for split in ("train", "val", "test")}
         present = {split: pair for split, pair in pairs.items() if set(pair) <= set(names)}
-        if "train" in present:
+        if "train" in present or (present and not needs_training):
             return present
     for pair in WITHOUT_SPLITS:
         if set(pair) <= set(names):
@@ -188,11 +208,11 @@ def _as_text(values: NDArray[Any]) -> list[str]:
     return [readable(str(value)) for value in text.tolist()]
 
 
-def _resized(path: Path, name: str, size: int, options: ReadOptions) -> Pixels:
+def _resized(path: Path, name: str, size: int, fit: Fit) -> Pixels:
     """The images of an array as uint8 [N, size, size, channels]."""
     values = read_array(path, name)
     images = to_uint8(f"{path}: {name}", values).reshape(*values.shape[:3], -1)
-    return resize_images(images, (size, size), options.fit)
+    return resize_images(images, (size, size), fit)
 
 
 def resize_images(images: Pixels, size: tuple[int, int], fit: Fit) -> Pixels:

@@ -83,10 +83,15 @@ def list_root(file: Path, root: Path, first: str) -> Path:
     return root if (root / first).exists() and not (file.parent / first).exists() else file.parent
 
 
-def list_files(path: Path, root: Path = DEFAULT_ROOT, group: str | None = None) -> FileList:
-    """The image files of a folder or list, none of them opened; for lists ``list_root`` says what ``root`` means."""
+def list_files(
+    path: Path, root: Path = DEFAULT_ROOT, group: str | None = None, *, needs_training: bool = True
+) -> FileList:
+    """The image files of a folder or list, none of them opened; for lists ``list_root`` says what ``root`` means.
+
+    ``needs_training`` is that of ``read_folder``.
+    """
     if path.is_dir():
-        return read_folder(path)
+        return read_folder(path, needs_training=needs_training)
     if not path.exists():
         raise TailcloudError(f"{path} does not exist; {KINDS}")
     if path.suffix.lower() not in LIST_SUFFIXES or not path.is_file():

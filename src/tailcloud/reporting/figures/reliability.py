@@ -6,8 +6,9 @@ from tailcloud.formatting import number, percent, whole
 from tailcloud.profile import GROUPS
 from tailcloud.reporting.figures.shot_groups import method_series
 from tailcloud.reporting.figures.svg import WIDTH, Canvas, Figure, Point, Scale
+from tailcloud.reporting.labels import ece_basis, ece_by_chance, weighted_to
 from tailcloud.reporting.tables import DatasetTable, MethodRow
-from tailcloud.runs.result import BeforeAfter, CalibrationResult, ReliabilityBin, Result
+from tailcloud.runs.result import BeforeAfter, CalibrationChange, CalibrationResult, ReliabilityBin, Result
 
 PANEL_GAP = 36.0
 PANEL_SIDE = (WIDTH - 2 * PANEL_GAP) / 2
@@ -19,30 +20,38 @@ DIAGONAL = (
 
 
 def plot_reliability(result: Result) -> Figure | None:
-    """Accuracy in each bin of confidence, with the number of images below; None without bins."""
-    if not any(one.count for one in result.reliability):
+    """Accuracy in each bin of confidence, with the number of images below; None without bins.
+
+    The probabilities are those that ``predict`` gives, at the class frequencies that they assume; in results of older
+    versions, those of the last epoch without calibration.
+    """
+    measured = result.calibrated.in_use if result.calibrated else result
+    basis = ece_basis(result.calibrated)
+    if not any(one.count for one in measured.reliability):
         return None
-    canvas = Canvas(f"Reliability diagram; expected calibration error {number(result.ece)} percent", 400)
+    canvas = Canvas(f"Reliability diagram; expected calibration error {number(measured.ece)} percent, {basis}", 400)
     x, y = Scale(0, 100, 44, WIDTH - 14), Scale(0, 100, 276, 12)
     canvas.y_axis(x, y, title="accuracy, %")
     canvas.x_axis(x, y, x.ticks())
-    _draw_bins(canvas, result.reliability, x, y)
+    _draw_bins(canvas, measured.reliability, x, y)
     _draw_diagonal(canvas, x, y)
-    _draw_bin_counts(canvas, result.reliability, x)
+    _draw_bin_counts(canvas, measured.reliability, x)
     caption = (
         "Test images grouped by the model's confidence (its highest probability): blue bars are the accuracy of each "
         "group, black lines its mean confidence, grey bars its number of images. A bar above its line: "
-        "underconfident; below: overconfident. The ECE is the mean distance, weighted by the number of images."
+        "underconfident; below: overconfident. The ECE is the mean distance over all images."
     )
+    if result.calibrated and (mix := weighted_to(result.calibrated)):
+        caption += f" Images are weighted to the class frequencies that the probabilities assume: {mix}."
     legend = (("right", "accuracy"), ("tick-mark", "mean confidence"))
-    return Figure(f"Reliability: ECE {percent(result.ece)}", canvas.svg(), caption, legend)
+    return Figure(f"Reliability: ECE {percent(measured.ece)} ({basis})", canvas.svg(), caption, legend)
 
 
 def plot_calibrated(result: Result) -> Figure | None:
     """A panel for all images and one for each shot group, with and without temperature; None without calibration."""
     if result.calibrated is None:
         return None
-    panels = _panels(result.calibrated)
+    panels = _panels(result.calibrated.in_use)
     fitted = result.calibrated.fitted_on is not None
     rows = -(-len(panels) // 2)
     errors = {name: f"{name}: ECE {_ece_text(both, fitted)}" for name, both in panels.items()}
@@ -60,6 +69,8 @@ def plot_calibrated(result: Result) -> Figure | None:
         "Accuracy (vertical) against confidence (horizontal), in percent, for the test images of all classes and of "
         f"each shot group. {DIAGONAL}"
     )
+    if mix := weighted_to(result.calibrated):
+        caption += f" Test images are weighted: {mix}."
     legend = (("faint", "without temperature"), ("ink", "with temperature")) if fitted else ()
     return Figure("Reliability by shot group", canvas.svg(), caption, legend)
 
@@ -72,10 +83,18 @@ def temperature_sentence(calibrated: CalibrationResult) -> str:
             "--set selection.split=0.1 holds out a tenth of the training images."
         )
     part = {"val": "validation"}.get(calibrated.fitted_on, calibrated.fitted_on)
+    fitted = f"Temperature {number(calibrated.temperature, 2)}, fitted on {whole(calibrated.images)} {part} images"
+    as_they_are = f"from {percent(calibrated.before.ece)} to {percent(calibrated.ece)}"
+    weighted = calibrated.weighted
+    if weighted is None:
+        return f"{fitted}: the ECE (calibration error) on the test images changes {as_they_are}."
     return (
-        f"Temperature {number(calibrated.temperature, 2)}, fitted on {whole(calibrated.images)} {part} images: the ECE "
-        f"(calibration error) on the test images changes from {percent(calibrated.before.ece)} to "
-        f"{percent(calibrated.ece)}."
+        f"{fitted}: the ECE (calibration error) changes from {percent(weighted.before.ece)} to {percent(weighted.ece)} "
+        f"at the class frequencies that the probabilities assume ({weighted_to(calibrated)}). For this, test images "
+        f"are weighted by class, which makes them worth {whole(weighted.effective_images)} images of equal weight"
+        f"{f'; {chance}' if (chance := ece_by_chance(calibrated)) else ''}. On the test images as they are, which have "
+        f"other class frequencies, it changes {as_they_are}; if images in use are like these, tell predict their class "
+        "frequencies (--prior)."
     )
 
 
@@ -113,7 +132,7 @@ def _pool(bins: Iterable[ReliabilityBin]) -> ReliabilityBin:
     return ReliabilityBin(count=count, confidence=confidence / count, accuracy=accuracy / count)
 
 
-def _panels(calibrated: CalibrationResult) -> dict[str, BeforeAfter]:
+def _panels(calibrated: CalibrationChange) -> dict[str, BeforeAfter]:
     """All images, and each shot group that has any."""
     groups = {name: calibrated.groups.get(name) for name in GROUPS}
     present = {name: both for name, both in groups.items() if both and both.after}
