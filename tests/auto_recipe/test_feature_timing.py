@@ -1,19 +1,27 @@
 """The expected time of stages on features, and estimates before a recipe is timed."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
-from helpers.photos import photos
+from helpers.photos import photographs, photos
+from tailcloud.auto_recipe import timing as timing_module
+from tailcloud.auto_recipe.head_trial import session_with_features
 from tailcloud.auto_recipe.timing import (
     BACKWARD,
     HEAD_SECONDS,
+    KNOWN_SECONDS,
     OVERHEAD,
     RESERVE,
     StepTiming,
     estimated_timing,
+    fewer_threads,
+    known_features_timing,
     time_features,
     time_recipe,
 )
+from tailcloud.launch.run_data import open_data, open_for_choice
 from tailcloud.recipe import load_recipe
 
 IMAGES, EVALUATED, FORWARD = 1000, 100, 0.01
@@ -69,3 +77,47 @@ def test_training_takes_longer_than_features():
     features = time_features(small(ON_FEATURES), dataset, 64, torch.device("cpu"))
     steps = time_recipe(small({}), dataset, 64, torch.device("cpu"))
     assert steps.train["stage1"] > 1.5 * features.evaluate
+
+
+def test_features_that_the_cache_has_cost_nothing(tmp_path):
+    folder = tmp_path / "photos"
+    photographs(folder, 0.5)
+    model = {"backbone": "efficientnet_lite0", "weights": "pretrained"}
+    read = {"spec": str(folder), "size": 32, "fit": "pad", "feature_cache": str(tmp_path / "cache")}
+    chosen = load_recipe("own/ce", [{"model": model, "data": read, "stage1": {"epochs": 1, "batch": 4, **ON_FEATURES}}])
+    dataset, cpu = open_for_choice(chosen), torch.device("cpu")
+    assert known_features_timing(chosen, dataset, 32, cpu) is None
+    session_with_features(chosen, open_data(chosen), cpu, lambda _: None)
+    known = known_features_timing(chosen, dataset, 32, cpu)
+    assert known is not None
+    assert known.evaluate == KNOWN_SECONDS
+    assert known_features_timing(chosen, dataset, 48, cpu) is None  # other pixels
+    other = chosen.model_copy(update={"data": chosen.data.model_copy(update={"fit": "crop"})})
+    assert known_features_timing(other, dataset, 32, cpu) is None
+
+
+def test_one_thread_is_taken_if_it_is_clearly_faster():
+    def timed(seconds):
+        return lambda: StepTiming({"stage1": seconds}, seconds / 3, 0.0)
+
+    several = timed(1.0)()
+    busy = fewer_threads(several, timed(0.2))
+    assert (busy.threads, busy.thread_gain, busy.train) == (1, pytest.approx(5), {"stage1": 0.2})
+    assert fewer_threads(several, timed(0.95)) is several
+
+
+def test_steps_are_timed_without_the_fixed_cost_of_an_epoch(monkeypatch):
+    """Epochs that take 0.2 s and 0.01 s a step: two steps alone would look ten times as slow as they are."""
+    now = [0.0]
+
+    def epoch(session, parts, number, rates):
+        now[0] += 0.2 + 0.01 * len(rates)
+
+    monkeypatch.setattr(timing_module, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setattr(timing_module, "train_epoch", epoch)
+    session = SimpleNamespace(device=torch.device("cpu"))
+    step, fixed = timing_module.step_seconds(session, None)
+    assert (step, fixed) == (pytest.approx(0.01), pytest.approx(0.2))
+    timing = StepTiming({"stage1": step / 64, "stage2": 0.0}, 0.0, 0.0, fixed)
+    seconds = timing.stage_seconds(recipe({}, {}), 6400, 0)["stage1"]
+    assert seconds == pytest.approx((1 + RESERVE) * 10 * (100 * 0.01 + 0.2))

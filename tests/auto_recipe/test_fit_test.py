@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from PIL import Image, ImageDraw
 
+from helpers.photos import photographs
 from tailcloud.auto_recipe.candidates import pretrained_candidates
 from tailcloud.auto_recipe.choice import with_better_fit
 from tailcloud.auto_recipe.fit_test import class_mean_hits, some_of_each_class
@@ -14,7 +14,6 @@ from tailcloud.launch.run_data import open_for_choice
 from tailcloud.recipe import load_recipe
 
 CPU = torch.device("cpu")
-COLOURS = {"red": (200, 40, 40), "green": (40, 180, 60), "blue": (50, 60, 210)}
 
 
 def naive_hits(features, target):
@@ -44,21 +43,6 @@ def test_rare_classes_are_in_the_sample():
     rows = some_of_each_class(labels, 3)
     assert np.bincount(labels[rows]).tolist() == [24, 24, 2]
     assert len(some_of_each_class(np.repeat(np.arange(900), 3), 900)) == 1800
-
-
-def photographs(folder, subject):
-    """Wide pictures with a disc of the class at ``subject`` (0 left, 1 right), and other discs where it is not."""
-    random = np.random.RandomState(1)
-    for number, (name, colour) in enumerate(COLOURS.items()):
-        (folder / name).mkdir(parents=True)
-        for image in range(8):
-            picture = Image.fromarray(random.randint(90, 140, (40, 120, 3)).astype(np.uint8))
-            draw = ImageDraw.Draw(picture)
-            for place in (0.1, 0.5, 0.9):
-                other = list(COLOURS.values())[(number + random.randint(3)) % 3]
-                x, shown = int(120 * place), colour if place == subject else other
-                draw.ellipse((x - 11, 9, x + 11, 31), shown)
-            picture.save(folder / name / f"{image}.png")
 
 
 @pytest.mark.parametrize(("subject", "fit"), [(0.5, "crop"), (0.1, "pad")])

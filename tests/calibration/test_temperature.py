@@ -58,7 +58,9 @@ def test_a_long_tail_among_the_held_out_images_is_not_mistaken_for_doubt():
 
 def test_temperatures_stay_within_bounds_and_are_1_where_they_do_not_matter():
     sure = np.eye(3)[[0, 1, 2]] * 5
-    assert fit_temperature(sure, np.array([0, 1, 2])) == pytest.approx(MIN_TEMPERATURE)
+    unsure = np.concatenate([0.01 * sure, [[0.0, 1e-9, 0.0]]])  # its one mistake is by a hair
+    assert fit_temperature(unsure, np.array([0, 1, 2, 0])) == pytest.approx(MIN_TEMPERATURE)
+    assert fit_temperature(sure, np.array([0, 1, 2])) == 1  # no mistake says how sure it may be
     assert fit_temperature(sure, np.array([1, 2, 0])) == pytest.approx(MAX_TEMPERATURE)
     assert fit_temperature(np.zeros((5, 3)), np.zeros(5, int)) == 1
     assert fit_temperature(np.array([[3.0], [4.0]]), np.array([0, 0])) == 1

@@ -22,7 +22,7 @@ from tailcloud.auto_recipe.time_budget import (
     seconds_left,
     time_and_fit,
 )
-from tailcloud.auto_recipe.timing import BACKWARD, FINISHING, HEAD_SECONDS
+from tailcloud.auto_recipe.timing import BACKWARD, HEAD_SECONDS, START_AND_END
 from tailcloud.data import Dataset
 from tailcloud.errors import UsageError
 from tailcloud.formatting import duration
@@ -51,12 +51,12 @@ class Choice:
     settings: dict[str, Any]
     reasons: list[str]
     stage_seconds: dict[str, float]
-    finishing_seconds: float = FINISHING
+    finishing_seconds: float = START_AND_END / 2  # the other half is needed before the first stage
 
     @property
     def seconds(self) -> float:
         """The expected time of the whole run."""
-        return sum(self.stage_seconds.values()) + self.finishing_seconds
+        return sum(self.stage_seconds.values()) + START_AND_END
 
 
 def choose(

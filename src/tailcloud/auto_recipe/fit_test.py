@@ -5,7 +5,6 @@ where they are small and anywhere, it cuts them off. So both are tried on a few 
 pretrained network and nearest class means, each image left out of the mean of its class.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from tailcloud.auto_recipe.draft import Draft
-from tailcloud.data.augment.normalize import Normalise
+from tailcloud.auto_recipe.timing import make_embedder
 from tailcloud.data.file_images import FileImages
 from tailcloud.data.image_io import Pixels
 from tailcloud.data.parallel_io import read_images
@@ -23,7 +22,6 @@ from tailcloud.evaluation.paired_difference import PairedDifference, image_weigh
 from tailcloud.training.devices import cores, using_threads
 from tailcloud.training.features.embedder import Embedder
 from tailcloud.training.features.views import View
-from tailcloud.training.model import first_model
 
 SIDE = 128  # pixels
 MAX_IMAGES, MAX_PER_CLASS = 300, 24
@@ -67,8 +65,8 @@ def run_fit_test(draft: Draft) -> FitTest | None:
     if not len(enough):
         return None
     target = split.labels[rows][enough]
-    embed = make_embedder(draft)
-    before, after = (class_mean_hits(embed(images[enough]), target) for images in (whole, center))
+    embedder = make_embedder(draft.one_epoch, draft.dataset, SIDE, draft.device)
+    before, after = (class_mean_hits(unit_features(embedder, images[enough]), target) for images in (whole, center))
     weights = image_weights(target, draft.dataset.profile.counts, "balanced")
     return FitTest(paired_difference(target, before, after, weights), len(target))
 
@@ -79,24 +77,14 @@ def some_of_each_class(labels: Vector, classes: int) -> Vector:
     return np.concatenate([random.permutation(rows)[:each] for rows in positions_by_class(labels, classes)])
 
 
-def make_embedder(draft: Draft) -> Callable[[Pixels], Features]:
-    """Features of unit length [N, D], by the network of a draft."""
-    recipe, device, dataset = draft.one_epoch, draft.device, draft.dataset
-    model, pretrained = first_model(recipe, dataset)
-    assert pretrained is not None
-    shape = (SIDE, SIDE, dataset.shape[2])
-    transform = Normalise(pretrained.mean, pretrained.std, device)
-    embedder = Embedder(model.to(device).to(memory_format=torch.channels_last), "", transform, shape)  # type: ignore[call-overload]
-
-    def embed(images: Pixels) -> Features:
-        with using_threads(recipe.engine.threads or cores()):
-            starts = range(0, len(images), embedder.batch)
-            batches = [torch.from_numpy(images[start : start + embedder.batch]).to(device) for start in starts]
-            features = torch.cat([embedder(batch, View()).cpu() for batch in batches]).double().numpy()
-        unit: Features = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
-        return unit
-
-    return embed
+def unit_features(embedder: Embedder, images: Pixels) -> Features:
+    """Features of unit length [N, D]."""
+    with using_threads(cores()):
+        starts = range(0, len(images), embedder.batch)
+        batches = [torch.from_numpy(images[start : start + embedder.batch]).to(embedder.device) for start in starts]
+        features = torch.cat([embedder(batch, View()).cpu() for batch in batches]).double().numpy()
+    unit: Features = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
+    return unit
 
 
 def class_mean_hits(features: Features, target: Vector) -> NDArray[np.bool_]:

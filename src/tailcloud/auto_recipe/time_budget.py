@@ -11,7 +11,14 @@ from typing import Any
 
 from tailcloud.auto_recipe.draft import FEW_STEPS, Draft, fields_of
 from tailcloud.auto_recipe.pretrained_draft import PretrainedDraft
-from tailcloud.auto_recipe.timing import HEAD_SECONDS, StepTiming, estimated_timing, time_features, time_recipe
+from tailcloud.auto_recipe.timing import (
+    HEAD_SECONDS,
+    StepTiming,
+    estimated_timing,
+    known_features_timing,
+    time_features,
+    time_recipe,
+)
 from tailcloud.errors import UsageError
 from tailcloud.formatting import duration
 from tailcloud.recipe import Recipe
@@ -169,11 +176,15 @@ def fit_pretrained(drafts: Sequence[PretrainedDraft], limit: float | None, start
         fitted = without_trial(fit_epochs(draft, estimate, limit, started), draft)
         if fitted.is_much_faster_than_needed:
             return [*tried, fitted]
-        if fitted.might_be_fast_enough or draft is cheapest:
+        measured: StepTiming | None = None
+        if draft.trains_head_alone:
+            measured = known_features_timing(draft.one_epoch, draft.dataset, draft.side, draft.device)
+        if measured is None and (fitted.might_be_fast_enough or draft is cheapest):
             logger.info("timing %s", draft.title)
             measure = time_features if draft.trains_head_alone else time_recipe
-            timing = measure(draft.one_epoch, draft.dataset, draft.side, draft.device)
-            fitted = without_trial(fit_epochs(draft, timing, limit, started), draft)
+            measured = measure(draft.one_epoch, draft.dataset, draft.side, draft.device)
+        if measured:
+            fitted = without_trial(fit_epochs(draft, measured, limit, started), draft)
         tried.append(fitted)
         if fitted.is_fast_enough:
             break

@@ -13,11 +13,15 @@ from torch import Tensor
 
 from tailcloud.data import Dataset, Split
 from tailcloud.data.augment.normalize import Normalise
+from tailcloud.data.file_images import FileImages
+from tailcloud.data.parallel_io import read_images
 from tailcloud.errors import TailcloudWarning
 from tailcloud.recipe import Recipe
 from tailcloud.runs.observer import SilentObserver
 from tailcloud.training.devices import cores, set_deterministic, set_threads, using_threads
 from tailcloud.training.features.embedder import Embedder
+from tailcloud.training.features.feature_cache import cache_of
+from tailcloud.training.features.run_features import known_share
 from tailcloud.training.features.views import View
 from tailcloud.training.loop import prepare_stage, train_epoch
 from tailcloud.training.model import first_model
@@ -37,6 +41,8 @@ OVERHEAD = 3.0  # seconds: the start of a run, and its report
 HEAD_SECONDS = 3e-5  # to train a head on the features of one image
 BACKWARD = 2.0  # forward passes
 RESERVE = 0.05  # share of a run for checkpoints and other work of the machine
+LOOKED_UP, NEARLY_ALL = 24, 0.9  # images that are looked up in the cache of features; the share that it must have
+KNOWN_SECONDS = 1e-3  # to read an image and find its features
 CLEARLY_FASTER = 0.9  # one thread is taken if it needs at most this share of the time
 
 
@@ -66,7 +72,7 @@ class StepTiming:
 
     def seconds(self, recipe: Recipe, images: int, evaluated: int) -> float:
         """The time of a run: ``images`` to train on, ``evaluated`` after every evaluated epoch and at the end."""
-        return sum(self.stage_seconds(recipe, images, evaluated).values()) + FINISHING
+        return sum(self.stage_seconds(recipe, images, evaluated).values()) + START_AND_END
 
     def stage_seconds(self, recipe: Recipe, images: int, evaluated: int) -> dict[str, float]:
         """The time of each stage, with its evaluations.
@@ -85,7 +91,7 @@ class StepTiming:
         return seconds
 
 
-FINISHING = OVERHEAD * (1 + RESERVE)
+START_AND_END = OVERHEAD * (1 + RESERVE)
 
 
 def time_recipe(recipe: Recipe, dataset: Dataset, side: int, device: torch.device) -> StepTiming:
@@ -124,12 +130,8 @@ def time_features(recipe: Recipe, dataset: Dataset, side: int, device: torch.dev
     """Compute the features of a few images with ``side`` pixels a side; heads are not timed, they take seconds."""
     several = recipe.engine.threads or cores()
     with using_threads(several):
-        model, pretrained = first_model(recipe, dataset)
-        assert pretrained is not None
-        transform = Normalise(pretrained.mean, pretrained.std, device)
-        shape = (side, side, dataset.shape[2])
-        embedder = Embedder(model.to(device).to(memory_format=torch.channels_last), "", transform, shape)  # type: ignore[call-overload]
-        noise = torch.from_numpy(np.random.RandomState(0).randint(0, 256, (embedder.batch, *shape), np.uint8))
+        embedder = make_embedder(recipe, dataset, side, device)
+        noise = torch.from_numpy(np.random.RandomState(0).randint(0, 256, (embedder.batch, *embedder.shape), np.uint8))
 
         def measure() -> StepTiming:
             each = median(batch_seconds(embedder, noise.to(device))) / embedder.batch
@@ -139,6 +141,27 @@ def time_features(recipe: Recipe, dataset: Dataset, side: int, device: torch.dev
         if not recipe.engine.threads and several > 1 and device.type == "cpu":
             timing = fewer_threads(timing, measure)
     return timing.limited_by_reading(reading_seconds(dataset.train))
+
+
+def make_embedder(recipe: Recipe, dataset: Dataset, side: int, device: torch.device) -> Embedder:
+    """The frozen network of a recipe, for images with ``side`` pixels a side."""
+    model, pretrained = first_model(recipe, dataset)
+    assert pretrained is not None
+    on_device = model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    transform = Normalise(pretrained.mean, pretrained.std, device)
+    return Embedder(on_device, recipe.model.backbone, transform, (side, side, dataset.shape[2]))
+
+
+def known_features_timing(recipe: Recipe, dataset: Dataset, side: int, device: torch.device) -> StepTiming | None:
+    """The timing if the cache has the features of nearly all images of a folder, judged by a few of them; else None."""
+    files, cache = dataset.train.images, cache_of(recipe.data.feature_cache, lambda _: None)
+    if not isinstance(files, FileImages) or cache is None or not cache.folder.is_dir():
+        return None
+    rows = np.linspace(0, len(files) - 1, min(LOOKED_UP, len(files))).astype(np.int64)
+    pixels, _ = read_images(replace(files[rows], side=side, fit=recipe.data.fit))
+    if known_share(pixels, make_embedder(recipe, dataset, side, device), cache) < NEARLY_ALL:
+        return None
+    return StepTiming(dict.fromkeys(recipe.stages, HEAD_SECONDS), KNOWN_SECONDS, 0.0)
 
 
 def batch_seconds(embedder: Embedder, images: Tensor) -> list[float]:

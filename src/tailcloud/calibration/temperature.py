@@ -46,7 +46,8 @@ def fit_temperature(logits: Floats, target: NDArray[np.int64], shift: Floats | N
     """The T within [0.1, 10] that minimises the mean of −log softmax(z / T + shift)_y; 1 if T has no effect.
 
     ``logits`` is [images, classes], ``target`` [images], ``shift`` [classes]. The mean is convex in 1 / T, so its slope
-    changes sign at most once. Images with logits that are not finite are left out.
+    changes sign at most once. Images with logits that are not finite are left out. If the largest logit is right for
+    every image, T is at least 1: without a mistake nothing says how sure the model may be, and the minimum is at 0.1.
     """
     logits, target = finite_logits(logits, target)
     if not logits.any():  # also if no image is left
@@ -59,7 +60,9 @@ def fit_temperature(logits: Floats, target: NDArray[np.int64], shift: Floats | N
             high = middle
         else:
             low = middle
-    return float(np.exp(-(low + high) / 2))
+    best = float(np.exp(-(low + high) / 2))
+    without_mistake = not logits[np.arange(len(target)), target].any()  # the largest logit is 0
+    return max(1.0, best) if without_mistake else best
 
 
 def finite_logits(logits: Floats, target: NDArray[np.int64]) -> tuple[Floats, NDArray[np.int64]]:

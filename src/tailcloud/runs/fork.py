@@ -67,7 +67,6 @@ def first_stage_checkpoint(parent: RunFolder, recipe: Recipe) -> Path:
 
 def first_stage_file(folder: RunFolder, recipe: Recipe) -> Path:
     """The path of the checkpoint at the end of a run's first stage."""
-    epochs = recipe.stage1.epochs
-    if folder.finished:  # a time limit may have ended it earlier
-        epochs = next((stage.epochs for stage in folder.result().stages if stage.name == FIRST), epochs)
-    return folder.checkpoints / f"{FIRST}-{epochs:07d}.safetensors"
+    planned = folder.checkpoints / f"{FIRST}-{recipe.stage1.epochs:07d}.safetensors"
+    saved = sorted(folder.checkpoints.glob(f"{FIRST}-*.safetensors"))
+    return saved[-1] if folder.finished and saved else planned  # a time limit may have ended it earlier

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Unpack
 
 import torch
@@ -26,7 +25,7 @@ from tailcloud.training.distributed.world import SINGLE_PROCESS, World
 from tailcloud.training.engine import RunEngine
 from tailcloud.training.executors.cuda_graph import GraphedEvaluation
 from tailcloud.training.features.embedder import Embedder
-from tailcloud.training.features.feature_cache import FeatureCache, default_folder
+from tailcloud.training.features.feature_cache import FeatureCache, cache_of
 from tailcloud.training.features.head_network import HeadNetwork
 from tailcloud.training.features.run_features import RunFeatures
 from tailcloud.training.features.views import numbered_views
@@ -101,10 +100,7 @@ class Session:
 
     def feature_cache(self) -> FeatureCache | None:
         """Where features are kept on disk; None for a backbone that was trained here, which nobody needs again."""
-        setting = self.recipe.data.feature_cache
-        if setting == "none" or self.trained_on_images:
-            return None
-        return FeatureCache(default_folder() if setting == "auto" else Path(setting).expanduser(), self.tell)
+        return None if self.trained_on_images else cache_of(self.recipe.data.feature_cache, self.tell)
 
     def tell(self, sentence: str) -> None:
         """Pass a sentence on to ``note``."""

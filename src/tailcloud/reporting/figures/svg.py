@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 WIDTH = 480.0
 TICKS = 5  # on an axis, about
 CROSS = 5.0
+MAX_NAMED = 2000  # marks of a drawing that have a name each; with more, the page would be large
 Point = tuple[float, float]
 Box = tuple[float, float, float, float]  # left, top, width, height
 
@@ -104,6 +105,7 @@ class Canvas:
 
     def columns(self, x: Scale, y: Scale, names: Sequence[str]) -> None:
         """Invisible columns that share the width of a chart: the pointer finds the name of a place on its x axis."""
+        names = names[:: max(1, round(len(names) / (x.end - x.start)))]  # narrower ones cannot be pointed at
         step = (x.end - x.start) / max(1, len(names))
         top, height = min(y.start, y.end), abs(y.start - y.end)
         boxes = [(x.start + place * step, top, step, height) for place in range(len(names))]
@@ -143,7 +145,7 @@ class Canvas:
     def _marks(self, paths: Sequence[str], css: str, names: Sequence[str] | str) -> None:
         if not paths:
             return
-        if isinstance(names, str) or not names:
+        if isinstance(names, str) or not names or len(names) > MAX_NAMED:
             self._path("".join(paths), css, names if isinstance(names, str) else "")
             return
         named = "".join(f'<path d="{path}">{_title(name)}</path>' for path, name in zip(paths, names, strict=True))

@@ -37,6 +37,13 @@ def default_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "tailcloud" / "features"
 
 
+def cache_of(setting: str, note: Callable[[str], None]) -> "FeatureCache | None":
+    """The cache of ``data.feature_cache``: "auto", "none" or a folder."""
+    if setting == "none":
+        return None
+    return FeatureCache(default_folder() if setting == "auto" else Path(setting).expanduser(), note)
+
+
 def pixel_digests(images: Pixels) -> Digests:
     """A digest for each image [N, H, W, C], of its pixels."""
     return [blake2b(np.ascontiguousarray(image).data, digest_size=DIGEST_BYTES).digest() for image in images]

@@ -138,6 +138,17 @@ def forget_features() -> None:
         _remembered.clear()
 
 
+def cache_key(embedder: Embedder, view: View) -> str:
+    """Where the cache keeps the features of a view."""
+    return sha256(f"{embedder.key} {view.key}".encode()).hexdigest()[:32]
+
+
+def known_share(pixels: Pixels, embedder: Embedder, cache: FeatureCache) -> float:
+    """The share of some images [N, H, W, C] whose features the cache has."""
+    known = cache.load(cache_key(embedder, View()), embedder.model.backbone.features)
+    return len(known.find(pixel_digests(pixels))[0]) / max(1, len(pixels))
+
+
 class Embedding:
     """The features of one split, from the cache or computed: every image is read once for all of its views."""
 
@@ -236,7 +247,7 @@ class Embedding:
             self.cache.store(self._key(view), [self.digests[row] for row in new], features[new].cpu().numpy())
 
     def _key(self, view: View) -> str:
-        return sha256(f"{self.embedder.key} {view.key}".encode()).hexdigest()[:32]
+        return cache_key(self.embedder, view)
 
     def _summary(self) -> str:
         computed, everything = sum(map(len, self.computed)), len(self.views) * len(self.images.labels)
