@@ -7,9 +7,9 @@ from tailcloud.runs.result import AccuracyChange, Result, StageChange
 
 
 def changes_in_words(result: Result) -> Iterator[str]:
-    """A sentence for each stage after the first; nothing for results of older versions, which lack the errors."""
+    """A sentence for each later stage that changed something; none for results of older versions, which lack errors."""
     for stage in result.stages:
-        if stage.change:
+        if stage.change and (stage.change.top1.points or stage.change.balanced_accuracy.points):
             yield f"{stage.name.replace('stage', 'Stage ')} {_change(stage.change)}."
 
 
