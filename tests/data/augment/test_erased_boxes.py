@@ -27,7 +27,7 @@ def drawn(augmentation, count):
 def test_a_square_is_cut_out_around_a_pixel_and_clipped(shape, side, place):
     images = torch.full((1, *shape, 3), 7, dtype=torch.uint8)
     expected = np.full(shape, 7)
-    row, column = int(place[1] * shape[0]), int(place[0] * shape[1])
+    row, column = (int(np.float32(where) * np.float32(side)) for where, side in zip(place[::-1], shape, strict=True))
     top, left = row - side // 2, column - side // 2
     expected[max(top, 0) : top + side, max(left, 0) : left + side] = 0
     got = cut_out(images, torch.tensor([place]), side)
