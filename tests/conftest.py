@@ -17,8 +17,8 @@ from helpers.runs import run, small_recipe
 torch.set_num_threads(1)
 os.environ["TAILCLOUD_CACHE"] = tempfile.mkdtemp(prefix="tailcloud-tests-")  # nothing goes into the user's own cache
 atexit.register(shutil.rmtree, os.environ["TAILCLOUD_CACHE"], ignore_errors=True)
-# How long an example takes depends on who else computes. The whole suite, which runs in several processes, draws the same
-# examples each time; a single file draws new ones.
+# How long an example takes depends on who else computes. The whole suite, which runs in several processes, draws the
+# same examples each time; a single file draws new ones.
 hypothesis.settings.register_profile("tests", deadline=None, derandomize=bool(workers))
 hypothesis.settings.load_profile("tests")
 
