@@ -148,7 +148,13 @@ def test_sigterm_saves_within_an_epoch_and_the_run_goes_on(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("at", "kept"), [(2, "stage1-0000000_000000010"), (7, "stage1-0000003"), (10, "stage2-0000000_")]
+    ("at", "kept"),
+    [
+        (2, "stage1-0000000_000000010"),
+        (6, "stage1-0000002_"),  # the last epoch of the stage
+        (7, "stage1-0000003"),
+        (10, "stage2-0000000_"),
+    ],
 )
 def test_sigterm_while_a_run_measures_waits_for_no_figures(tmp_path, monkeypatch, at, kept):
     """Every epoch is measured on two parts of the data, and after stage 1 its last epoch and its best one."""

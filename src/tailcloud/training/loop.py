@@ -124,10 +124,13 @@ def train_stage(
         loss = train_epoch(session, parts, epoch, rates, resume_from, between)
         resume_from = None  # only the first epoch after a resume is unfinished
         line = {"stage": name, "epoch": epoch + 1, "lr": rates[-1], "loss": loss}
-        last = is_last(checkpointer, clock, epoch + 1, observer)
+        last = is_last(checkpointer, clock, epoch + 1)
         if (epoch + 1) % session.recipe.selection.every == 0 or last:
             line |= evaluate(checkpointer, epoch + 1)
         session.images.share_unreadable(session.world)
+        if last and (remark := clock.remark()):
+            progress.changes.append(remark)
+            observer.note(remark)
         finish_epoch(checkpointer, line, observer, last=last)
 
 
@@ -141,7 +144,7 @@ def between_steps(checkpointer: Checkpointer, clock: StageClock, rates: list[flo
     checkpointer.between_steps()
 
 
-def is_last(checkpointer: Checkpointer, clock: StageClock, epochs: int, observer: Observer) -> bool:
+def is_last(checkpointer: Checkpointer, clock: StageClock, epochs: int) -> bool:
     """Whether the stage is over after so many epochs; the time limit may have changed that."""
     progress, session = checkpointer.progress, checkpointer.session
     if epochs < clock.schedule.epochs:
@@ -149,11 +152,7 @@ def is_last(checkpointer: Checkpointer, clock: StageClock, epochs: int, observer
         clock.check(whole_epochs=session.executor == "graphed")
         clock.schedule = session.world.gather(clock.schedule)[0]
         progress.early_end = clock.early_end
-    progress.ended = epochs >= clock.schedule.epochs
-    if progress.ended and (remark := clock.remark()):
-        progress.changes.append(remark)
-        observer.note(remark)
-    return progress.ended
+    return epochs >= clock.schedule.epochs
 
 
 def transform_head(session: Session, progress: TrainingProgress, observer: Observer) -> None:
@@ -242,6 +241,7 @@ def finish_epoch(checkpointer: Checkpointer, line: dict[str, Any], observer: Obs
     progress.begin_epoch(line["epoch"])
     if checkpointer.session.world.rank0:
         folder.append_log(line)
+    progress.ended = last
     if last:
         checkpointer.parts.optimizer.use_average()
     stop = checkpointer.epoch_done(last=last)

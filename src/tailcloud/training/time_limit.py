@@ -15,6 +15,7 @@ TOLERANCE, TOLERATED_SECONDS = 0.05, 1.0  # a plan that is off by less is kept
 WINDOW = 0.1  # of the stage's time: the pace is measured over so much of it
 SHORTEST_WINDOW = 5.0  # seconds
 SECONDS_BETWEEN_MARKS = 0.5
+WHOLE_SCHEDULE = 0.9  # the share of the schedule that the last step must have reached
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,9 @@ class StageClock:
             return None
         epochs = f"{schedule.end / schedule.steps:.1f} of {schedule.stage.epochs} epochs"
         late = f" ({duration(-over)} too late)" if self.limit and (over := self.limit.ends - time.time()) < 0 else ""
+        whole = schedule.position(schedule.end - 1) >= WHOLE_SCHEDULE * schedule.planned
+        rate = "went through its whole schedule" if whole else "did not reach the end of its schedule"
         return (
             f"{self.name} ended after {epochs}{late}: the machine turned slower than it was when the time budget was "
-            "planned. The learning rate went through its whole schedule."
+            f"planned. The learning rate {rate}."
         )
