@@ -260,3 +260,10 @@ def test_each_stage_prints_balanced_accuracy_and_what_it_changed(tailcloud, tmp_
     assert result.kept_stage.reason.partition(" ")[2] in (tmp_path / "run" / "report.html").read_text()
     logged = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
     assert all({"balanced_accuracy", "val_balanced_accuracy"} <= line.keys() for line in logged)
+
+
+@pytest.mark.parametrize("seed", [str(2**63), "1" * 5_000])
+def test_a_seed_that_no_recipe_can_hold_is_refused_before_anything_is_written(seed, tailcloud, tmp_path):
+    with pytest.raises(UsageError, match="from 0 to 9223372036854775807|at most 19 digits"):
+        tailcloud(f"train --seed {seed} --out run {SMALL}")
+    assert not (tmp_path / "run").exists()

@@ -1,6 +1,8 @@
 """Run folders: never overwritten, held by one process, honest about damage."""
 
 import json
+import shlex
+import subprocess
 
 import pytest
 
@@ -40,6 +42,27 @@ def test_a_resolved_recipe_survives_the_round_trip(tmp_path):
     folder.create(recipe, "tailcloud train digits-lt/gcl")
     assert folder.recipe() == recipe
     assert folder.command() == "tailcloud train digits-lt/gcl"
+
+
+@pytest.mark.parametrize("name", ["my\nphotos", "a'b\r\x00c", "$'\\x0a'"])
+def test_a_command_with_line_breaks_can_be_resumed_and_repeated_in_a_shell(name, tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.create(small_recipe(), shlex.join(["tailcloud", "train", "--data", name, "--plugin", name]))
+    assert folder.recipe() == small_recipe()
+    assert folder.plugins() == [name]
+    if "\x00" not in name:
+        words = subprocess.run(["bash", "-c", f"printf '%s|' {folder.command()}"], capture_output=True, check=True)
+        assert words.stdout.decode().split("|")[3] == name
+
+
+def test_a_cache_that_was_being_filled_in_the_folder_does_not_stop_a_resumed_run(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    filled = folder.path / "cache" / f".tmp-{'a' * 32}-{'b' * 32}"
+    filled.mkdir(parents=True)
+    (filled / "images.u8").write_bytes(b"half")
+    (folder.path / f".tmp-{'c' * 32}").write_bytes(b"half")
+    with folder.locked():
+        assert [file.name for file in folder.path.iterdir() if file.name != ".lock"] == ["cache"]
 
 
 @pytest.mark.parametrize("text", ["[1, 2]", '"epoch"', "[" * 200_000, "1" * 5_000])

@@ -10,10 +10,13 @@ import typer
 
 from tailcloud.cli.plugin_option import Plugin
 from tailcloud.errors import UsageError
+from tailcloud.formatting import shortened
 
 if TYPE_CHECKING:
     from tailcloud.launch.run_plan import PlannedRun, TrainRequest
     from tailcloud.training.distributed.world import World
+
+MOST_DIGITS = 32  # of a seed that is read at all
 
 
 def train(
@@ -183,4 +186,6 @@ def seeds_of(words: Sequence[str]) -> list[int]:
             raise UsageError(
                 f"--seed {word} must be a whole number that is not negative; repeat --seed for several seeds"
             )
+        if len(word) > MOST_DIGITS:  # Python refuses to read thousands of digits
+            raise UsageError(f"--seed {shortened(word, MOST_DIGITS)} is too large; a seed has at most 19 digits")
     return [int(word) for word in words]

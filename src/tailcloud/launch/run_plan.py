@@ -20,7 +20,7 @@ from tailcloud.launch.run_data import DataSource, has_test, note_same_images, op
 from tailcloud.plugins import plugin_arguments
 from tailcloud.recipe import Recipe, differences, load_recipe, parse_setting, resolve
 from tailcloud.recipe.merge import merge
-from tailcloud.recipe.schema import Model
+from tailcloud.recipe.schema import LARGEST_SEED, Model
 from tailcloud.runs.folder import RunFolder
 from tailcloud.training.devices import check_engine, pick_device
 from tailcloud.training.time_limit import TimeLimit
@@ -353,8 +353,8 @@ def refuse_run_as_parent(output: Path | None) -> None:
 
 def with_seed(recipe: Recipe, seed: int) -> Recipe:
     """The recipe with another seed."""
-    if seed < 0:
-        raise UsageError(f"--seed {seed} must not be negative")
+    if not 0 <= seed <= LARGEST_SEED:
+        raise UsageError(f"--seed {seed} must be a whole number from 0 to {LARGEST_SEED}")
     return recipe.model_copy(update={"seed": seed})
 
 

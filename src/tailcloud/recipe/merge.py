@@ -5,8 +5,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tailcloud.errors import UsageError
+from tailcloud.formatting import shortened
 from tailcloud.recipe.schema import named, specified
 
+SHOWN = 40  # characters of a setting in an error
 Table = dict[str, Any]
 
 
@@ -20,6 +22,10 @@ def parse_setting(setting: str) -> Table:
         value: Any = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
+    except (ValueError, RecursionError):
+        raise UsageError(
+            f"--set {shortened(setting, SHOWN)} has a number of too many digits, or lists inside too many lists"
+        ) from None
     for name in reversed(names):
         value = {name: value}
     table: Table = value

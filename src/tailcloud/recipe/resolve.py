@@ -26,6 +26,13 @@ def load_recipe(reference: str | None, settings: Sequence[Mapping[str, Any]] = (
 
     Without a reference it is the GCL recipe of the data.
     """
+    try:
+        return _loaded(reference, settings)
+    except RecursionError:
+        raise UsageError(f"{reference or 'the recipe'}: its tables, or those of --set, are nested too deeply") from None
+
+
+def _loaded(reference: str | None, settings: Sequence[Mapping[str, Any]]) -> Recipe:
     overrides: Table = {}
     for setting in settings:
         overrides = merge(overrides, setting)

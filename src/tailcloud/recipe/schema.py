@@ -49,6 +49,7 @@ def trainable(value: str) -> str:
 NamedPart = Annotated[PartSpec, BeforeValidator(named)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 ADAPTERS = "adapters"  # a word of ``train``: all adapters of the model
+LARGEST_SEED = 2**63 - 1  # that a TOML file can hold
 WITHOUT_EFFECT = {"loader", "cache", "feature_cache"}  # fields of [data] that change no result
 
 
@@ -180,7 +181,7 @@ class Recipe(RecipeTable):
     data: Annotated[Data, BeforeValidator(specified)] = Data(spec="digits-lt")
     root: str = "data"
     method: str = "gcl"
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 0
+    seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
     model: Model = Model()
     augment: Augment = Augment()
     stage1: Stage

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -60,7 +61,7 @@ class RunFolder:
     def create(self, recipe: Recipe, command: str = "") -> None:
         """Start a run here: write its recipe, with the command in the first line."""
         self.check_free()
-        write_atomically(self.recipe_file, f"# {command}\n{recipe.to_toml()}")
+        write_atomically(self.recipe_file, f"# {in_one_line(command)}\n{recipe.to_toml()}")
 
     def claim(self, recipe: Recipe, command: str) -> None:
         """Start the run here, or check that the run in this folder has the same recipe. Needs the lock."""
@@ -103,7 +104,7 @@ class RunFolder:
     def plugins(self) -> list[str]:
         """The plugin files of the command that started the run."""
         try:
-            words = shlex.split(self.command())
+            words = shlex.split(original_command(self.command()))
         except ValueError:  # the first line is another comment
             return []
         return [file for option, file in pairwise(words) if option == "--plugin"]
@@ -186,8 +187,22 @@ class RunFolder:
                     f"{self.path} cannot be locked ({error.strerror}); choose a folder on another disk with --out"
                 ) from None
             for leftover in self.path.rglob(f"{TEMPORARY}*"):  # from a process that was killed while writing
-                leftover.unlink(missing_ok=True)
+                if not leftover.is_dir():  # a folder is a cache that was being filled, which removes it itself
+                    leftover.unlink(missing_ok=True)
             yield
+
+
+def in_one_line(command: str) -> str:
+    """A command of ``shlex.join`` without control characters: each is written as ``$'\\x0a'``, as a shell reads it.
+
+    A comment of a TOML file ends with its line and has no control characters.
+    """
+    return re.sub(r"[\x00-\x1f\x7f]", lambda found: f"'$'\\x{ord(found[0]):02x}''", command)
+
+
+def original_command(line: str) -> str:
+    """The command of which ``in_one_line`` made this line."""
+    return re.sub(r"'\$'\\x([0-9a-f]{2})''", lambda found: chr(int(found[1], 16)), line)
 
 
 def _lock(file: BinaryIO) -> None:
