@@ -264,6 +264,6 @@ def test_each_stage_prints_balanced_accuracy_and_what_it_changed(tailcloud, tmp_
 
 @pytest.mark.parametrize("seed", [str(2**63), "1" * 5_000])
 def test_a_seed_that_no_recipe_can_hold_is_refused_before_anything_is_written(seed, tailcloud, tmp_path):
-    with pytest.raises(UsageError, match="from 0 to 9223372036854775807|at most 19 digits"):
+    with pytest.raises(UsageError, match=r"from 0 to 9223372036854775807|at most 19 digits"):
         tailcloud(f"train --seed {seed} --out run {SMALL}")
     assert not (tmp_path / "run").exists()

@@ -26,6 +26,7 @@ from tailcloud.cli.predict import predict
 from tailcloud.cli.rebalance import rebalance
 from tailcloud.cli.report import report
 from tailcloud.cli.review import review
+from tailcloud.cli.standard_streams import prepare_standard_streams
 from tailcloud.cli.train import train
 from tailcloud.cli.watch import watch
 from tailcloud.errors import SilentExit, TailcloudWarning, explained
@@ -87,6 +88,7 @@ def main() -> None:
     """Run the command line. An error is one sentence; the exit status is 2 for wrong use and 1 for failure."""
     if "WORLD_SIZE" in os.environ:  # otherwise every process prints PyTorch's warnings
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    prepare_standard_streams()
     try:
         app(prog_name="tailcloud")
     except Exception as error:

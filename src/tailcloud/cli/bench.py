@@ -90,6 +90,7 @@ def bench(
     from tailcloud.bench.ray_cluster import parse_cluster
     from tailcloud.bench.table import with_methods
     from tailcloud.cli.bench_display import BenchProgress, finish_bench, print_bench_plan
+    from tailcloud.cli.console import outlive_readers
     from tailcloud.cli.train import seeds_of
     from tailcloud.files import check_output
     from tailcloud.training.distributed.world import check_single_process
@@ -109,6 +110,7 @@ def bench(
     if dry_run:
         print_bench_plan(runs, progress)
         return
+    outlive_readers()
     check_output("--out", folder, folder=True)
     if json_file:
         check_output("--json", json_file, folder=False)

@@ -1,6 +1,7 @@
 """The consoles of the command line, and how notes and errors are printed."""
 
 import logging
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,11 +16,36 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.progress import Progress
 
-out = Console(soft_wrap=True, highlight=False)
-errors = Console(stderr=True, soft_wrap=True, highlight=False)
+
+class StreamConsole(Console):
+    """Standard output or standard error. Its reader may leave, as ``head`` does: then the command ends.
+
+    If ``outlives_reader`` is set, the command continues instead, and what it prints goes nowhere.
+    """
+
+    outlives_reader = False
+
+    def on_broken_pipe(self) -> None:
+        """The reader has left."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.file.fileno())
+        os.close(nowhere)
+        if not self.outlives_reader:
+            raise SystemExit(1)
+        if not self.stderr:
+            print_note("Standard output was closed by its reader; the command continues without it.")
+
+
+out = StreamConsole(soft_wrap=True, highlight=False)
+errors = StreamConsole(stderr=True, soft_wrap=True, highlight=False)
 
 _error_prefix = ""
 _live_displays = 0
+
+
+def outlive_readers() -> None:
+    """Continue if the reader of standard output or error leaves: the command trains, and its results are files."""
+    out.outlives_reader = errors.outlives_reader = True
 
 
 def prefix_errors(name: str) -> None:

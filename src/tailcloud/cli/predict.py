@@ -228,8 +228,6 @@ def _stream(outputs: Outputs) -> Iterator["SupportsWrite[str]"]:
         raise UsageError("standard output is closed; write to a file with --out FILE")
     try:
         if out is None:
-            if isinstance(sys.stdout, io.TextIOWrapper):
-                sys.stdout.reconfigure(errors="backslashreplace")  # signs that the terminal does not have
             yield sys.stdout if outputs.only_rows else Unread()
             sys.stdout.flush()
         else:

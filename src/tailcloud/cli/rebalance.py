@@ -51,7 +51,7 @@ def rebalance(
     The network stays as it is, so features of 4 views of each image are computed once, and the head trains on them in
     seconds. --set stage2.views=0 trains on images instead, as the published methods do.
     """
-    from tailcloud.cli.console import print_note
+    from tailcloud.cli.console import outlive_readers, print_note
     from tailcloud.cli.progress import execute_with_progress
     from tailcloud.cli.train_output import finish_with_errors, print_result
     from tailcloud.launch.run_data import open_data
@@ -74,6 +74,7 @@ def rebalance(
             f"The second stage trains on features of {recipe.stage2.views} views of each image, which are computed "
             "once; --set stage2.views=0 trains on images."
         )
+    outlive_readers()
     fork_run(parent, child.folder, recipe, child.command)
     outcomes = execute_with_progress([child], device)
     if not isinstance(outcomes[0], TailcloudError):

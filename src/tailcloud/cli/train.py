@@ -101,6 +101,7 @@ def train(
     Ctrl-C exits with status 130; SIGTERM saves a checkpoint, then exits with 143. Continue with --resume.
     """
     started = time.perf_counter()  # before the imports, which take seconds of a time budget
+    from tailcloud.cli.console import outlive_readers
     from tailcloud.launch.execute import NOTHING_WRITTEN, Stopped
     from tailcloud.launch.run_plan import TrainRequest, plan_runs
     from tailcloud.training.distributed.world import world_from_environment
@@ -119,6 +120,8 @@ def train(
         like=like,
         started=started,
     )
+    if not dry_run:
+        outlive_readers()
     world = world_from_environment()
     if world.size > 1:
         train_shared(request, world)
