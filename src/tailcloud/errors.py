@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from traceback import walk_tb
 
 PLUGIN_MODULES: set[str] = set()  # errors in these are reported with file and line
+OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "cublas_status_alloc_failed")
 PLUGGABLE = {"part", "loss", "sampler", "head", "backbone", "method"}
 
 
@@ -33,18 +34,17 @@ def explained(error: Exception) -> TailcloudError | None:
     """An error of disk, memory or plugin as a sentence for the user; None for an unexpected error."""
     if isinstance(error, TailcloudError):
         return error
-    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _says_memory(str(error).lower())):
+    if _is_memory(error):
         return TailcloudError(
-            "not enough memory for this run; lower stage1.batch with --set, or choose a smaller model"
+            "not enough memory; end other programs or, if this was training, lower stage1.batch with --set or choose a "
+            "smaller model"
         )
     if not isinstance(error, OSError):
         sentence = plugin_sentence(error)
         return TailcloudError(sentence) if sentence else None
     place = error.filename or "a file"
     if error.errno == errno.ENOSPC:
-        return TailcloudError(
-            f"the disk is full: {place} could not be written; free some space, then continue with --resume"
-        )
+        return disk_full(error, then="run the command again")
     if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
         return TailcloudError(
             f"{place} cannot be read or written ({error.strerror}); choose another folder with --out or --root"
@@ -63,8 +63,18 @@ def plugin_sentence(error: BaseException) -> str | None:
     return None
 
 
-def _says_memory(text: str) -> bool:
-    return "out of memory" in text or "cublas_status_alloc_failed" in text
+def disk_full(error: OSError, *, then: str) -> TailcloudError:
+    """The sentence for a file that did not fit on its disk; ``then`` is what to do after some space is free."""
+    place = error.filename or "a file"
+    return TailcloudError(f"the disk is full: {place} could not be written; free some space, then {then}")
+
+
+def _is_memory(error: Exception) -> bool:
+    """Whether memory ran out: PyTorch raises a RuntimeError for that, the system an OSError."""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    said = str(error).lower() if isinstance(error, RuntimeError) else ""
+    return isinstance(error, MemoryError) or any(words in said for words in OUT_OF_MEMORY)
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:

@@ -16,7 +16,7 @@ from helpers.runs import run, small_recipe
 from tailcloud.cli import app, prediction_output
 from tailcloud.cli.predict import predict
 from tailcloud.data import open_dataset
-from tailcloud.errors import UsageError
+from tailcloud.errors import UsageError, explained
 from tailcloud.serving.predict import FilePrediction
 
 
@@ -234,6 +234,19 @@ def test_a_closed_stream_is_named(served, monkeypatch, stream, said):
     monkeypatch.setattr(sys, stream, None)
     with pytest.raises(UsageError, match=said):
         predict(Path("model"), ["-" if stream == "stdin" else "photos"])
+
+
+def test_a_full_disk_behind_standard_output_is_named(served, monkeypatch):
+    monkeypatch.chdir(served)
+    with open("/dev/full", "w", buffering=1) as full:  # noqa: PTH123
+        monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(OSError, match="No space") as caught:
+            predict(Path("model"), ["photos/0.png"])
+        monkeypatch.undo()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())
+    assert str(explained(caught.value)) == (
+        "the disk is full: standard output could not be written; free some space, then run the command again"
+    )
 
 
 def test_evaluate_expects_a_prior_and_shows_other_mixes(call, served):

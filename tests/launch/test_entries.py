@@ -4,6 +4,7 @@ Entries: the command line, the command line with several seeds (a fleet), torchr
 ``tailcloud.train`` and ``LongTailClassifier.fit``.
 """
 
+import errno
 import hashlib
 import shlex
 from pathlib import Path
@@ -21,15 +22,17 @@ from tailcloud.auto_recipe import timing
 from tailcloud.cli import app
 from tailcloud.cli.train import train_shared
 from tailcloud.data import open_dataset
-from tailcloud.errors import TailcloudError, UsageError
+from tailcloud.errors import TailcloudError, UsageError, explained
 from tailcloud.launch.execute import Stopped
 from tailcloud.launch.run_plan import TrainRequest
 from tailcloud.launch.train import setting_words
 from tailcloud.losses import LOSSES
 from tailcloud.plugins import discovery
 from tailcloud.recipe import load_recipe
+from tailcloud.runs.folder import RunFolder
 from tailcloud.training.distributed.world import World
 from tailcloud.training.model import first_model
+from tailcloud.training.signals import Terminated
 
 SMALL = {"model.width": 0.25, "stage1.epochs": 1}
 PLUGIN = """
@@ -345,6 +348,32 @@ def test_ctrl_c_before_the_run_folder_exists_promises_nothing(tmp_path, monkeypa
     with pytest.raises(Stopped, match="stopped before training started; nothing was written"):
         tailcloud.train("digits-lt/gcl", out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, Terminated])
+def test_a_stop_before_the_run_folder_exists_advises_no_resume(stop, tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise stop
+
+    monkeypatch.setattr("tailcloud.launch.execute.open_data", interrupt)
+    with pytest.raises(
+        (Stopped, Terminated), match=r"^stopped before training started; nothing was written"
+    ) as stopped:
+        tailcloud.train("digits-lt/gcl", out=tmp_path / "run")
+    assert "--resume" not in str(stopped.value)
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_a_full_disk_advises_a_resume_only_if_the_run_has_started(started, tmp_path, monkeypatch):
+    def no_room(*_):
+        raise OSError(errno.ENOSPC, "No space left on device", "run/log.jsonl")
+
+    monkeypatch.setattr(RunFolder, "truncate_log" if started else "create", no_room)
+    with pytest.raises((TailcloudError, OSError)) as full:
+        tailcloud.train("digits-lt/ce", settings=SMALL, device="cpu", out=tmp_path / "run")
+    said = str(explained(full.value))
+    assert said.startswith("the disk is full: run/log.jsonl could not be written; free some space, then ")
+    assert said.endswith("continue with --resume" if started else "run the command again")
 
 
 def test_ctrl_c_while_a_recipe_is_chosen_says_that_nothing_was_written(monkeypatch):

@@ -234,10 +234,9 @@ def _stream(outputs: Outputs) -> Iterator["SupportsWrite[str]"]:
             with new_text_file(out) as file:
                 yield file
     except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        where = out or "standard output"
-        raise TailcloudError(f"the disk is full: {where} could not be written; free some space and try again") from None
+        if out is None and error.errno == errno.ENOSPC:
+            error.filename = "standard output"
+        raise
 
 
 def _note_folders(folder: "SortedFolder") -> None:

@@ -4,6 +4,7 @@ The command line, ``torchrun``, ``bench``, Ray workers, fleets, ``tailcloud.trai
 call it with a planned run, a device, an observer and, if several processes share the run, their world.
 """
 
+import errno
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +15,7 @@ import torch
 
 from tailcloud import plugins
 from tailcloud.data import Dataset
-from tailcloud.errors import TailcloudError, explained
+from tailcloud.errors import TailcloudError, disk_full, explained
 from tailcloud.launch.fleet import Job, Outcome, train_on_streams, train_side_by_side
 from tailcloud.launch.run_data import open_data
 from tailcloud.launch.run_plan import PlannedRun, check_machine
@@ -60,7 +61,7 @@ def execute(
     from tailcloud.reporting import write_report
     from tailcloud.training import loop, signals
 
-    with ExitStack() as lock:
+    with ExitStack() as lock, full_disk_advice(run.folder):
         chosen = world.from_rank0(partial(checked_device, run, device))
         chosen = world.on_all_ranks(partial(rank_device, world, chosen))
         dataset = None
@@ -82,6 +83,17 @@ def execute(
         if report and world.rank0 and (dataset or not run.folder.report_file.is_file()):
             write_report([run.folder.path])
     return result
+
+
+@contextmanager
+def full_disk_advice(folder: RunFolder) -> Iterator[None]:
+    """If the disk is full after a run has started, the error says that the run can be resumed."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.ENOSPC and folder.exists:
+            raise disk_full(error, then="continue with --resume") from None
+        raise
 
 
 def checked_device(run: PlannedRun, device: str) -> torch.device:
@@ -154,6 +166,8 @@ def resume_advice(command: Callable[[], str], folders: Sequence[RunFolder]) -> I
             raise Stopped(f"stopped before the first checkpoint; start again with {command()}") from None
         raise Stopped(f"stopped; training is saved up to about the last second; continue with {command()}") from None
     except Terminated:
+        if not any(folder.exists for folder in folders):
+            raise Terminated(f"{NOTHING_WRITTEN} (SIGTERM)") from None
         raise Terminated(f"stopped by SIGTERM; continue with {command()}") from None
 
 
