@@ -1,6 +1,6 @@
 """Classifiers: a backbone and a head, built from an ``Architecture``."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
@@ -98,6 +98,29 @@ def meta_classifier(architecture: Architecture) -> Classifier:
     """A classifier on the meta device: for its shapes, or for weights that are loaded with ``assign=True``."""
     with torch.device("meta"), _SkipInitialisation():
         return Classifier(architecture)
+
+
+def classifier_with_weights(architecture: Architecture, weights: Mapping[str, Tensor]) -> Classifier:
+    """A classifier that has these weights; float16, bfloat16 or float64 become float32, as PyTorch itself does it.
+
+    Raises:
+        RuntimeError: names or shapes are those of another model.
+        TypeError: a weight has another kind of numbers, such as integers.
+    """
+    classifier = meta_classifier(architecture)
+    expected = classifier.state_dict()
+    classifier.load_state_dict(
+        {name: _of_dtype(value, expected.get(name)) for name, value in weights.items()}, assign=True
+    )
+    return classifier
+
+
+def _of_dtype(value: Tensor, expected: Tensor | None) -> Tensor:
+    if expected is None or value.dtype == expected.dtype:
+        return value
+    if not value.is_floating_point() or not expected.is_floating_point():
+        raise TypeError(f"{value.dtype} instead of {expected.dtype}")
+    return value.to(expected.dtype)
 
 
 def meta_head(kind: str) -> Head:

@@ -176,13 +176,13 @@ def test_every_size_can_be_brought_to_every_other(rows, columns, height, width, 
     assert fit == "pad" or result.min() == 7
 
 
-def bomb(path):
-    """A PNG of a few hundred bytes that claims 60,000×60,000 pixels."""
+def bomb(path, width=60_000, height=60_000):
+    """A PNG of a few hundred bytes that claims so many pixels."""
 
     def chunk(kind, content):
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 
-    head = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 2, 0, 0, 0)
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     path.write_bytes(
         b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(bytes(1000))) + chunk(b"IEND", b"")
     )
@@ -196,6 +196,14 @@ def test_a_decompression_bomb_is_refused_before_it_is_decoded(tmp_path, monkeypa
     monkeypatch.setattr("tailcloud.data.image_io.MAX_PIXELS", 40)
     with pytest.raises(Unreadable, match="8×6 pixels are more than the 40 allowed"):
         read_image(saved(tmp_path / "c.png", COLOUR), 3)
+
+
+@pytest.mark.parametrize("size", [(89_478_485, 1), (1, 89_478_485)])
+def test_a_line_of_millions_of_pixels_is_unreadable_and_no_lack_of_memory(size, tmp_path):
+    path = bomb(tmp_path / "line.png", *size)
+    for read in (read_header, lambda path: read_image(path, 3)):
+        with pytest.raises(Unreadable, match="a side is longer than 1,000,000"):
+            read(path)
 
 
 def test_whatever_is_no_image_gets_a_sentence(tmp_path):

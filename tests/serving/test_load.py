@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 import tailcloud
 from tailcloud.data import open_dataset
@@ -60,3 +61,25 @@ def test_a_damaged_model_is_refused_by_a_sentence(finished_run, tmp_path, damage
 def test_images_of_the_wrong_kind_are_refused(finished_run, images):
     with pytest.raises(TailcloudError, match=r"uint8 tensor \[batch, height, width, 1\]"):
         tailcloud.load(finished_run).predict_proba(images)
+
+
+def with_dtype(run, folder, dtype):
+    shutil.copytree(run, folder)
+    weights = load_file(folder / "model.safetensors")
+    changed = {name: value.to(dtype) if value.is_floating_point() else value for name, value in weights.items()}
+    save_file(changed, folder / "model.safetensors")
+    return folder
+
+
+@pytest.mark.parametrize(("dtype", "error"), [(torch.float64, 0.0), (torch.float16, 0.01), (torch.bfloat16, 0.05)])
+def test_weights_of_another_precision_are_converted(finished_run, tmp_path, dtype, error):
+    model, original = tailcloud.load(with_dtype(finished_run, tmp_path / "run", dtype)), tailcloud.load(finished_run)
+    images = torch.from_numpy(open_dataset("digits-lt").test.images[:32])
+    difference = (model.predict_proba(images) - original.predict_proba(images)).abs().max()
+    assert difference <= error
+    assert {value.dtype for value in model.parameters()} == {torch.float32}
+
+
+def test_weights_that_are_no_real_numbers_are_refused(finished_run, tmp_path):
+    with pytest.raises(TailcloudError, match="damaged model"):
+        tailcloud.load(with_dtype(finished_run, tmp_path / "run", torch.complex64))

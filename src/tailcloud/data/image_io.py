@@ -22,6 +22,7 @@ SUFFIXES |= {".ppm", ".pgm", ".pbm", ".pnm", ".heic", ".heif"}
 # Only these are decoded: some of Pillow's other formats start programs (EPS), and a file could pretend to be one.
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "TIFF", "WEBP", "PPM", "JPEG2000", "AVIF")
 MAX_PIXELS = 89_478_485  # Pillow's own limit against decompression bombs
+MAX_SIDE = 1_000_000  # pixels; for a line of many millions Pillow raises MemoryError, however much memory there is
 MISSING = "it does not exist"
 LARGE = 2**24  # pixels; larger images are decoded one at a time, whatever the number of threads
 GREY_MODES = {"1", "L", "LA", "La", "I", "I;16", "I;16L", "I;16B", "I;16N"}
@@ -95,7 +96,7 @@ def read_image(path: Path, channels: int, *, min_side: int | None = None) -> Ima
     with both sides at least that many pixels, which is several times faster.
 
     Raises:
-        Unreadable: not a regular file, not an image, not a complete one, or one of more than 89 million pixels.
+        Unreadable: not a regular file, not an image, not a complete one, or one of more than 89 million pixels or a million a side.
     """
     with _open(path) as image:
         try:
@@ -184,6 +185,9 @@ def _open(path: Path) -> Image.Image:
     if image.width * image.height > MAX_PIXELS:
         image.close()
         raise Unreadable(path, f"{image.width:,}×{image.height:,} pixels are more than the {MAX_PIXELS:,} allowed")
+    if max(image.size) > MAX_SIDE:
+        image.close()
+        raise Unreadable(path, f"of {image.width:,}×{image.height:,} pixels, a side is longer than {MAX_SIDE:,}")
     return image
 
 

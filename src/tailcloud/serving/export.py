@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from tailcloud.backbones.adapters import merged_weights
-from tailcloud.classifier import Classifier, meta_classifier
+from tailcloud.classifier import Classifier, classifier_with_weights
 from tailcloud.data import Split
 from tailcloud.data.image_io import Pixels
 from tailcloud.errors import TailcloudError, UsageError, plugin_sentence, unknown
@@ -83,8 +83,7 @@ def without_lora(classifier: Classifier, model_file: ModelFile) -> tuple[Classif
     if model_file.architecture.adapter != "lora":
         return classifier, model_file
     plain = model_file.architecture.plain
-    merged = meta_classifier(plain)
-    merged.load_state_dict(merged_weights(classifier), assign=True)
+    merged = classifier_with_weights(plain, merged_weights(classifier))
     return merged, model_file.model_copy(update={"architecture": plain})
 
 

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from tailcloud.calibration.priors import adjustment, normalised
-from tailcloud.classifier import Classifier, meta_classifier
+from tailcloud.classifier import Classifier, classifier_with_weights
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.runs.folder import RunFolder
@@ -90,8 +90,7 @@ def load(run: str | Path) -> TrainedClassifier:
         raise TailcloudError(f"{folder.path} holds no trained model: {_why_no_model(folder)}")
     model_file = read_model_file(folder.model_file)
     try:
-        classifier = meta_classifier(model_file.architecture)
-        classifier.load_state_dict(load_file(folder.weights_file), assign=True)
+        classifier = classifier_with_weights(model_file.architecture, load_file(folder.weights_file))
         return TrainedClassifier(classifier, model_file).eval()
     except FileNotFoundError:
         raise TailcloudError(f"{folder.weights_file} is missing; copy the run folder again") from None

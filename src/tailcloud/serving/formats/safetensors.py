@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from tailcloud.classifier import Classifier, meta_classifier
+from tailcloud.classifier import Classifier, classifier_with_weights
 from tailcloud.errors import TailcloudError
 from tailcloud.files import FORMAT, check_format
 from tailcloud.runs.model_file import ModelFile
@@ -32,8 +32,7 @@ def decode(content: bytes, where: str = "the file") -> tuple[Classifier, ModelFi
         metadata = json.loads(content[8 : 8 + length])["__metadata__"]
         check_format(Path(where), int(metadata["format"]))
         model_file = ModelFile.model_validate_json(metadata[CONFIG])
-        classifier = meta_classifier(model_file.architecture)
-        classifier.load_state_dict(load(content), assign=True)
+        classifier = classifier_with_weights(model_file.architecture, load(content))
     except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError):
         raise TailcloudError(f"{where} is damaged, or was not exported by tailcloud") from None
     return classifier, model_file
