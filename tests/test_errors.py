@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tailcloud.errors import explained
+from tailcloud.runs.folder import RunFolder
 
 
 def too_much_on_the_cpu():
@@ -29,3 +30,17 @@ def test_memory_that_is_not_there_is_a_sentence(need):
 
 def test_other_errors_of_pytorch_stay_unexpected():
     assert explained(RuntimeError("mat1 and mat2 shapes cannot be multiplied")) is None
+
+
+def test_a_link_to_itself_is_named(tmp_path):
+    link = tmp_path / "loop"
+    link.symlink_to(link)
+    with pytest.raises((RuntimeError, OSError)) as caught:
+        link.resolve(strict=True)
+    assert str(explained(caught.value)).startswith(f"{link} is a link that leads back to itself")
+    folder = RunFolder(tmp_path / "run")
+    folder.path.mkdir()
+    folder.log_file.symlink_to(folder.log_file)
+    with pytest.raises((RuntimeError, OSError)) as caught, folder.locked():
+        folder.append_log({})
+    assert str(explained(caught.value)).startswith(f"{folder.log_file} is a link that leads back to itself")

@@ -1,6 +1,7 @@
 """Errors for users: one sentence with the thing, the value and the way out."""
 
 import errno
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from traceback import walk_tb
@@ -39,6 +40,8 @@ def explained(error: Exception) -> TailcloudError | None:
             "not enough memory; end other programs or, if this was training, lower stage1.batch with --set or choose a "
             "smaller model"
         )
+    if loop := _link_to_itself(error):
+        return TailcloudError(f"{loop} is a link that leads back to itself; remove it, or name another file or folder")
     if not isinstance(error, OSError):
         sentence = plugin_sentence(error)
         return TailcloudError(sentence) if sentence else None
@@ -67,6 +70,14 @@ def disk_full(error: OSError, *, then: str) -> TailcloudError:
     """The sentence for a file that did not fit on its disk; ``then`` is what to do after some space is free."""
     place = error.filename or "a file"
     return TailcloudError(f"the disk is full: {place} could not be written; free some space, then {then}")
+
+
+def _link_to_itself(error: Exception) -> str | None:
+    """The link at which an error of the system, or of ``Path.resolve``, stopped; None for other errors."""
+    if isinstance(error, OSError):
+        return (error.filename or "a file") if error.errno == errno.ELOOP else None
+    found = re.fullmatch(r"Symlink loop from '(.*)'", str(error), re.DOTALL) if isinstance(error, RuntimeError) else None
+    return found[1] if found else None
 
 
 def _is_memory(error: Exception) -> bool:

@@ -1,7 +1,9 @@
 """Atomic file writing: a file is complete or absent."""
 
+import errno
 import json
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,6 +59,17 @@ def named_in_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         error.filename = str(path)
         raise
+
+
+def check_regular(path: Path) -> None:
+    """Refuse a pipe or a device, which could be waited for without an end; a missing file is left to whoever opens it.
+
+    Raises:
+        OSError: not a regular file or a folder.
+    """
+    mode = path.stat().st_mode if path.exists() else stat.S_IFREG
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file; remove it", str(path))
 
 
 def check_output(option: str, path: Path, *, folder: bool) -> None:

@@ -1,7 +1,11 @@
 import hashlib
+import io
 import os
 import pickle
+from contextlib import suppress
+from zipfile import ZIP_DEFLATED, ZipFile
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -140,3 +144,26 @@ def test_a_relative_name_is_looked_for_here_and_then_beside_the_data(tmp_path, m
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights" / "w.pth").write_bytes(b"")
     assert find_file("weights/w.pth", "root") == "weights/w.pth"
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_damaged_file_of_old_pytorch_is_refused_whatever_pytorch_raises(tmp_path):
+    whole, random = io.BytesIO(), np.random.default_rng(0)
+    torch.save({"conv.weight": torch.ones(2, 3), "step": 3}, whole, _use_new_zipfile_serialization=False)
+    for _ in range(300):
+        damaged = bytearray(whole.getvalue())
+        for place in random.integers(0, len(damaged), 3):
+            damaged[place] = random.integers(0, 256)
+        (tmp_path / "w.pth").write_bytes(damaged)
+        with suppress(TailcloudError):
+            read_tensors(tmp_path / "w.pth")
+
+
+def test_a_compressed_file_is_refused_before_it_is_unpacked(tmp_path):
+    torch.save({"weight": torch.zeros(1 << 20)}, tmp_path / "plain.pth")
+    assert read_tensors(tmp_path / "plain.pth").keys() == {"weight"}
+    with ZipFile(tmp_path / "plain.pth") as plain, ZipFile(tmp_path / "bomb.pth", "w", ZIP_DEFLATED) as bomb:
+        for entry in plain.infolist():
+            bomb.writestr(entry.filename, plain.read(entry))
+    with pytest.raises(TailcloudError, match="is damaged or contains more than tensors"):
+        read_tensors(tmp_path / "bomb.pth")

@@ -96,7 +96,8 @@ def read_image(path: Path, channels: int, *, min_side: int | None = None) -> Ima
     with both sides at least that many pixels, which is several times faster.
 
     Raises:
-        Unreadable: not a regular file, not an image, not a complete one, or one of more than 89 million pixels or a million a side.
+        Unreadable: not a regular file, not an image, not a complete one, or one of more than 89 million pixels, or of
+            more than a million a side.
     """
     with _open(path) as image:
         try:
@@ -128,7 +129,7 @@ def center_crop(image: ImageArray, keep: float) -> ImageArray:
     if keep == 1.0:
         return image
     height, width = image.shape[:2]
-    border = round((1 - keep) * min(height, width) / 2)
+    border = min(round((1 - keep) * min(height, width) / 2), (min(height, width) - 1) // 2)  # at least a pixel stays
     return image[border : height - border, border : width - border]
 
 

@@ -16,7 +16,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from tailcloud.errors import TailcloudError
-from tailcloud.files import FORMAT, check_format, write_atomically
+from tailcloud.files import FORMAT, check_format, check_regular, write_atomically
 
 KEPT_PER_STAGE = 2  # the latest checkpoint, and the one before it in case the latest is damaged
 
@@ -116,6 +116,7 @@ def read_latest_state(folder: Path) -> dict[str, Any] | None:
     """The state in the latest readable checkpoint, unchecked and without tensors; None if no checkpoint is readable."""
     for path in sorted(folder.glob("*.safetensors"), reverse=True):
         try:
+            check_regular(path)
             with safe_open(path, framework="pt") as file:
                 state = json.loads((file.metadata() or {})["state"])
         except (SafetensorError, OSError, KeyError, ValueError):
@@ -128,6 +129,7 @@ def read_latest_state(folder: Path) -> dict[str, Any] | None:
 def load_checkpoint(path: Path) -> Checkpoint:
     """Read one checkpoint and check its digest; ``CheckpointDamaged`` if it differs."""
     try:
+        check_regular(path)
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118

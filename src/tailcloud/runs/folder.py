@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.files import FORMAT, TEMPORARY, named_in_errors, write_atomically
+from tailcloud.files import FORMAT, TEMPORARY, check_regular, named_in_errors, write_atomically
 from tailcloud.plugins import loaded_files
 from tailcloud.recipe import Recipe, differences, load_recipe
 from tailcloud.runs.result import Result, read_result
@@ -139,7 +139,7 @@ class RunFolder:
                 line = json.loads(text)
             except (ValueError, RecursionError):
                 break
-            if not isinstance(line, dict):
+            if not isinstance(line, dict) or not _is_epoch(line):
                 break
             lines.append(line)
         return lines
@@ -161,10 +161,11 @@ class RunFolder:
         return False
 
     def check_links(self) -> None:
-        """Refuse links that lead out of the folder: its content may be untrusted."""
+        """Refuse links that lead out of the folder, pipes and devices: its content may be untrusted."""
         inside = self.path.resolve()
         files = (path for path in vars(self).values() if path != self.path)
         for path in (*files, self.path / LOCK, self.path / TENSORBOARD_FOLDER):
+            check_regular(path)
             if not path.resolve().is_relative_to(inside):
                 raise TailcloudError(
                     f"{path} is a link to {path.resolve()}, and a run writes only inside its folder; remove the link"
@@ -190,6 +191,11 @@ class RunFolder:
                 if not leftover.is_dir():  # a folder is a cache that was being filled, which removes it itself
                     leftover.unlink(missing_ok=True)
             yield
+
+
+def _is_epoch(line: Mapping[str, Any]) -> bool:
+    """Whether a line of the log says which epoch of which stage it is."""
+    return isinstance(line.get("stage"), str) and isinstance(line.get("epoch"), int)
 
 
 def in_one_line(command: str) -> str:

@@ -22,7 +22,8 @@ from tailcloud.serving.formats import FORMATS, Format, Predictor
 from tailcloud.serving.load import load
 from tailcloud.serving.portable import PortableClassifier
 
-TOLERANCE = 1e-3  # of a probability; rounding causes about 1e-6, a mistake far more
+LARGEST_DIFFERENCE = 1e-3  # of a probability; rounding causes about 1e-6, a mistake far more
+SHARE_OF_CHANCE = 0.1  # with many classes, no more than this share of 1 / classes: all probabilities are small then
 MAX_IMAGES = 256
 MAX_PIXELS = MAX_IMAGES * 64 * 64  # fewer images if they are large
 BATCH_SIZES = (1, 2, 7, 32)
@@ -47,7 +48,8 @@ def export_run(
     """Write the model of a run folder in the format ``FORMATS[to]``, by default into that folder.
 
     The file is compared with the original on ``images`` (uint8 [N, H, W, C] at the size of the model; random ones by
-    default), and only written if all probabilities agree to 0.001. ``force`` replaces an existing file.
+    default), and only written if all probabilities agree: to 0.001, or a tenth of 1 / classes if that is less. ``force``
+    replaces an existing file.
     """
     form = format_of(to)
     model, model_file = load(run), read_model_file(RunFolder(run).model_file)
@@ -61,10 +63,11 @@ def export_run(
         return probabilities
 
     difference = largest_difference(original, form.open(content), sample)
-    if not difference <= TOLERANCE:  # also if it is NaN
+    allowed = tolerance(model_file.architecture.classes)
+    if not difference <= allowed:  # also if it is NaN
         raise TailcloudError(
             f"{run} was not exported: in {form.checker} a probability differs by {difference:.2g} from the original, "
-            f"and no more than {TOLERANCE:g} is allowed; try another format ({', '.join(sorted(FORMATS))})"
+            f"and no more than {allowed:g} is allowed; try another format ({', '.join(sorted(FORMATS))})"
         )
     write_atomically(target, content)
     return Export(
@@ -76,6 +79,11 @@ def export_run(
         images=len(sample),
         checker=_checker(form),
     )
+
+
+def tolerance(classes: int) -> float:
+    """By how much a probability may differ in an exported model of so many classes."""
+    return min(LARGEST_DIFFERENCE, SHARE_OF_CHANCE / classes)
 
 
 def without_lora(classifier: Classifier, model_file: ModelFile) -> tuple[Classifier, ModelFile]:

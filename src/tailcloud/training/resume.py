@@ -44,7 +44,9 @@ def cut_log(session: Session, folder: RunFolder, progress: TrainingProgress, obs
     """Remove from the log the epochs that will be trained again."""
     order = list(session.recipe.stages)
     reached = (order.index(progress.stage), progress.epoch)
-    folder.truncate_log(lambda line: (order.index(line["stage"]), line["epoch"]) <= reached)
+    folder.truncate_log(
+        lambda line: line["stage"] in order and (order.index(line["stage"]), line["epoch"]) <= reached
+    )
     done = progress.epoch + sum(stage["epochs"] for stage in progress.finished)
     if len(folder.log()) < done:
         observer.note(f"{folder.log_file} lacks some of the {done} finished epochs; its curves will have a gap.")

@@ -1,12 +1,11 @@
 """Loads a file of named tensors into a backbone. A file with anything else is refused; nothing is executed."""
 
-import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from zipfile import ZipFile, is_zipfile
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -69,12 +68,10 @@ def _check_depth(own: Mapping[str, Tensor], tensors: Mapping[str, Tensor], file:
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file, or of a PyTorch file with tensors only."""
     try:
-        content = (
-            load_file(path)
-            if path.suffix == ".safetensors"
-            else torch.load(path, map_location="cpu", weights_only=True)
-        )
-    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError):
+        content = load_file(path) if path.suffix == ".safetensors" else _load_pytorch_file(path)
+    except OSError:
+        raise
+    except Exception:  # on a damaged file PyTorch raises anything
         raise TailcloudError(
             f"{path} is damaged or contains more than tensors; save its state_dict as .safetensors"
         ) from None
@@ -86,6 +83,18 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     return {str(name).removeprefix("module."): value for name, value in content.items() if isinstance(value, Tensor)}
 
 
+def _load_pytorch_file(path: Path) -> object:
+    """The content of a PyTorch file with tensors only; a file that would unpack to more than its own size is refused.
+
+    PyTorch never compresses, and a compressed file of a few megabytes may have gigabytes of zeros.
+    """
+    if is_zipfile(path):
+        with ZipFile(path) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > path.stat().st_size:
+                raise ValueError("it is compressed")
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
 def _fitting(name: str, own: Tensor, tensors: Mapping[str, Tensor], file: str) -> Tensor:
     """The tensor of the file for a parameter; colour filters are summed for grey images."""
     if name.endswith("num_batches_tracked"):  # older files lack it, and nothing depends on it
@@ -93,7 +102,7 @@ def _fitting(name: str, own: Tensor, tensors: Mapping[str, Tensor], file: str) -
     if name not in tensors:
         raise UsageError(f"{file} has no {name}, so it is for another backbone; set model.backbone to that of the file")
     value = tensors[name]
-    if value.ndim == own.ndim == 4 and own.shape[1] == 1 and value.shape[1] == 3:
+    if own.ndim == 4 and own.shape[1] == 1 and value.shape == (own.shape[0], 3, *own.shape[2:]):
         value = value.sum(dim=1, keepdim=True)
     if value.shape != own.shape:
         raise UsageError(

@@ -15,10 +15,12 @@ import torch
 from helpers.streamed_parts import CLASSES, CPU, DECODERS, files, same
 from tailcloud.data.augment import Augment
 from tailcloud.data.augment.normalize import Normalise
+from tailcloud.data.file_images import FileImages
 from tailcloud.data.loaders.cache import cached, key_of, locked
 from tailcloud.data.loaders.placement import place_images
 from tailcloud.data.loaders.resident import ResidentImages, ResidentLoader
 from tailcloud.data.loaders.stream import StreamLoader
+from tailcloud.data.packed_names import Names
 from tailcloud.errors import TailcloudError
 from tailcloud.sampling import make_sampler
 
@@ -237,3 +239,7 @@ def test_a_lock_that_vanishes_while_it_is_looked_at_is_taken_again(tmp_path, mon
     monkeypatch.setattr(Path, "exists", lambda _: True)  # it was there a moment ago
     with locked(tmp_path / "key"):
         assert len(taken) == 2
+
+
+def test_a_name_that_no_file_can_have_is_a_missing_file(tmp_path):
+    assert len(key_of(FileImages(tmp_path, Names.of(["a\0b.png"]), 8))) == 32

@@ -71,7 +71,7 @@ def _stamp(path: Path) -> tuple[int, int, int, int]:
     """What no other file has: files of two folders may have the same names, sizes and times."""
     try:
         status = path.stat()
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a name with a NUL, which no file can have
         return -1, -1, -1, -1
     return status.st_size, status.st_mtime_ns, status.st_dev, status.st_ino % 2**63  # which is unsigned
 

@@ -92,7 +92,7 @@ def _state(path: Path) -> tuple[Path, int, int]:
     """A file with its time of change and its size; zeros if it is missing."""
     try:
         status = path.stat()
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a name with a NUL, which no file can have
         return path, 0, 0
     return path, status.st_mtime_ns, status.st_size
 
