@@ -209,13 +209,13 @@ class Decoders:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, failure: object, *_: object) -> None:
+    def __exit__(self, *failure: object) -> None:
         """Give the processes back, or end them after a failure. Requests that wait are not read."""
         if self.threads is not None:
             self.threads.shutdown(cancel_futures=True)
         while not self.idle.empty():
             decoder = self.idle.get()
-            if decoder and not failure:
+            if decoder and not any(failure):
                 _spare.append(decoder)
 
     def start(self, images: FileImages, pixels: Pixels, aspects: Aspects) -> "Future[Failures]":
