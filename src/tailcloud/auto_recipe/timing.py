@@ -19,6 +19,7 @@ from tailcloud.errors import TailcloudWarning
 from tailcloud.recipe import Recipe
 from tailcloud.runs.observer import SilentObserver
 from tailcloud.training.devices import cores, set_deterministic, set_threads, using_threads
+from tailcloud.training.evaluation_schedule import count_evaluated, evaluation_share
 from tailcloud.training.features.embedder import Embedder
 from tailcloud.training.features.feature_cache import cache_of
 from tailcloud.training.features.run_features import known_share
@@ -81,7 +82,7 @@ class StepTiming:
         """
         seconds, embedded = {}, False
         for name, stage in recipe.stages.items():
-            times = -(-stage.epochs // recipe.selection.every) + 1
+            times = count_evaluated(stage.epochs, recipe.selection, evaluation_share(evaluated, images)) + 1
             total = self.setup + stage.epochs * (images * self.train[name] + self.epoch) if stage.epochs else 0.0
             if not stage.views:
                 total += times * evaluated * self.evaluate
