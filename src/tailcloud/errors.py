@@ -76,7 +76,9 @@ def _link_to_itself(error: Exception) -> str | None:
     """The link at which an error of the system, or of ``Path.resolve``, stopped; None for other errors."""
     if isinstance(error, OSError):
         return (error.filename or "a file") if error.errno == errno.ELOOP else None
-    found = re.fullmatch(r"Symlink loop from '(.*)'", str(error), re.DOTALL) if isinstance(error, RuntimeError) else None
+    found = (
+        re.fullmatch(r"Symlink loop from '(.*)'", str(error), re.DOTALL) if isinstance(error, RuntimeError) else None
+    )
     return found[1] if found else None
 
 

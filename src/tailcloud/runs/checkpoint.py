@@ -127,7 +127,7 @@ def read_latest_state(folder: Path) -> dict[str, Any] | None:
                 state = json.loads((file.metadata() or {})["state"])
         except (SafetensorError, OSError, KeyError, ValueError):
             continue
-        if isinstance(state, dict):
+        if isinstance(state, dict) and isinstance(state.get("environment", {}), dict):
             return state
     return None
 

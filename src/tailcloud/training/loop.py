@@ -38,7 +38,7 @@ from tailcloud.training.evaluation_schedule import is_evaluated
 from tailcloud.training.executors.base import EpochState
 from tailcloud.training.executors.compiled import CannotCompile
 from tailcloud.training.kept_stage import keep_stage
-from tailcloud.training.resume import resume
+from tailcloud.training.resume import checkpoint_errors, resume
 from tailcloud.training.run_examples import write_examples
 from tailcloud.training.run_result import finish_run, kept_figures
 from tailcloud.training.schedule import EarlyEnd, StageSchedule
@@ -108,9 +108,10 @@ def train_stage(
         return
     started = time.perf_counter()
     parts = prepare_stage(session, name, observer)
-    if checkpoint:
-        parts.optimizer.restore(checkpoint.tensors)
-    resume_from = unfinished_epoch(checkpoint, progress)
+    with checkpoint_errors(folder):
+        if checkpoint:
+            parts.optimizer.restore(checkpoint.tensors)
+        resume_from = unfinished_epoch(checkpoint, progress)
     progress.seconds += time.perf_counter() - started
     checkpointer = Checkpointer(session, folder, progress, parts)
     steps = parts.loader.steps

@@ -1,5 +1,7 @@
 """Resume a run from its newest complete checkpoint, if its recipe and data are unchanged."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -10,6 +12,7 @@ from tailcloud.recipe import Recipe, completed, differences
 from tailcloud.runs.checkpoint import Checkpoint, TrainingProgress, load_latest_checkpoint
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.observer import Observer
+from tailcloud.runs.result import StageResult
 from tailcloud.training.session import Session
 from tailcloud.training.stages.start import use_new_head
 
@@ -23,30 +26,58 @@ def resume(session: Session, folder: RunFolder, observer: Observer) -> tuple[Tra
         if session.world.rank0:
             folder.truncate_log(lambda _: False)
         return TrainingProgress(), None
-    state = dict(checkpoint.state)
-    try:
+    with checkpoint_errors(folder):
+        state = dict(checkpoint.state)
         with session.world.rank0_errors():
             check_same_recipe(folder, state.pop("recipe"), session.recipe)
         check_same_environment(state.pop("environment"), state.pop("fingerprint"), session, observer)
-        use_new_head(session, state["stage"])
-        session.model.load_state_dict(checkpoint.group("model"))
         progress = TrainingProgress(**{"evaluated": None, **state}, best_weights=checkpoint.group("best"))
-    except (RuntimeError, TypeError, KeyError):
-        raise TailcloudError(
-            f"the checkpoint in {folder.checkpoints} belongs to another model than {folder.recipe_file}"
-        ) from None
+        check_progress(progress, session.recipe)
+        use_new_head(session, progress.stage)
+        session.model.load_state_dict(checkpoint.group("model"))
     if session.world.rank0:
         cut_log(session, folder, progress, observer)
     return progress, checkpoint
+
+
+@contextmanager
+def checkpoint_errors(folder: RunFolder) -> Iterator[None]:
+    """Around the use of a checkpoint: whatever does not fit the run is one sentence. The file may be forged."""
+    try:
+        yield
+    except TailcloudError:
+        raise
+    except (RuntimeError, TypeError, KeyError, ValueError, AttributeError):
+        raise TailcloudError(
+            f"the checkpoint in {folder.checkpoints} belongs to another model than {folder.recipe_file}, or is damaged"
+        ) from None
+
+
+def check_progress(progress: TrainingProgress, recipe: Recipe) -> None:
+    """Refuse progress that no run of this recipe can have.
+
+    Raises:
+        ValueError: a figure is missing or has another type, or a stage or an epoch is not in the recipe.
+    """
+    order, done = list(recipe.stages), [stage["name"] for stage in progress.finished]
+    for stage in progress.finished:
+        StageResult.model_validate(stage)
+    numbers = (progress.epoch, progress.step, progress.seconds, progress.spent)
+    if not all(isinstance(number, int | float) and number >= 0 for number in numbers):
+        raise ValueError("a number is missing or negative")
+    if done != order[: len(done)] or order.index(progress.stage) not in {len(done) - 1, len(done)}:
+        raise ValueError("its stages are in another order")
+    if not isinstance(progress.epoch, int) or progress.epoch > recipe.stages[progress.stage].epochs:
+        raise ValueError("it has more epochs than the recipe")
+    if progress.best is not None and not {"epoch", "top1", "on", "by"} <= progress.best.keys():
+        raise ValueError("its best epoch is incomplete")
 
 
 def cut_log(session: Session, folder: RunFolder, progress: TrainingProgress, observer: Observer) -> None:
     """Remove from the log the epochs that will be trained again."""
     order = list(session.recipe.stages)
     reached = (order.index(progress.stage), progress.epoch)
-    folder.truncate_log(
-        lambda line: line["stage"] in order and (order.index(line["stage"]), line["epoch"]) <= reached
-    )
+    folder.truncate_log(lambda line: line["stage"] in order and (order.index(line["stage"]), line["epoch"]) <= reached)
     done = progress.epoch + sum(stage["epochs"] for stage in progress.finished)
     if len(folder.log()) < done:
         observer.note(f"{folder.log_file} lacks some of the {done} finished epochs; its curves will have a gap.")
