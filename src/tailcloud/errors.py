@@ -42,9 +42,13 @@ def explained(error: Exception) -> TailcloudError | None:
         )
     if loop := _link_to_itself(error):
         return TailcloudError(f"{loop} is a link that leads back to itself; remove it, or name another file or folder")
-    if not isinstance(error, OSError):
-        sentence = plugin_sentence(error)
-        return TailcloudError(sentence) if sentence else None
+    if isinstance(error, OSError):
+        return _of_system(error)
+    sentence = plugin_sentence(error)
+    return TailcloudError(sentence) if sentence else None
+
+
+def _of_system(error: OSError) -> TailcloudError:
     place = error.filename or "a file"
     if error.errno == errno.ENOSPC:
         return disk_full(error, then="run the command again")

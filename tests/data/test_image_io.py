@@ -145,6 +145,12 @@ def test_a_small_copy_of_a_large_jpeg_is_the_large_one_scaled(tmp_path):
     assert np.abs(near.astype(int) - exact).max() <= 4
 
 
+@pytest.mark.parametrize("side", [1, 2, 3, 8])
+def test_a_center_has_at_least_a_pixel(side, tmp_path):
+    path = saved(tmp_path / "c.png", np.full((side, side), 9, np.uint8))
+    assert (read_image_at_size(path, 1, (4, 4), "crop", keep=1e-9) == 9).all()
+
+
 def test_a_picture_of_the_right_size_stays_as_it_is():
     assert resize_image(COLOUR, (6, 8), "crop") is COLOUR
 

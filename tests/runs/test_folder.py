@@ -1,6 +1,7 @@
 """Run folders: never overwritten, held by one process, honest about damage."""
 
 import json
+import os
 import shlex
 import subprocess
 
@@ -94,6 +95,14 @@ def test_nothing_is_written_through_a_link_that_leads_out_of_the_folder(name, tm
     with pytest.raises(TailcloudError, match="writes only inside its folder"), RunFolder(tmp_path / "run").locked():
         pass
     assert (tmp_path / "letters").read_text() == "years of work"
+
+
+@pytest.mark.parametrize("name", [".lock", "log.jsonl", "result.json"])
+def test_a_pipe_in_the_folder_is_not_waited_for(name, tmp_path):
+    (tmp_path / "run").mkdir()
+    os.mkfifo(tmp_path / "run" / name)
+    with pytest.raises(OSError, match="a pipe or a device"), RunFolder(tmp_path / "run").locked():
+        pass
 
 
 def test_a_folder_that_is_itself_behind_a_link_is_fine(tmp_path):

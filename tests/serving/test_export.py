@@ -213,3 +213,17 @@ def test_a_file_of_another_format_is_refused(tmp_path):
     file.write_bytes(file.read_bytes().replace(b'"format":"1"', b'"format":"7"'))
     with pytest.raises(TailcloudError, match="has format 7"):
         tailcloud.load(file)
+
+
+@pytest.mark.parametrize(("classes", "allowed"), [(10, 1e-3), (100, 1e-3), (1_000, 1e-4), (5_000, 2e-5)])
+def test_with_many_classes_less_difference_is_allowed(classes, allowed):
+    assert export.tolerance(classes) == pytest.approx(allowed)
+
+
+def test_a_difference_is_judged_by_the_number_of_classes(tmp_path, monkeypatch):
+    monkeypatch.setattr(export, "largest_difference", lambda *_: 5e-4)
+    run = write_model(tmp_path)
+    assert export_run(run, "safetensors").difference == 5e-4
+    monkeypatch.setattr(export, "SHARE_OF_CHANCE", 1e-3)  # as if the model had a hundred times as many classes
+    with pytest.raises(TailcloudError, match=r"differs by 0\.0005 from the original, and no more than"):
+        export_run(run, "safetensors", force=True)

@@ -27,6 +27,7 @@ from tailcloud.cli.rebalance import rebalance
 from tailcloud.cli.report import report
 from tailcloud.cli.review import review
 from tailcloud.cli.standard_streams import prepare_standard_streams
+from tailcloud.cli.termination import clean_exit_on_signals
 from tailcloud.cli.train import train
 from tailcloud.cli.watch import watch
 from tailcloud.errors import SilentExit, TailcloudWarning, explained
@@ -89,6 +90,11 @@ def main() -> None:
     if "WORLD_SIZE" in os.environ:  # otherwise every process prints PyTorch's warnings
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     prepare_standard_streams()
+    with clean_exit_on_signals():
+        _run()
+
+
+def _run() -> None:
     try:
         app(prog_name="tailcloud")
     except Exception as error:

@@ -48,8 +48,8 @@ def export_run(
     """Write the model of a run folder in the format ``FORMATS[to]``, by default into that folder.
 
     The file is compared with the original on ``images`` (uint8 [N, H, W, C] at the size of the model; random ones by
-    default), and only written if all probabilities agree: to 0.001, or a tenth of 1 / classes if that is less. ``force``
-    replaces an existing file.
+    default), and only written if all probabilities agree: to 0.001, or to a tenth of 1 / classes if that is less.
+    ``force`` replaces an existing file.
     """
     form = format_of(to)
     model, model_file = load(run), read_model_file(RunFolder(run).model_file)
