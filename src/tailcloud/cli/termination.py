@@ -13,8 +13,8 @@ INTERRUPTED, TERMINATED = 130, 143  # what a shell reports for a process that SI
 def clean_exit_on_signals() -> Iterator[None]:
     """Around a whole command: SIGTERM ends it as an error would, so that what it began to write is removed.
 
-    A second Ctrl-C during the clean-up of the first, or at the end of the process, is no traceback. Training has its own
-    handler of SIGTERM, which saves a checkpoint; under torchrun SIGTERM stays as it is, because a process may wait for
+    A second Ctrl-C during the clean-up of the first, or at the end of the process, is no traceback. Training has a
+    handler of its own, which saves a checkpoint; under torchrun SIGTERM stays as it is, because a process may wait for
     another one that has ended.
     """
     if "WORLD_SIZE" not in os.environ and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
