@@ -121,6 +121,22 @@ def test_maps_of_several_tiles(monkeypatch, modes, counts):
     assert past_the_end(memory) == 0
 
 
+@pytest.mark.parametrize(("pixels", "size"), [(2, (5, 8)), (4, (9, 7))])
+def test_products_of_several_pixels(monkeypatch, pixels, size):
+    """All three kernels, where the map's width is a multiple of the pixels and where it is not."""
+    for name in ("FORWARD", "BACKWARD", "WEIGHTS"):
+        monkeypatch.setattr(residual, name, dict.fromkeys((16, 32, 64), residual.Variant(pixels=pixels)))
+    monkeypatch.setattr(residual, "TILE", 16 * 8 * pixels * 2)  # two tiles of at least 16 rows of a product, or more
+    plain, fused = pair(size, width=0.5)
+    assert fused.layers[1].tiles > 1
+    for variant in (fused.layers[1].compiled_as(residual.FORWARD), residual.weights_variant(fused.layers[1])):
+        assert variant["P"] == pixels
+    assert fused.layers[3].compiled_as(residual.BACKWARD)["P"] == 1  # stride 2
+    check_steps(plain, fused, size, ["moving"], [2])
+    (memory,) = fused._workspaces[True]
+    assert past_the_end(memory) == 0
+
+
 def past_the_end(memory):
     """The sum of what lies behind the maps, where kernels may read and must not write."""
     maps = memory.raw, memory.kept[:-1], memory.kept[-1:], memory.bordered, memory.gradient, memory.weights

@@ -10,6 +10,11 @@ A program works on a tile: ``R`` rows of one output map. Y and gZ are stored as 
 as [tile, row, column, channel] with a border of one pixel around each tile. So a program writes everything that its
 nine taps read (also rows of adjacent tiles, and zeros outside of the image) and reads it without bounds checks.
 
+A product has ``P`` output pixels in a row of its matrix. With P = 1 there is one product per tap. With more, P + 2
+adjacent input pixels, which are contiguous in memory, are multiplied by one matrix that holds the three taps of a
+kernel row once for each output pixel, and zeros. So an input is loaded (P + 2) / P times per kernel row, not three
+times; the zeros cost multiplications, of which tensor cores have plenty. Convolutions with stride 2 have P = 1.
+
 Statistics and sums are written as one partial result per program. The last program, found by an atomic counter, adds
 all of them in a fixed order. No number is added atomically, so the bits are the same every time.
 """
@@ -174,6 +179,16 @@ def _activation(value, extra, scale, shift, NORM: tl.constexpr, SHORTCUT: tl.con
     return result
 
 
+@triton.jit
+def _reach(step, across, P: tl.constexpr):
+    """How many pixels of a bordered tile lie between the first operand of a product and that of product ``step``."""
+    if P == 1:
+        pixels = step // 3 * across + step % 3
+    else:
+        pixels = step * across
+    return pixels
+
+
 @triton.jit(do_not_specialize=RUNTIME)
 def convolve(
     raw, shortcut, kept, weight, result,
@@ -184,7 +199,7 @@ def convolve(
     BCI: tl.constexpr, BCO: tl.constexpr, R: tl.constexpr, BP: tl.constexpr,
     NORM: tl.constexpr, MOVING: tl.constexpr, SHORTCUT: tl.constexpr,
     SH: tl.constexpr, SW: tl.constexpr, SC: tl.constexpr, SBC: tl.constexpr, SR: tl.constexpr,
-    BWI: tl.constexpr, BWO: tl.constexpr,
+    BWI: tl.constexpr, BWO: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
     """Y[l] = conv3×3(A[l]) on a tile of R rows; A[l] is computed first, from the raw map and the norm before it."""
     HO: tl.constexpr = (H + S - 1) // S
@@ -213,18 +228,23 @@ def convolve(
     place = home + (border // BWI * (R * S + 1) * (W + 2) + column_b + 1)[:, None] * BCI + ci[None, :]
     tl.store(place, _activation(value_b, extra_b, scale, shift, NORM, SHORTCUT), inside_b[:, None] & (ci[None, :] < CI))
     tl.debug_barrier()
-    pixel = tl.arange(0, R * BWO)
-    row, column = pixel // BWO, pixel % BWO
-    corner = home + (row * S * (W + 2) + column * S)[:, None] * BCI + ci[None, :]
-    taps = weight + ci[:, None] * BCO + co[None, :]
+    products: tl.constexpr = 9 if P == 1 else 3
+    read: tl.constexpr = BCI if P == 1 else 2 * P * BCI
+    span, many = tl.arange(0, read), tl.arange(0, P * BCO)
+    block = tl.arange(0, R * BWO // P)
+    row, column = block // (BWO // P), block % (BWO // P) * P
+    corner = home + (row * S * (W + 2) + column * S)[:, None] * BCI + span[None, :]
+    taps = weight + span[:, None] * (P * BCO) + many[None, :]
     seen, factors = tl.load(corner), tl.load(taps)
-    total = tl.zeros([R * BWO, BCO], tl.float32)
-    for step in range(1, 10):  # the next tap is read while this one is computed; the tenth is not used
-        next_seen = tl.load(corner + (step // 3 * (W + 2) + step % 3) * BCI)
-        next_factors = tl.load(taps + step * (BCI * BCO))
+    total = tl.zeros([R * BWO // P, P * BCO], tl.float32)
+    for step in range(1, products + 1):  # the next operands are read while these are multiplied; the last are not used
+        next_seen = tl.load(corner + _reach(step, W + 2, P) * BCI)
+        next_factors = tl.load(taps + step * (read * P * BCO))
         total = tl.dot(seen, factors, total, input_precision="ieee")
         seen, factors = next_seen, next_factors
-    rounded = total.to(result.dtype.element_ty)
+    rounded = tl.reshape(total.to(result.dtype.element_ty), [R * BWO, BCO])
+    pixel = tl.arange(0, R * BWO)
+    row, column = pixel // BWO, pixel % BWO
     inside = (first + row < HO) & (column < WO)
     place = result + ((image * HO + first + row) * WO + column)[:, None] * CO + co[None, :]
     tl.store(place, rounded, inside[:, None] & (co[None, :] < CO))
@@ -305,11 +325,13 @@ def _normed_back(gradient, value, a, b, c):
 
 
 @triton.jit
-def _window(home, row, column, step, S: tl.constexpr, WO: tl.constexpr, BC: tl.constexpr):
-    """The gradients that one mirrored tap reads from a bordered tile."""
-    channel = tl.arange(0, BC)[None, :]
+def _window(
+    home, row, column, step, S: tl.constexpr, WO: tl.constexpr, BC: tl.constexpr, READ: tl.constexpr, P: tl.constexpr
+):
+    """The gradients that one product with mirrored taps reads from a bordered tile."""
+    channel = tl.arange(0, READ)[None, :]
     if S == 1:
-        seen = tl.load(home + ((row + step // 3) * (WO + 2) + column + step % 3)[:, None] * BC + channel)
+        seen = tl.load(home + (row * (WO + 2) + column + _reach(step, WO + 2, P))[:, None] * BC + channel)
     else:
         up, left = row + step // 3 - 1, column + step % 3 - 1
         even = (up >= 0) & (up % S == 0) & (left >= 0) & (left % S == 0)
@@ -325,6 +347,7 @@ def convolve_back(
     H: tl.constexpr, W: tl.constexpr, S: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr,
     BCI: tl.constexpr, BCO: tl.constexpr, R: tl.constexpr, BP: tl.constexpr,
     MOVING: tl.constexpr, SKIP: tl.constexpr, LAST: tl.constexpr, BWI: tl.constexpr, BWO: tl.constexpr,
+    P: tl.constexpr,
 ):  # fmt: skip
     """gZ[l−1] on R·S rows, from gZ[l] through convolution l, with the shortcut's gradient. LAST: only make gY[l]."""
     HO: tl.constexpr = (H + S - 1) // S
@@ -352,17 +375,23 @@ def convolve_back(
     tl.store(place_b, _normed_back(slope_b, value_b, a, b, c), valid_b)
     if not LAST:
         tl.debug_barrier()
-        pixel = tl.arange(0, R * S * BWI)
-        row, column = pixel // BWI, pixel % BWI
-        taps = weight + co[:, None] * BCI + ci[None, :]
-        seen = _window(home, row, column, 0, S, WO, BCO)
+        products: tl.constexpr = 9 if P == 1 else 3
+        read: tl.constexpr = BCO if P == 1 else 2 * P * BCO
+        span, many = tl.arange(0, read), tl.arange(0, P * BCI)
+        block = tl.arange(0, R * S * BWI // P)
+        row, column = block // (BWI // P), block % (BWI // P) * P
+        taps = weight + span[:, None] * (P * BCI) + many[None, :]
+        seen = _window(home, row, column, 0, S, WO, BCO, read, P)
         factors = tl.load(taps)
-        total = tl.zeros([R * S * BWI, BCI], tl.float32)
-        for step in range(1, 10):
-            next_seen = _window(home, row, column, step, S, WO, BCO)
-            next_factors = tl.load(taps + step * (BCI * BCO))
+        total = tl.zeros([R * S * BWI // P, P * BCI], tl.float32)
+        for step in range(1, products + 1):
+            next_seen = _window(home, row, column, step, S, WO, BCO, read, P)
+            next_factors = tl.load(taps + step * (read * P * BCI))
             total = tl.dot(seen, factors, total, input_precision="ieee")
             seen, factors = next_seen, next_factors
+        total = tl.reshape(total, [R * S * BWI, BCI])
+        pixel = tl.arange(0, R * S * BWI)
+        row, column = pixel // BWI, pixel % BWI
         place = ((image * H + first * S + row) * W + column)[:, None] * CI + ci[None, :]
         valid = ((first * S + row < H) & (column < W))[:, None] & (ci[None, :] < CI)
         if SKIP == 1:
@@ -398,21 +427,27 @@ def weigh(
     kept, bordered, partial, tiles, kept_stride, bordered_stride, partial_stride,
     W: tl.constexpr, S: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr,
     BCI: tl.constexpr, BCO: tl.constexpr, R: tl.constexpr, BWO: tl.constexpr, TILES: tl.constexpr, CHUNKS: tl.constexpr,
+    P: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of a convolution's weights: one row of taps, some tiles, one of several convolutions per program."""
+    """The gradient of a convolution's weights: one row of taps, some tiles, one of several convolutions per program.
+
+    Each of the P output pixels of a product gives a partial result of its own.
+    """
     WO: tl.constexpr = (W + S - 1) // S
     down, layer = tl.program_id(1), tl.program_id(2).to(tl.int64)
-    span, co = tl.arange(0, 4 * BCI), tl.arange(0, BCO)  # three adjacent taps, and one that is not used
-    pixel = tl.arange(0, R // CHUNKS * BWO)
-    row, column = pixel // BWO, pixel % BWO
+    read: tl.constexpr = 4 * BCI if P == 1 else 2 * P * BCI  # P + 2 adjacent inputs, and some that are not used
+    span, many = tl.arange(0, read), tl.arange(0, P * BCO)
+    output, co = many // BCO, many % BCO
+    block = tl.arange(0, R // CHUNKS * BWO // P)
+    row, column = block // (BWO // P), block % (BWO // P) * P
     corner = ((row * S + down) * (W + 2) + column * S)[:, None] * BCI + span[None, :]
-    middle = ((row + 1) * (WO + 2) + column + 1)[:, None] * BCO + co[None, :]
-    real = (column < WO)[:, None]
+    middle = ((row + 1) * (WO + 2) + column + 1)[:, None] * BCO + many[None, :]
+    real = column[:, None] + output[None, :] < WO
     kept += layer * kept_stride
     bordered += layer * bordered_stride
     start = tl.program_id(0) * TILES
     end = tl.minimum(start + TILES, tiles) * CHUNKS
-    total = tl.zeros([4 * BCI, BCO], tl.float32)
+    total = tl.zeros([read, P * BCO], tl.float32)
     slope, seen = _operands(
         kept, bordered, start * CHUNKS, corner, middle, real, W, WO, S, BCI, BCO, R, CHUNKS
     )  # fmt: skip
@@ -422,10 +457,10 @@ def weigh(
         )  # fmt: skip
         total = tl.dot(tl.trans(seen), slope, total, input_precision="ieee")
         slope, seen = next_slope, next_seen
-    place = partial + tl.program_id(0).to(tl.int64) * partial_stride + layer * (9 * CI * CO)
-    tap, channel = span // BCI, span % BCI
-    place += (co[None, :] * 9 + down * 3 + tap[:, None]) * CI + channel[:, None]
-    tl.store(place, total, (co[None, :] < CO) & ((tap < 3) & (channel < CI))[:, None])
+    place = partial + tl.program_id(0).to(tl.int64) * P * partial_stride + layer * (9 * CI * CO)
+    tap, channel = span[:, None] // BCI - output[None, :], span[:, None] % BCI
+    place += output[None, :].to(tl.int64) * partial_stride + (co[None, :] * 9 + down * 3 + tap) * CI + channel
+    tl.store(place, total, (co[None, :] < CO) & (tap >= 0) & (tap < 3) & (channel < CI))
 
 
 @triton.jit
@@ -445,17 +480,23 @@ def add_partials(partial, result, table, SPLITS: tl.constexpr, BLOCK: tl.constex
 
 @triton.jit
 def pack(table, forward, backward, BLOCK: tl.constexpr):
-    """Weights as the kernels read them, tap by tap: [input, output] forward, mirrored and [output, input] backward.
+    """Weights as the products read them: [input, output] forward, mirrored and [output, input] backward.
 
-    A row of ``table`` is one tap of one convolution: where its weights [output, tap, input] lie, where they go, the
-    numbers of channels, and the blocks that they fill.
+    A row of ``table`` is one tap of one convolution: where its weights [output, tap, input] lie, the numbers of channels,
+    the blocks that they fill; and for each direction where they go, how long a row of that matrix is, and how often they
+    are in it.
     """
-    row = table + tl.program_id(0) * 8
+    row = table + tl.program_id(0) * 12
     source = (tl.load(row)).to(tl.pointer_type(tl.float32))
-    onward, mirrored, tap = tl.load(row + 1), tl.load(row + 2), tl.load(row + 3)
-    inputs, outputs, block_in, block_out = tl.load(row + 4), tl.load(row + 5), tl.load(row + 6), tl.load(row + 7)
+    tap, inputs, outputs = tl.load(row + 1), tl.load(row + 2), tl.load(row + 3)
+    block_in, block_out = tl.load(row + 4), tl.load(row + 5)
+    onward, width, times = tl.load(row + 6), tl.load(row + 7), tl.load(row + 8)
+    mirrored, width_back, times_back = tl.load(row + 9), tl.load(row + 10), tl.load(row + 11)
     ci, co = tl.arange(0, BLOCK)[None, :], tl.arange(0, BLOCK)[:, None]
     real = (ci < inputs) & (co < outputs)
     value = tl.load(source + (co * 9 + tap) * inputs + ci, real, 0.0).to(forward.dtype.element_ty)
-    tl.store(forward + onward + ci * block_out + co, value, real)
-    tl.store(backward + mirrored + co * block_in + ci, value, real)
+    for output in range(times):
+        tl.store(forward + onward + output * (block_in * width + block_out) + ci * width + co, value, real)
+    for output in range(times_back):
+        place = mirrored + output * (block_out * width_back + block_in) + co * width_back + ci
+        tl.store(backward + place, value, real)

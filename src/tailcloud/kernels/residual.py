@@ -1,6 +1,6 @@
 """A CIFAR ResNet computed by the fused kernels: the model's own parameters and buffers, fewer and larger kernels."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass
@@ -24,11 +24,23 @@ CHUNK = 128  # pixels of a tile that a program loads at a time
 BUFFERS = 3  # maps of one size that evaluation needs at a time: a block's input and two intermediate maps
 ADD_BLOCK, ADD_SPLITS = 128, 16
 LARGEST_BLOCK = 64  # channels
-FORWARD = {"num_warps": 4, "num_stages": 1}
-BACKWARD = {"num_warps": 4, "num_stages": 1}
-WEIGHTS = {"num_warps": 4, "num_stages": 1}
 
 Sizes = dict[str, int]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How a kernel computes a convolution: output pixels per row of a product (P), warps, and stages of its loops."""
+
+    pixels: int = 1
+    num_warps: int = 4
+    num_stages: int = 1
+
+
+# By channels of a block. The fastest of benchmarks/kernel_variants.py.
+FORWARD = {16: Variant(), 32: Variant(), 64: Variant()}
+BACKWARD = {16: Variant(), 32: Variant(), 64: Variant()}
+WEIGHTS = {16: Variant(), 32: Variant(), 64: Variant()}
 
 
 def block_of(channels: int) -> int:
@@ -80,6 +92,13 @@ class Layer:
         sizes = {"H": self.height, "W": self.width, "S": self.stride}
         return {**sizes, "CI": self.conv.in_channels, "CO": self.conv.out_channels, **self.blocks}
 
+    def compiled_as(self, variants: Mapping[int, Variant], pixels: int | None = None) -> Sizes:
+        """The variant that computes this layer, of at most ``pixels`` (all of a tile) in a product; P = 1 if P does not fit."""
+        variant = variants[max(self.blocks["BCI"], self.blocks["BCO"])]
+        most = min(self.blocks["BWO"], (pixels or self.rows * self.blocks["BWO"]) // 16)  # rows of a product: at least 16
+        fitting = variant.pixels if self.stride == 1 and variant.pixels <= most else 1
+        return {"P": fitting, "num_warps": variant.num_warps, "num_stages": variant.num_stages}
+
     @cached_property
     def bordered_in(self) -> int:
         """Numbers of an activation in tiles with borders, per image."""
@@ -122,6 +141,36 @@ def chunks(layer: Layer) -> int:
     return max(1, min(layer.rows, pixels // CHUNK))
 
 
+def weights_variant(layer: Layer) -> Sizes:
+    """The variant that computes a layer's weight gradients."""
+    return layer.compiled_as(WEIGHTS, layer.rows * layer.blocks["BWO"] // chunks(layer))
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The weights of a convolution as one kernel multiplies by them: blocks of channels, output pixels per product."""
+
+    inputs: int
+    outputs: int
+    pixels: int
+
+    @property
+    def width(self) -> int:
+        """Columns of the matrix."""
+        return self.pixels * self.outputs
+
+    @property
+    def size(self) -> int:
+        """Numbers of all matrices."""
+        return self.place(9)
+
+    def place(self, tap: int) -> int:
+        """Where the first copy of a tap starts."""
+        if self.pixels == 1:
+            return tap * self.inputs * self.outputs
+        return (tap // 3 * 2 * self.pixels + tap % 3) * self.inputs * self.width
+
+
 class Workspace:
     """The memory that the kernels write for up to ``capacity`` images, at fixed addresses.
 
@@ -143,9 +192,7 @@ class Workspace:
         self.partial = self._zeros(
             [2 * capacity * count * channel for count, channel in zip(programs, channels, strict=True)]
         )
-        blocks = [9 * layer.blocks["BCI"] * layer.blocks["BCO"] for layer in layers]
-        self.onward, self.mirrored = self._zeros(blocks, dtype), self._zeros(blocks, dtype)
-        self.pack_table = self._pack_table()
+        self._prepare_packed()
         if training:
             self.gradient = self._maps([layer.numbers for layer in layers], training=True)
             self.bordered = self._maps([layer.bordered_out for layer in layers], training=True)
@@ -153,17 +200,27 @@ class Workspace:
             self.coefficients = self._zeros([3 * count for count in channels])
             self._prepare_weights()
 
-    def _pack_table(self) -> Tensor:
-        """For each tap of each convolution: source, target and sizes."""
-        rows, offset = [], 0
-        for layer in self.layers:
-            sizes = layer.blocks["BCI"] * layer.blocks["BCO"]
-            channels = layer.conv.in_channels, layer.conv.out_channels, layer.blocks["BCI"], layer.blocks["BCO"]
+    def _prepare_packed(self) -> None:
+        """Weights in the layout of the kernels, and for each tap of each convolution its source, target and sizes."""
+        blocks = [(layer.blocks["BCI"], layer.blocks["BCO"]) for layer in self.layers]
+        onward = [Packed(*block, layer.compiled_as(FORWARD)["P"]) for block, layer in zip(blocks, self.layers, strict=True)]
+        mirrored = [
+            Packed(*block[::-1], layer.compiled_as(BACKWARD)["P"])
+            for block, layer in zip(blocks, self.layers, strict=True)
+        ]
+        # a kernel reads one matrix past its last one, so a spare follows
+        *self.onward, _ = self._zeros([one.size for one in [*onward, onward[-1]]], self.dtype)
+        *self.mirrored, _ = self._zeros([one.size for one in [*mirrored, mirrored[-1]]], self.dtype)
+        rows = []
+        starts = [0, 0]
+        for layer, block, there, back in zip(self.layers, blocks, onward, mirrored, strict=True):
             for tap in range(9):
-                places = layer.conv.weight.data_ptr(), offset + tap * sizes, offset + (8 - tap) * sizes
-                rows.append((*places, tap, *channels))
-            offset += 9 * sizes
-        return torch.tensor(rows, dtype=torch.int64).to(self.device)
+                source = layer.conv.weight.data_ptr(), tap, layer.conv.in_channels, layer.conv.out_channels, *block
+                target = starts[0] + there.place(tap), there.width, there.pixels
+                target_back = starts[1] + back.place(8 - tap), back.width, back.pixels
+                rows.append((*source, *target, *target_back))
+            starts = [starts[0] + there.size, starts[1] + back.size]
+        self.pack_table = torch.tensor(rows, dtype=torch.int64).to(self.device)
 
     def _prepare_weights(self) -> None:
         """Adjacent layers of one shape compute their weight gradients in one launch, as several partial results."""
@@ -173,14 +230,19 @@ class Workspace:
         self.weights = self._zeros(sizes)
         self.group_sizes = [sum(sizes[number] for number in group) for group in self.groups]
         counts = [
-            size * self.splits(group, self.capacity) for size, group in zip(self.group_sizes, self.groups, strict=True)
+            size * self.partials(group, self.capacity)
+            for size, group in zip(self.group_sizes, self.groups, strict=True)
         ]
         self.weight_partials = self._zeros(counts)
         self._tables: dict[int, Tensor] = {}
 
     def splits(self, group: Sequence[int], images: int) -> int:
-        """Partial results of a group's weight gradients."""
+        """Programs that share the tiles of a group's weight gradients."""
         return -(-images * self.layers[group[0]].tiles // TILES_PER_SPLIT)
+
+    def partials(self, group: Sequence[int], images: int) -> int:
+        """Partial results of a group's weight gradients."""
+        return self.splits(group, images) * weights_variant(self.layers[group[0]])["P"]
 
     def table(self, images: int) -> Tensor:
         """For every program that adds partial weight gradients: source, target, size, stride, number of partials."""
@@ -189,7 +251,7 @@ class Workspace:
             for group, size, partials in zip(self.groups, self.group_sizes, self.weight_partials, strict=True):
                 for start in range(0, size, ADD_BLOCK):
                     here = min(ADD_BLOCK, size - start)
-                    rows.append((source + start, target + start, here, size, self.splits(group, images)))
+                    rows.append((source + start, target + start, here, size, self.partials(group, images)))
                 source, target = source + len(partials), target + size
             self._tables[images] = torch.tensor(rows, dtype=torch.int64).to(self.device)
         return self._tables[images]
@@ -282,7 +344,7 @@ class FusedResNet:
                 layer.norm.num_batches_tracked, workspace.partial[number], workspace.counter[number],
                 count, layer.norm.eps, layer.norm.momentum,
                 **layer.shape, BP=PARTIALS // layer.blocks["BCO"], NORM=number > 0, MOVING=moving,
-                **self._shortcut(number), **FORWARD,
+                **self._shortcut(number), **layer.compiled_as(FORWARD),
             )  # fmt: skip
         last, number = self.layers[-1], len(self.layers)
         features = torch.empty(count, last.conv.out_channels, device=workspace.device)
@@ -349,7 +411,7 @@ class FusedResNet:
             workspace.coefficients[number], workspace.gradient[number + 1 if skip else number], workspace.kept[number],
             workspace.raw[below], workspace.gradient[below], *self._closing(workspace, below), images,
             **layer.shape, BP=PARTIALS // layer.blocks["BCI"], MOVING=self.backbone.training, SKIP=skip,
-            LAST=number == 0, **BACKWARD,
+            LAST=number == 0, **layer.compiled_as(BACKWARD),
         )  # fmt: skip
 
     def _weights_backward(self, workspace: Workspace, which: int, images: int) -> None:
@@ -362,7 +424,7 @@ class FusedResNet:
             workspace.kept[first], workspace.bordered[first], workspace.weight_partials[which], images * layer.tiles,
             workspace.capacity * layer.bordered_in, workspace.capacity * layer.bordered_out,
             workspace.group_sizes[which],
-            **shape, TILES=TILES_PER_SPLIT, CHUNKS=chunks(layer), **WEIGHTS,
+            **shape, TILES=TILES_PER_SPLIT, CHUNKS=chunks(layer), **weights_variant(layer),
         )  # fmt: skip
 
     def _closing(self, workspace: Workspace, number: int) -> tuple[Tensor, ...]:
