@@ -37,21 +37,19 @@ def _is_last(counter):
 
 
 @triton.jit
-def _partials(partial, start, C: tl.constexpr, BC: tl.constexpr, BP: tl.constexpr):
+def _partials(partial, part, channel, C: tl.constexpr):
     """Some rows of the partial results [programs, 2, C], zeros past their end, and which rows are real."""
-    part, channel = start + tl.arange(0, BP)[:, None], tl.arange(0, BC)[None, :]
-    inside = (part < tl.num_programs(0)) & (channel < C)
-    place = partial + part * 2 * C + channel
+    inside = (part < tl.num_programs(0))[:, None] & (channel < C)[None, :]
+    place = partial + part[:, None] * 2 * C + channel[None, :]
     # ".cg": from the cache that all programs share; the L1 cache may hold old values
     first = tl.load(place, inside, 0.0, cache_modifier=".cg")
     return first, tl.load(place + C, inside, 0.0, cache_modifier=".cg"), inside
 
 
 @triton.jit
-def _squares(total, spread, inside, mean, start, BP: tl.constexpr, H: tl.constexpr, W: tl.constexpr, R: tl.constexpr):
+def _squares(total, spread, inside, mean, part, H: tl.constexpr, W: tl.constexpr, R: tl.constexpr):
     """Squared deviations from the common mean, from each tile's sum and squared deviations from its own mean."""
-    part = start + tl.arange(0, BP)[:, None]
-    count = (tl.minimum(H - part % ((H + R - 1) // R) * R, R) * W).to(tl.float32)
+    count = (tl.minimum(H - part % ((H + R - 1) // R) * R, R) * W).to(tl.float32)[:, None]
     away = total / count - mean[None, :]
     return tl.sum(tl.where(inside, spread + count * away * away, 0.0), 0)
 
@@ -59,24 +57,26 @@ def _squares(total, spread, inside, mean, start, BP: tl.constexpr, H: tl.constex
 @triton.jit
 def _finish_forward(
     partial, gamma, beta, running_mean, running_var, tracked, saved, affine, pixels, eps, momentum,
-    C: tl.constexpr, BC: tl.constexpr, BP: tl.constexpr, H: tl.constexpr, W: tl.constexpr, R: tl.constexpr,
+    part, channel, C: tl.constexpr, BP: tl.constexpr, H: tl.constexpr, W: tl.constexpr, R: tl.constexpr,
 ):  # fmt: skip
-    """Batch norm from the tiles' partial results: (sum, squared deviations from the own mean), combined exactly."""
-    channel = tl.arange(0, BC)
+    """Batch norm from the tiles' partial results: (sum, squared deviations from the own mean), combined exactly.
+
+    They are read ``BP`` at a time; ``part`` counts to BP, ``channel`` to the block that holds all C.
+    """
     inside = channel < C
-    total, spread, real = _partials(partial, 0, C, BC, BP)
+    total, spread, real = _partials(partial, part, channel, C)
     weight, bias = tl.load(gamma + channel, inside, 0.0), tl.load(beta + channel, inside, 0.0)
     old_mean = tl.load(running_mean + channel, inside, 0.0)
     old_var = tl.load(running_var + channel, inside, 0.0)
     sums = tl.sum(total, 0)
     for start in range(BP, tl.num_programs(0), BP):
-        more, _, _ = _partials(partial, start, C, BC, BP)
+        more, _, _ = _partials(partial, start + part, channel, C)
         sums += tl.sum(more, 0)
     mean = sums / pixels
-    squares = _squares(total, spread, real, mean, 0, BP, H, W, R)
+    squares = _squares(total, spread, real, mean, part, H, W, R)
     for start in range(BP, tl.num_programs(0), BP):
-        more, wide, here = _partials(partial, start, C, BC, BP)
-        squares += _squares(more, wide, here, mean, start, BP, H, W, R)
+        more, wide, here = _partials(partial, start + part, channel, C)
+        squares += _squares(more, wide, here, mean, start + part, H, W, R)
     variance = squares / pixels
     rstd = 1 / tl.sqrt(variance + eps)
     tl.store(affine + channel, weight * rstd, inside)
@@ -91,17 +91,16 @@ def _finish_forward(
 
 @triton.jit
 def _finish_backward(
-    partial, gamma, saved, sums, coefficients, pixels,
-    C: tl.constexpr, BC: tl.constexpr, BP: tl.constexpr, MOVING: tl.constexpr,
+    partial, gamma, saved, sums, coefficients, pixels, part, channel,
+    C: tl.constexpr, BP: tl.constexpr, MOVING: tl.constexpr,
 ):  # fmt: skip
     """The gradients of β and γ, and the constants of gY = a·gZ + b·Y + c."""
-    channel = tl.arange(0, BC)
     inside = channel < C
-    one, two, _ = _partials(partial, 0, C, BC, BP)
+    one, two, _ = _partials(partial, part, channel, C)
     mean, rstd = tl.load(saved + channel, inside, 0.0), tl.load(saved + C + channel, inside, 0.0)
     a = tl.load(gamma + channel, inside, 0.0) * rstd
     for start in range(BP, tl.num_programs(0), BP):
-        more, mores, _ = _partials(partial, start, C, BC, BP)
+        more, mores, _ = _partials(partial, start + part, channel, C)
         one += more
         two += mores
     first, second = tl.sum(one, 0), tl.sum(two, 0)
@@ -120,10 +119,9 @@ def _finish_backward(
 
 @triton.jit
 def _affine(
-    affine, gamma, beta, running_mean, running_var, saved, eps, C: tl.constexpr, BC: tl.constexpr, MOVING: tl.constexpr
+    affine, gamma, beta, running_mean, running_var, saved, eps, channel, C: tl.constexpr, MOVING: tl.constexpr
 ):
     """Scale and shift of a batch norm: of this batch, or of the running statistics."""
-    channel = tl.arange(0, BC)
     inside = channel < C
     if MOVING:
         scale, shift = tl.load(affine + channel, inside, 0.0), tl.load(affine + C + channel, inside, 0.0)
@@ -147,12 +145,12 @@ def _bordered(image, row, column, H: tl.constexpr, W: tl.constexpr, R: tl.conste
 
 @triton.jit
 def _source(
-    raw, shortcut, image, row, column, inside,
-    H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, BC: tl.constexpr,
+    raw, shortcut, image, row, column, inside, channels,
+    H: tl.constexpr, W: tl.constexpr, C: tl.constexpr,
     SHORTCUT: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr, SC: tl.constexpr, SBC: tl.constexpr, SR: tl.constexpr,
 ):  # fmt: skip
-    """Raw map and shortcut of an activation, at some pixels [·, BC]."""
-    channel = tl.arange(0, BC)[None, :]
+    """Raw map and shortcut of an activation, at some pixels [·, channels]."""
+    channel = channels[None, :]
     valid = inside[:, None] & (channel < C)
     value = tl.load(raw + ((image * H + row) * W + column)[:, None] * C + channel, valid, 0.0)
     if SHORTCUT == 1:  # the same shape
@@ -206,22 +204,22 @@ def convolve(
     WO: tl.constexpr = (W + S - 1) // S
     tiles: tl.constexpr = (HO + R - 1) // R
     image, first = tl.program_id(0) // tiles, tl.program_id(0) % tiles * R
+    ci, co = tl.arange(0, BCI), tl.arange(0, BCO)
     own = tl.arange(0, R * S * BWI)
     row, column = first * S + own // BWI, own % BWI
     inside = (row < H) & (column < W)
     value, extra = _source(
-        raw, shortcut, image, row, column, inside, H, W, CI, BCI, SHORTCUT, SH, SW, SC, SBC, SR
+        raw, shortcut, image, row, column, inside, ci, H, W, CI, SHORTCUT, SH, SW, SC, SBC, SR
     )  # fmt: skip
     border = tl.arange(0, 2 * BWI)
     row_b, column_b = first * S - 1 + border // BWI * (R * S + 1), border % BWI
     inside_b = (row_b >= 0) & (row_b < H) & (column_b < W)
     value_b, extra_b = _source(
-        raw, shortcut, image, row_b, column_b, inside_b, H, W, CI, BCI, SHORTCUT, SH, SW, SC, SBC, SR
+        raw, shortcut, image, row_b, column_b, inside_b, ci, H, W, CI, SHORTCUT, SH, SW, SC, SBC, SR
     )  # fmt: skip
     scale, shift = 0.0, 0.0
     if NORM:
-        scale, shift = _affine(affine_in, gamma_in, beta_in, mean_in, var_in, saved_in, eps, CI, BCI, MOVING)
-    ci, co = tl.arange(0, BCI), tl.arange(0, BCO)
+        scale, shift = _affine(affine_in, gamma_in, beta_in, mean_in, var_in, saved_in, eps, ci, CI, MOVING)
     home = kept + tl.program_id(0) * ((R * S + 2) * (W + 2) * BCI)
     place = home + ((own // BWI + 1) * (W + 2) + column + 1)[:, None] * BCI + ci[None, :]
     tl.store(place, _activation(value, extra, scale, shift, NORM, SHORTCUT), inside[:, None] & (ci[None, :] < CI))
@@ -253,7 +251,7 @@ def convolve(
         if _is_last(counter):
             _finish_forward(
                 partial, gamma, beta, running_mean, running_var, tracked, saved, affine, images * (HO * WO),
-                eps, momentum, CO, BCO, BP, HO, WO, R,
+                eps, momentum, tl.arange(0, BP), co, CO, BP, HO, WO, R,
             )  # fmt: skip
 
 
@@ -279,9 +277,9 @@ def pool(
     image, place, channel = tl.program_id(0), tl.arange(0, BHW), tl.arange(0, BC)
     inside = place < H * W
     value, extra = _source(
-        raw, shortcut, image, place // W, place % W, inside, H, W, C, BC, SHORTCUT, SH, SW, SC, SBC, SR
+        raw, shortcut, image, place // W, place % W, inside, channel, H, W, C, SHORTCUT, SH, SW, SC, SBC, SR
     )  # fmt: skip
-    scale, shift = _affine(affine_in, gamma_in, beta_in, mean_in, var_in, saved_in, eps, C, BC, MOVING)
+    scale, shift = _affine(affine_in, gamma_in, beta_in, mean_in, var_in, saved_in, eps, channel, C, MOVING)
     value = _activation(value, extra, scale, shift, True, SHORTCUT)
     valid = inside[:, None] & (channel[None, :] < C)
     tl.store(kept + (image * (H * W) + place)[:, None] * C + channel[None, :], value, valid)
@@ -315,7 +313,9 @@ def unpool(
     tl.store(result + place, rounded, valid)
     _store_sums(partial, rounded.to(tl.float32), below, saved, valid, C, channel)
     if _is_last(counter):
-        _finish_backward(partial, gamma, saved, sums, coefficients, images * HW, C, BC, BP, MOVING)
+        _finish_backward(
+            partial, gamma, saved, sums, coefficients, images * HW, tl.arange(0, BP), channel, C, BP, MOVING
+        )  # fmt: skip
 
 
 @triton.jit
@@ -408,7 +408,9 @@ def convolve_back(
         tl.store(result + place, rounded, valid)
         _store_sums(partial, rounded.to(tl.float32), below, saved, valid, CI, ci)
         if _is_last(counter):
-            _finish_backward(partial, gamma, saved, sums, coefficients, images * (H * W), CI, BCI, BP, MOVING)
+            _finish_backward(
+                partial, gamma, saved, sums, coefficients, images * (H * W), tl.arange(0, BP), ci, CI, BP, MOVING
+            )  # fmt: skip
 
 
 @triton.jit
@@ -480,23 +482,24 @@ def add_partials(partial, result, table, SPLITS: tl.constexpr, BLOCK: tl.constex
 
 @triton.jit
 def pack(table, forward, backward, BLOCK: tl.constexpr):
-    """Weights as the products read them: [input, output] forward, mirrored and [output, input] backward.
+    """Weights as the products read them: as they are forward, mirrored and with inputs for outputs backward.
 
-    A row of ``table`` is one tap of one convolution: where its weights [output, tap, input] lie, the numbers of channels,
-    the blocks that they fill; and for each direction where they go, how long a row of that matrix is, and how often they
-    are in it.
+    A row of ``table`` is one tap of one convolution: where its weights [output, tap, input] lie, the numbers of channels;
+    and for each direction where they go, the strides of inputs and outputs there, how many copies, and their distance.
     """
-    row = table + tl.program_id(0) * 12
+    row = table + tl.program_id(0) * 14
     source = (tl.load(row)).to(tl.pointer_type(tl.float32))
     tap, inputs, outputs = tl.load(row + 1), tl.load(row + 2), tl.load(row + 3)
-    block_in, block_out = tl.load(row + 4), tl.load(row + 5)
-    onward, width, times = tl.load(row + 6), tl.load(row + 7), tl.load(row + 8)
-    mirrored, width_back, times_back = tl.load(row + 9), tl.load(row + 10), tl.load(row + 11)
     ci, co = tl.arange(0, BLOCK)[None, :], tl.arange(0, BLOCK)[:, None]
     real = (ci < inputs) & (co < outputs)
     value = tl.load(source + (co * 9 + tap) * inputs + ci, real, 0.0).to(forward.dtype.element_ty)
-    for output in range(times):
-        tl.store(forward + onward + output * (block_in * width + block_out) + ci * width + co, value, real)
-    for output in range(times_back):
-        place = mirrored + output * (block_out * width_back + block_in) + co * width_back + ci
-        tl.store(backward + place, value, real)
+    _copies(forward, row + 4, ci, co, value, real)
+    _copies(backward, row + 9, co, ci, value, real)
+
+
+@triton.jit
+def _copies(target, row, ci, co, value, real):
+    place, step_in, step_out = tl.load(row), tl.load(row + 1), tl.load(row + 2)
+    copies, distance = tl.load(row + 3), tl.load(row + 4)
+    for copy in range(copies):
+        tl.store(target + place + copy * distance + ci * step_in + co * step_out, value, real)
