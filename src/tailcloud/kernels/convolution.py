@@ -118,9 +118,7 @@ def _finish_backward(
 
 
 @triton.jit
-def _affine(
-    affine, gamma, beta, running_mean, running_var, saved, eps, channel, C: tl.constexpr, MOVING: tl.constexpr
-):
+def _affine(affine, gamma, beta, running_mean, running_var, saved, eps, channel, C: tl.constexpr, MOVING: tl.constexpr):
     """Scale and shift of a batch norm: of this batch, or of the running statistics."""
     inside = channel < C
     if MOVING:
@@ -180,10 +178,9 @@ def _activation(value, extra, scale, shift, NORM: tl.constexpr, SHORTCUT: tl.con
 @triton.jit
 def _reach(step, across, P: tl.constexpr):
     """How many pixels of a bordered tile lie between the first operand of a product and that of product ``step``."""
+    pixels = step * across
     if P == 1:
         pixels = step // 3 * across + step % 3
-    else:
-        pixels = step * across
     return pixels
 
 
@@ -484,8 +481,8 @@ def add_partials(partial, result, table, SPLITS: tl.constexpr, BLOCK: tl.constex
 def pack(table, forward, backward, BLOCK: tl.constexpr):
     """Weights as the products read them: as they are forward, mirrored and with inputs for outputs backward.
 
-    A row of ``table`` is one tap of one convolution: where its weights [output, tap, input] lie, the numbers of channels;
-    and for each direction where they go, the strides of inputs and outputs there, how many copies, and their distance.
+    A row of ``table`` is one tap of one convolution: where its weights [output, tap, input] lie, the numbers of
+    channels; for each direction where they go, the strides of inputs and outputs there, copies, and their distance.
     """
     row = table + tl.program_id(0) * 14
     source = (tl.load(row)).to(tl.pointer_type(tl.float32))

@@ -66,7 +66,7 @@ def convolve(
     affine_in, gamma_in, beta_in, mean_in, var_in, saved_in,
     affine, gamma, beta, running_mean, running_var, saved, tracked, partial, counter,
     images, eps, momentum,
-    H: tl.constexpr, W: tl.constexpr, S: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr,
+    H: tl.constexpr, W: tl.constexpr, S: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr,  # noqa: ARG001
     BCI: tl.constexpr, BCO: tl.constexpr, R: tl.constexpr, BP: tl.constexpr,
     NORM: tl.constexpr, MOVING: tl.constexpr, SHORTCUT: tl.constexpr,
     SH: tl.constexpr, SW: tl.constexpr, SC: tl.constexpr, SBC: tl.constexpr, SR: tl.constexpr,
@@ -136,9 +136,9 @@ def _store_moments(partial, value, inside, channel, C: tl.constexpr):
 def convolve_back(
     gradient, raw, bordered, weight, coefficients_in,
     skipped, kept, raw_below, result, gamma, saved, sums, coefficients, partial, counter, images,
-    H: tl.constexpr, W: tl.constexpr, S: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr,
+    H: tl.constexpr, W: tl.constexpr, S: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr,  # noqa: ARG001
     BCI: tl.constexpr, BCO: tl.constexpr, R: tl.constexpr, BP: tl.constexpr,
-    MOVING: tl.constexpr, SKIP: tl.constexpr, LAST: tl.constexpr, BWI: tl.constexpr, BWO: tl.constexpr,
+    MOVING: tl.constexpr, SKIP: tl.constexpr, LAST: tl.constexpr, BWI: tl.constexpr, BWO: tl.constexpr,  # noqa: ARG001
     CHANNEL_WARPS: tl.constexpr, CONTIGUOUS: tl.constexpr,
 ):  # fmt: skip
     """``convolution.convolve_back`` with stride 1, and not LAST."""

@@ -32,8 +32,8 @@ Sizes = dict[str, int]
 class Variant:
     """How a kernel computes a convolution.
 
-    With ``channel_warps``, by ``gluon_convolution``: so many warps share the output channels, the others the pixels, and
-    a thread loads ``contiguous`` channels at a time. Without, by ``convolution`` with ``pixels`` in a row of a product.
+    With ``channel_warps``, by ``gluon_convolution``: so many warps share the output channels, the others the pixels; a
+    thread loads ``contiguous`` channels at a time. Without, by ``convolution`` with ``pixels`` in a row of a product.
     """
 
     pixels: int = 1
