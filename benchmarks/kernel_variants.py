@@ -2,6 +2,7 @@
 
     python benchmarks/kernel_variants.py --out /tmp/kernel-variants.json
     ncu --clock-control none --set full -o kernels python benchmarks/kernel_variants.py --profile
+    python benchmarks/kernel_variants.py --count
 
 ResNet-32 on images of 32 pixels, in bfloat16. For each width of the network, one forward, one backward and one weight
 gradient kernel is timed in several variants, with 64 images (as one run has them) and with 512 (as eight runs fill the
@@ -10,10 +11,12 @@ must be near the rounding of bfloat16 (0.004). Then whole forward and backward p
 the default and by the fastest variants: alone, eight at a time, and an evaluation.
 
 What does not compile, or is not computed right, is a line of the table and nothing else. ``--seconds`` bounds the time
-from the start: what comes later in the list is left out.
+from the start: what comes later in the list is left out. ``--count`` needs no GPU: it prints the launches of a step and
+what they must do.
 """
 
 import argparse
+import math
 import multiprocessing
 import os
 import statistics
@@ -22,8 +25,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
+from dataclasses import asdict, astuple, dataclass, field, replace
+from functools import lru_cache, reduce
+from operator import add
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -46,9 +50,11 @@ RESULT = {"convolve": 4, "convolve_back": 8, "weigh": 2}  # which argument a ker
 CONSTANTS = {"convolve": 11, "convolve_back": 12}  # which argument has what it makes of its statistics
 ROUNDING = 0.01  # the largest difference that is taken for rounding
 LAUNCHES, REPEATS = 20, 7
-RESERVED = 45.0  # seconds at the end for whole passes
+RESERVED = 60.0  # seconds at the end for whole passes
+
 
 Settings = tuple[tuple[str, int], ...]  # of constants of tailcloud.kernels.residual
+FEWER: Settings = (("PARTIALS", 1024),)  # statistics at a time, and so registers
 
 
 @dataclass(frozen=True)
@@ -80,12 +86,15 @@ def candidates() -> list[Candidate]:
     for kind in ("convolve", "convolve_back"):
         found += [
             Candidate(kind, 16, Variant(channel_warps=1, contiguous=4)),
-            Candidate(kind, 16, Variant(channel_warps=1), (("PARTIALS", 1024),)),
-            Candidate(kind, 16, Variant(), (("PARTIALS", 1024),)),
-            Candidate(kind, 16, Variant(pixels=2), (("PARTIALS", 1024),)),
+            Candidate(kind, 16, Variant(channel_warps=1), FEWER),
+            Candidate(kind, 16, Variant(), FEWER),
+            Candidate(kind, 16, Variant(), (("PARTIALS", 2048),)),
+            Candidate(kind, 32, Variant(), FEWER),
+            Candidate(kind, 64, Variant(), FEWER),
+            Candidate(kind, 16, Variant(pixels=2), FEWER),
             Candidate(kind, 32, Variant(channel_warps=2, contiguous=8)),
             Candidate(kind, 32, Variant(channel_warps=1, contiguous=8)),
-            Candidate(kind, 32, Variant(channel_warps=2), (("PARTIALS", 1024),)),
+            Candidate(kind, 32, Variant(channel_warps=2), FEWER),
             Candidate(kind, 64, Variant(num_warps=8)),
             Candidate(kind, 64, Variant(channel_warps=4, num_warps=8)),
         ]
@@ -113,12 +122,11 @@ def candidates() -> list[Candidate]:
 @contextmanager
 def chosen(*several: Candidate) -> Iterator[None]:
     """The constants of the kernels while networks are made and launched."""
-    tables = {name: dict(getattr(residual, name)) for name in KINDS.values()}
-    settings: dict[str, Any] = {}
+    constants: dict[str, Any] = {name: dict(getattr(residual, name)) for name in KINDS.values()}
     for one in several:
-        tables[KINDS[one.kind]][one.width] = one.variant
-        settings |= dict(one.settings)
-    with patch.multiple(residual, **tables, **settings):
+        constants[KINDS[one.kind]][one.width] = one.variant
+        constants |= dict(one.settings)
+    with patch.multiple(residual, **constants):
         yield
 
 
@@ -156,7 +164,8 @@ def network_of(device: torch.device, seed: int = 0) -> FusedResNet:
     torch.manual_seed(seed)
     backbone = create_backbone(NETWORK)
     assert isinstance(backbone, CifarResNet)
-    return FusedResNet(backbone.to(device, memory_format=torch.channels_last), SIDE, SIDE)
+    backbone.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return FusedResNet(backbone, SIDE, SIDE)
 
 
 def recorded(network: FusedResNet, images: Tensor, *, training: bool = True) -> list[Launch]:
@@ -290,9 +299,9 @@ def graph_seconds(work: Callable[[], object], device: torch.device) -> float:
 
 
 def event_seconds(work: Callable[[], object]) -> float:
-    times = []
+    times: list[float] = []
     for _ in range(REPEATS):
-        before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         before.record()
         work()
         after.record()
@@ -332,7 +341,8 @@ def captured(device: torch.device, count: int, seed: int, *, training: bool = Tr
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         kept = work()
-    return Captured(graph, torch.cuda.Stream(device), network, (images, slope, kept))
+    stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+    return Captured(graph, stream, network, (images, slope, kept))
 
 
 def passes(name: str, several: Sequence[Candidate], device: torch.device, exact: list[Tensor] | None) -> dict[str, Any]:
@@ -392,8 +402,70 @@ def families() -> dict[str, list[Candidate]]:
         "gluon 16, 32": gluon[16] + gluon[32],
         "P2 16": [Candidate(kind, 16, Variant(pixels=2)) for kind in KINDS],
     }
-    few = [replace(one, settings=(("PARTIALS", 1024),)) for one in ways["gluon 16"]]
-    return {**ways, "gluon 16, PARTIALS 1024": few}
+    fewer = [replace(one, settings=FEWER) for one in ways["gluon 16, 32"]]
+    return {"FEWER": [Candidate("convolve", 16, Variant(), FEWER)], **ways, "gluon 16, 32, FEWER": fewer}
+
+
+# ---- counting
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a launch does: bytes between multiprocessors and L2, bytes of operands within them, FLOPs."""
+
+    launches: int
+    programs: int
+    moved: float
+    operands: float
+    flops: float
+
+    def __add__(self, other: "Work") -> "Work":
+        return Work(*(one + two for one, two in zip(astuple(self), astuple(other), strict=True)))
+
+
+def work_of(launch: Launch) -> Work:
+    """Of the simple variant. Tiles overlap by two rows, and a bordered tile is written and read by the same program.
+
+    Operands of ``tl.dot`` are loaded, stored in shared memory and loaded from there: three times their size.
+    """
+    sizes, programs, number = launch.sizes, math.prod(launch.grid), 2
+    if launch.kind not in KINDS:
+        return Work(1, programs, 0, 0, 0)
+    across, rows, stride = -(-sizes["W"] // sizes["S"]), sizes["R"], sizes["S"]
+    flops = 2 * 9 * sizes["CI"] * sizes["CO"] * across * rows
+    inputs = number * (rows * stride + 2) * sizes["W"] * sizes["CI"]
+    outputs = number * (rows + 2) * across * sizes["CO"]
+    own = number * rows * across * sizes["CO"], number * rows * stride * sizes["W"] * sizes["CI"]
+    taps = number * 9 * sizes["BCI"] * sizes["BCO"]
+    if launch.kind == "convolve":
+        moved = inputs * (3 + (sizes["SHORTCUT"] > 0)) + own[0]
+        operands = 3 * (number * 9 * rows * sizes["BWO"] * sizes["BCI"] + taps)
+    elif launch.kind == "convolve_back":
+        moved = outputs * 4 + own[1] * (0 if sizes["LAST"] else 3 + (sizes["SKIP"] > 0))
+        operands = 3 * (number * 9 * rows * stride * sizes["BWI"] * sizes["BCO"] + taps) * (not sizes["LAST"])
+        flops *= not sizes["LAST"]
+    else:  # a program has some tiles and one row of taps
+        tiles, flops = sizes["TILES"], flops * sizes["TILES"] // 3
+        moved = tiles * (inputs + outputs) + 4 * 3 * sizes["CI"] * sizes["CO"]
+        operands = 3 * tiles * number * rows * sizes["BWO"] * (4 * sizes["BCI"] + sizes["BCO"])
+    return Work(1, programs, programs * moved, programs * operands, programs * flops)
+
+
+def counted(launches: Sequence[Launch]) -> str:
+    """A table of kernels and widths."""
+    total: dict[tuple[str, str], Work] = {}
+    for one in launches:
+        place = one.kind, f"{one.sizes['CI']} to {one.sizes['CO']}" if one.kind in KINDS else ""
+        total[place] = total.get(place, Work(0, 0, 0, 0, 0)) + work_of(one)
+    total["all", ""] = reduce(add, total.values())
+    lines = [
+        "| kernel | channels | launches | programs | MB to and from L2 | MB of operands | GFLOP |",
+        "|---|---|" + 5 * "---:|",
+    ]
+    for (kind, channels), work in total.items():
+        figures = f"{work.launches} | {work.programs:,} | {work.moved / 1e6:.0f} | {work.operands / 1e6:.0f}"
+        lines.append(f"| {kind} | {channels} | {figures} | {work.flops / 1e9:.2f} |")
+    return "\n".join(lines)
 
 
 # ---- the table
@@ -415,6 +487,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=150.0, help="at most, whole passes included")
     parser.add_argument("--out", type=Path, default=Path("kernel-variants.json"))
+    parser.add_argument("--count", action="store_true", help="only count launches, bytes and FLOPs of a step")
     parser.add_argument("--profile", action="store_true", help="only launch the first candidates, for a profiler")
     return parser.parse_args(words)
 
@@ -422,6 +495,9 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 def main(words: Sequence[str] | None = None) -> None:
     given, started = arguments(words), time.monotonic()
     device, tried = torch.device("cuda" if torch.cuda.is_available() else "cpu"), candidates()
+    if given.count:
+        print(counted(recorded(network_of(torch.device("cpu")), images_of(BATCHES[0], torch.device("cpu")))))
+        return
     if given.profile:
         profile(tried[: 3 * len(KINDS) + 12], device)
         return
@@ -478,6 +554,7 @@ def time_passes(
     rows = record["kernels"]
     plans: dict[str, list[Candidate]] = {"default": []}
     plans |= {f"fastest with {count}": fastest(rows, f"us_{count}", tried[: len(rows)]) for count in BATCHES[::-1]}
+    plans["fastest, FEWER"] = [replace(one, settings=FEWER) for one in plans[f"fastest with {BATCHES[-1]}"]]
     plans |= {**families(), "default again": []}
     compiled = {name: submitted(pool, tuple(several)) for name, several in plans.items() if several}
     exact: list[Tensor] | None = None
