@@ -162,6 +162,7 @@ def test_a_fixed_number_stays():
 
 @pytest.mark.parametrize(("reserved", "room"), [(40, 2 + 4), (0, 2 + 90)], ids=["on the GPU", "resumed on the CPU"])
 def test_room_follows_from_what_those_inside_have_reserved(monkeypatch, reserved, room):
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (100, 200))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: reserved)
     assert room_on_gpu(2) == room

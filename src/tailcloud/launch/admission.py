@@ -11,6 +11,8 @@ from threading import Condition
 
 import torch
 
+from tailcloud.training.executors.cuda_graph import release_cached_memory
+
 MIN_SPEEDUP = 1.1  # in passes per second, against half as many runs
 FIRST_GROUP = 4  # runs at the same time after the first one, if memory suffices
 MEMORY_SHARE = 0.9  # of the free memory that new runs may take
@@ -103,6 +105,7 @@ def _rate(ends: list[tuple[float, float]]) -> float:
 
 def room_on_gpu(inside: int) -> int:
     """How many runs fit in total, from the memory that the running ones reserved and the free memory."""
+    release_cached_memory()  # what warm-ups left behind is no part of a run
     free, _ = torch.cuda.mem_get_info()
     each = max(1, torch.cuda.memory_reserved() / inside)  # 0 if the runs were resumed on the CPU
     return inside + int(MEMORY_SHARE * free / each)
