@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 import weakref
@@ -156,6 +157,12 @@ def sets(what):
         return {"ok": 2}
 
     return job
+
+
+def test_threads_take_turns_sooner_while_runs_share_a_gpu(streams):
+    before = sys.getswitchinterval()
+    (outcome,) = train_on_streams([lambda _: sys.getswitchinterval()], [Watcher()])
+    assert outcome < before == sys.getswitchinterval()
 
 
 def test_a_job_starts_as_soon_as_it_has_what_it_waits_for(streams):

@@ -1,8 +1,8 @@
 """How many runs train on one GPU at the same time: more as long as throughput grows and memory suffices.
 
 The first run starts alone: it compiles what all runs need, and shows how much memory one run takes. Then four run
-together, and twice as many as long as the whole fleet gets more done by wall clock. A GPU saturates with a few runs, and
-runs that wait cost nothing: when one ends, the next one enters at once.
+together, and twice as many as long as the whole fleet gets more done by wall clock. A few runs saturate a GPU, and runs
+that wait cost nothing: when one ends, the next one enters at once.
 """
 
 import time
