@@ -33,6 +33,7 @@ Outcome = Result | TailcloudError
 Message = tuple[int, str, tuple[Any, ...]]  # run, name of an observer's method, arguments
 EVALUATED = {"top1", "val_top1"}  # one of them is in the line of an epoch with an evaluation
 SWITCH_SECONDS = 0.0005  # for which a thread keeps the interpreter while others wait
+QUIT_SECONDS = 5.0  # for a worker to end by itself
 POLL_SECONDS = 0.1  # between checks of signals, and of what jobs wait for
 
 
@@ -122,6 +123,7 @@ class ProcessFleet:
 
     def run(self) -> list[Outcome]:
         """Run all jobs to their ends."""
+        grace = 0.0  # after Ctrl-C, for example
         try:
             while len(self.outcomes) < len(self.jobs):
                 if signals.stop_requested():
@@ -130,9 +132,10 @@ class ProcessFleet:
                 self.listen()
             for worker in self.workers:
                 worker.quit()
-        finally:  # after Ctrl-C, for example
+            grace = QUIT_SECONDS
+        finally:
             for worker in self.workers:
-                worker.kill()
+                worker.kill(grace)
         return [_outcome(self.outcomes[number]) for number in range(len(self.jobs))]
 
     @property

@@ -21,7 +21,6 @@ Task = Callable[["Messages"], object]  # gets the way to the parent, returns the
 
 ENDED = "ended"  # the message that carries the outcome of a task
 STOP, QUIT = b"stop", b""  # what a parent sends besides pickled tasks
-QUIT_SECONDS = 5.0  # for a worker to end by itself
 
 
 class Messages:
@@ -81,11 +80,10 @@ class WorkerProcess:
     def quit(self) -> None:
         """Let it end; it has no task."""
         self._send(QUIT)
-        self.process.join(QUIT_SECONDS)
-        self.kill()
 
-    def kill(self) -> None:
-        """End it now."""
+    def kill(self, grace: float = 0.0) -> None:
+        """End it now, or after so many seconds in which it may end by itself."""
+        self.process.join(grace)
         self.process.kill()
         self.process.join()
         self.connection.close()

@@ -56,6 +56,7 @@ def capture(
                 work()
             finally:
                 graph.capture_end()
+        torch.cuda.current_stream().wait_stream(stream)  # which has set the generator's seed
         torch._C._cuda_clearCublasWorkspaces()
     return graph
 
