@@ -9,7 +9,7 @@ from helpers.small_table import table
 from tailcloud.bench import BenchProtocol, plan_bench
 from tailcloud.bench.bench_runner import train_step
 from tailcloud.bench.folder_transfer import folder_copy
-from tailcloud.bench.plan import dependency_waves, steps_of
+from tailcloud.bench.plan import in_order, steps_of
 from tailcloud.bench.ray_worker import WorkerSetup, work
 from tailcloud.errors import TailcloudError
 from tailcloud.runs.folder import RunFolder
@@ -33,7 +33,7 @@ def steps(tmp_path_factory):
     protocol = BenchProtocol([0], 1, ["model.width=0.25", "engine.checkpoint_seconds=0"])
     rows = [row for row in table().rows if row.method == "gcl"]
     chosen = table().subset(rows, ["digits-lt"])
-    owner, borrower = (wave[0] for wave in dependency_waves(steps_of(plan_bench(chosen, protocol, place).runs)))
+    owner, borrower = in_order(steps_of(plan_bench(chosen, protocol, place).runs))
     assert borrower.parent is owner.run
     return place, owner, borrower
 

@@ -32,6 +32,8 @@ from tailcloud.errors import SilentExit, TailcloudWarning, explained
 
 # Threads that wait for each other sleep instead of spinning: on a busy machine a step is several times faster.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when PyTorch is imported
+# Runs on one GPU have a stream each, which by default share eight hardware queues and wait for each other there.
+os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # read when CUDA starts
 warnings.filterwarnings("ignore", category=TailcloudWarning)  # verbs print their own notes
 warnings.filterwarnings("ignore", message="Image size", module="PIL")  # verbs report such images themselves
 print_log_as_notes()
