@@ -6,6 +6,7 @@ A file has a digest of its content. The latest intact checkpoint is used; a dama
 
 import json
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from pathlib import Path
@@ -54,8 +55,8 @@ class TrainingProgress:
     ended: bool = False  # whether the last epoch of this stage is done
 
     def state(self) -> dict[str, Any]:
-        """Everything but the tensors, for JSON."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "best_weights"}
+        """Everything but the tensors, for JSON, as it is now: lists that grow later are copied."""
+        return {f.name: copy(getattr(self, f.name)) for f in fields(self) if f.name != "best_weights"}
 
     def note_best(self, epoch: int, by: float, top1: float, on: str) -> bool:
         """Record an epoch if it is the best so far on the deciding split (``by``); returns whether it is."""
