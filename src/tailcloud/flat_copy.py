@@ -89,9 +89,9 @@ def fetch(packed: Tensor, ready: torch.cuda.Event) -> Tensor:
     stream = copy_stream(packed.device)
     stream.wait_event(ready)
     with torch.cuda.stream(stream):
-        for part, target in zip(packed.split(PINNED_BYTES), result.split(PINNED_BYTES), strict=True):
+        for part, target in zip(torch.split(packed, PINNED_BYTES), torch.split(result, PINNED_BYTES), strict=True):
             pinned[: len(part)].copy_(part, non_blocking=True)
-            done = torch.cuda.Event(blocking=True)  # sleeps instead of asking again and again
+            done = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]  # its waiting thread sleeps
             done.record()
             done.synchronize()
             target.copy_(pinned[: len(part)])

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.numpy import save
 from torch import Tensor
 
 from tailcloud.errors import TailcloudError
@@ -93,7 +93,8 @@ def save_checkpoint(folder: Path, stage: str, epoch: int, checkpoint: Checkpoint
     state = json.dumps(checkpoint.state)
     metadata = {"format": str(FORMAT), "state": state, "digest": _digest(tensors, state)}
     name = f"{stage}-{epoch:07d}" + (f"_{step:09d}" if step else "")
-    write_atomically(folder / f"{name}.safetensors", save(tensors, metadata))
+    content = save({key: value.numpy() for key, value in tensors.items()}, metadata)  # half the time of tensors
+    write_atomically(folder / f"{name}.safetensors", content)
     for old in sorted(folder.glob(f"{stage}-*.safetensors"))[:-KEPT_PER_STAGE]:
         old.unlink(missing_ok=True)
 

@@ -131,9 +131,7 @@ class Checkpointer:
         self.saved_at = time.perf_counter()
 
 
-def write_checkpoint(
-    folder: RunFolder, name: tuple[str, int, int], copy: Snapshot[str], state: dict[str, Any]
-) -> None:
+def write_checkpoint(folder: RunFolder, name: tuple[str, int, int], copy: Snapshot[str], state: dict[str, Any]) -> None:
     """Write the checkpoint of a stage, epoch and step. The log comes first: it has all epochs of a checkpoint."""
     stage, epoch, step = name
     folder.sync_log()
