@@ -16,6 +16,8 @@ from tailcloud.cli import app
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.runs.folder import RunFolder
 
+LONG = "--set model.width=0.25 --set engine.checkpoint_seconds=0.1 --set stage1.epochs=4000"  # and saved often
+
 
 @pytest.fixture
 def tailcloud(tmp_path, monkeypatch):
@@ -182,7 +184,7 @@ def test_one_failing_run_does_not_stop_the_others(tailcloud, tmp_path):
 
 
 def test_ctrl_c_stops_several_runs_and_they_go_on(tailcloud, background, tmp_path):
-    words = "train --seed 0 --seed 1 --out runs --set model.width=0.25 --set stage1.epochs=4000"
+    words = f"train --seed 0 --seed 1 --out runs {LONG}"
     process = background(words)
     wait_for_a_checkpoint(tmp_path / "runs" / "seed0", process)
     process.send_signal(signal.SIGINT)
@@ -193,7 +195,7 @@ def test_ctrl_c_stops_several_runs_and_they_go_on(tailcloud, background, tmp_pat
 
 
 def test_workers_die_with_their_parent_and_let_go_of_their_runs(tailcloud, background, tmp_path):
-    words = "train --seed 0 --seed 1 --out runs --set model.width=0.25 --set stage1.epochs=4000"
+    words = f"train --seed 0 --seed 1 --out runs {LONG}"
     process = background(words)
     wait_for_a_checkpoint(tmp_path / "runs" / "seed0", process)
     process.kill()
@@ -209,7 +211,7 @@ def test_workers_die_with_their_parent_and_let_go_of_their_runs(tailcloud, backg
 
 
 def test_ctrl_c_leaves_a_run_that_goes_on(tailcloud, background, tmp_path):
-    words = "train --out run --set model.width=0.25 --set stage1.epochs=4000 --set stage2.epochs=1"
+    words = f"train --out run {LONG}"
     process = background(words)
     wait_for_a_checkpoint(tmp_path / "run", process)
     process.send_signal(signal.SIGINT)
@@ -236,7 +238,7 @@ def test_sigterm_saves_the_runs_and_says_how_to_go_on(tailcloud, background, tmp
 
 
 def test_a_second_process_on_the_same_folder_is_refused(tailcloud, background, tmp_path):
-    first = background("train --out run --set model.width=0.25 --set stage1.epochs=4000")
+    first = background(f"train --out run {LONG}")
     try:
         wait_for_a_checkpoint(tmp_path / "run", first)
         with pytest.raises(TailcloudError, match="in use by another tailcloud process"):

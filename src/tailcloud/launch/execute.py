@@ -152,7 +152,7 @@ def resume_advice(command: Callable[[], str], folders: Sequence[RunFolder]) -> I
             raise Stopped(NOTHING_WRITTEN) from None
         if not any(folder.checkpoints.is_dir() and any(folder.checkpoints.iterdir()) for folder in folders):
             raise Stopped(f"stopped before the first checkpoint; start again with {command()}") from None
-        raise Stopped(f"stopped; training is saved up to about the last second; continue with {command()}") from None
+        raise Stopped(f"stopped; training is saved up to its last checkpoint; continue with {command()}") from None
     except Terminated:
         raise Terminated(f"stopped by SIGTERM; continue with {command()}") from None
 

@@ -117,10 +117,13 @@ class RunFolder:
         return read_result(self.result_file)
 
     def append_log(self, line: dict[str, Any]) -> None:
-        """Append the line of an epoch."""
+        """Append the line of an epoch. It survives the process; ``sync_log`` makes it survive the machine too."""
         with named_in_errors(self.log_file), self.log_file.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"format": FORMAT, **line}) + "\n")
-            file.flush()
+
+    def sync_log(self) -> None:
+        """Wait until the log is on the disk."""
+        with named_in_errors(self.log_file), self.log_file.open("ab") as file:
             os.fsync(file.fileno())
 
     def truncate_log(self, keep: Callable[[dict[str, Any]], bool]) -> None:
