@@ -78,7 +78,6 @@ def test_imports_are_never_searched_for_garbage():
         gc.unfreeze()
 
 
-
 def test_version(call):
     assert call("--version") == f"tailcloud {tailcloud.__version__}\n"
 

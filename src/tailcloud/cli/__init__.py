@@ -2,8 +2,8 @@
 
 Verbs: ``train``, ``watch``, ``evaluate``, ``predict``, ``inspect``, ``report``, ``review``, ``rebalance``, ``bench``,
 ``export``, ``recipes``, ``data``, ``weights``. Shared: ``console`` (notes and errors), ``plugin_option``,
-``garbage_collection``, and for verbs that train, ``progress`` and ``train_output``. For one verb: ``run_status`` and ``live_table`` (watch),
-``bench_display`` (bench), ``prediction_output`` (predict), ``verify`` (data).
+``garbage_collection``, and for verbs that train, ``progress`` and ``train_output``. For one verb: ``run_status`` and
+``live_table`` (watch), ``bench_display`` (bench), ``prediction_output`` (predict), ``verify`` (data).
 """
 
 import os
