@@ -51,11 +51,10 @@ def is_whole(row: Row) -> bool:
 
 def at_share(commands: Commands, share: float, figure: str) -> float:
     """A figure of a command with that share of the epochs: measured, or on the line through the two longest others."""
-    known = sorted((command["share"], value(command, figure)) for command in commands)
-    for at, found in known:
-        if at == share:
-            return found
-    (low, lower), (high, higher) = known[-2:]
+    known = {float(command["share"]): value(command, figure) for command in commands}
+    if share in known:
+        return known[share]
+    (low, lower), (high, higher) = sorted(known.items())[-2:]
     return lower + (share - low) * (higher - lower) / (high - low)
 
 
