@@ -1,4 +1,4 @@
-"""How fast fine-tuning is on a GPU: steps captured as a CUDA graph against eager ones, and whole commands.
+"""How fast fine-tuning is on a GPU: steps as a CUDA graph, with own kernels, against eager ones; and whole commands.
 
     python benchmarks/finetune_speed.py                      both, about three minutes
     python benchmarks/finetune_speed.py --only steps
@@ -62,7 +62,7 @@ def main(words: Sequence[str] | None = None) -> int:
     return 0
 
 
-def settings(data: str | dict[str, Any], batch: int, epochs: int, **engine: Any) -> dict[str, Any]:
+def settings(data: str | dict[str, Any], batch: int, epochs: int, engine: dict[str, str]) -> dict[str, Any]:
     """Fine-tuning of the whole network, as ``tailcloud train`` chooses it for photographs."""
     stage = {"epochs": epochs, "batch": batch, "optimizer": "adamw", "lr": 1e-3, "lr_interval": "step", "warmup": 0}
     return {
@@ -82,17 +82,18 @@ def measure_steps() -> dict[str, Any]:
     rows = []
     for size, batch, trivial in ((128, 128, False), (128, 128, True), (224, 64, True)):
         row: dict[str, Any] = {"size": size, "batch": batch, "trivial_augment": trivial}
-        for executor in ("eager", "graphed"):
-            row[executor] = images_per_second(size, batch, executor, device, trivial=trivial)
-        row["ratio"] = row["graphed"] / row["eager"]
+        for executor, kernels in (("eager", "plain"), ("graphed", "plain"), ("graphed", "fused")):
+            engine = {"executor": executor, "kernels": kernels}
+            row[f"{executor}, {kernels} kernels"] = images_per_second(size, batch, engine, device, trivial=trivial)
+        row["ratio"] = row["graphed, fused kernels"] / row["eager, plain kernels"]
         print(row, flush=True)
         rows.append(row)
     about = {"machine": machine(device), "commit": commit(), "epochs": EPOCHS, "images": IMAGES}
     return {"images_per_second": rows, **about}
 
 
-def images_per_second(size: int, batch: int, executor: str, device: torch.device, *, trivial: bool) -> float:
-    asked = settings("./noise", batch, EPOCHS + 1, executor=executor)
+def images_per_second(size: int, batch: int, engine: dict[str, str], device: torch.device, *, trivial: bool) -> float:
+    asked = settings("./noise", batch, EPOCHS + 1, engine)
     recipe = load_recipe(None, [asked, {"augment": {"trivial_augment": trivial}}])
     session = Session(recipe, noise(size), device)
     start_stage(session, "stage1")
@@ -122,7 +123,7 @@ def measure_commands(home: Path, device: str, images: int) -> dict[str, Any]:
     file, recipe = home / "noise.npz", home / "recipe.toml"
     noise_images.write_arrays(file, asked["size"], {"train": images, "test": asked["test_images"]}, CLASSES)
     data = {"spec": str(file), "size": asked["size"]}
-    recipe.write_text(load_recipe(None, [settings(data, asked["batch"], asked["epochs"])]).to_toml())
+    recipe.write_text(load_recipe(None, [settings(data, asked["batch"], asked["epochs"], {})]).to_toml())
     script = str(Path(__file__).with_name("plain_finetune.py"))
     numbers = [word for name in ("size", "batch", "epochs") for word in (f"--{name}", str(asked[name]))]
     plain = whole_command.python(script, str(file), *numbers, "--out", "plain.json")

@@ -1,25 +1,29 @@
 """The record of benchmarks/finetune_speed.py as tables for docs/performance.md."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from tailcloud.formatting import duration, number
 from tailcloud.reporting.tables import markdown
 
-STEPS = ("pixels, batch, augmentation", "eager, images a second", "CUDA graph, images a second", "ratio")
+ABOUT_STEPS = ("size", "batch", "trivial_augment", "ratio")  # every other field is images a second by some way
 COMMANDS = ("whole command", "wall clock", "memory, GB")
 NAMES = {"plain": "plain script, eager", "tailcloud": "`tailcloud train`"}
 
 
 def parts(record: dict[str, Any]) -> list[str]:
     """Steps, and whole commands once these are measured; each with its origin."""
-    steps = [markdown(STEPS, [step(row) for row in record["images_per_second"]]), "", origin(record)]
+    rows = record["images_per_second"]
+    ways = [name for name in rows[0] if name not in ABOUT_STEPS]
+    header = ["images a second: pixels, batch, augmentation", *ways, f"{ways[-1]} against {ways[0]}"]
+    steps = [markdown(header, [step(row, ways) for row in rows]), "", origin(record)]
     return [*steps, *commands(record["whole_commands"])] if "whole_commands" in record else steps
 
 
-def step(row: dict[str, Any]) -> list[str]:
+def step(row: dict[str, Any], ways: Sequence[str]) -> list[str]:
     augmentation = "crops, flips, colours" + (", TrivialAugment" if row["trivial_augment"] else "")
-    rates = [number(row[executor], 0) for executor in ("eager", "graphed")]
-    return [f"{row['size']}, {row['batch']}, {augmentation}", *rates, number(row["ratio"], 2)]
+    rates = [number(row[way], 0) for way in ways]
+    return [f"{row['size']}, {row['batch']}, {augmentation}", *rates, f"× {number(row['ratio'], 2)}"]
 
 
 def commands(found: dict[str, Any]) -> list[str]:

@@ -9,7 +9,8 @@ RECORD = {"images_per_second": [ROW], "machine": MACHINE, "commit": "abc"}
 
 def test_steps_have_a_ratio_and_an_origin():
     text = "\n".join(finetune_speed_table.parts(RECORD))
-    assert "| 128, 128, crops, flips, colours, TrivialAugment | 5,302 | 14,722 | 2.78 |" in text
+    assert "| 128, 128, crops, flips, colours, TrivialAugment | 5,302 | 14,722 | × 2.78 |" in text
+    assert "| images a second: pixels, batch, augmentation | eager | graphed | graphed against eager |" in text
     assert "a GPU, 16 cores, torch 2.11, commit `abc`." in text
     assert "whole command" not in text
 
