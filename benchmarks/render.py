@@ -242,8 +242,8 @@ def changes(result: Result) -> list[str]:
     A record may be older than some options: resolved again, it has them at their defaults, as it was run.
     """
     try:
-        own = resolve({"method": result.method}).substance()
-        used = resolve(dict(result.recipe)).substance() if result.recipe else own
+        own = resolve({"method": result.method}).training_substance()
+        used = resolve(dict(result.recipe)).training_substance() if result.recipe else own
     except UsageError:
         return []
     found = differences(own, used)

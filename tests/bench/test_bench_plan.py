@@ -10,8 +10,10 @@ from typer.testing import CliRunner
 
 from helpers.small_table import table
 from tailcloud.bench import TABLES, BenchProtocol, plan_bench, read_table
+from tailcloud.bench.bench_runner import take_finished
 from tailcloud.bench.plan import dependency_waves, steps_of
 from tailcloud.cli import app
+from tailcloud.cli.bench_display import BenchProgress
 from tailcloud.errors import UsageError
 from tailcloud.recipe import load_recipe
 from tailcloud.runs.fork import first_stage_file
@@ -184,3 +186,16 @@ def test_a_row_of_the_same_name_is_the_same_run_in_every_table():
 @pytest.mark.parametrize("name", TABLES)
 def test_every_row_is_a_recipe(name):
     assert plan_bench(read_table(name), BenchProtocol(seeds=(0,)), OUT).impossible == {}
+
+
+def test_a_folder_of_an_older_version_is_continued_as_it_was_started(tmp_path):
+    """It was evaluated after every epoch, which was the default then; new runs share its first stage."""
+    runs = plan_bench(table(), BenchProtocol(seeds=(0,)), tmp_path).runs[:3]  # of the first data set
+    _, plain, cben = runs
+    then = plain.recipe.model_copy(update={"selection": plain.recipe.selection.model_copy(update={"every": 1})})
+    plain.folder.create(then)
+    progress = BenchProgress(table(), BenchProtocol(), runs)
+    taken = take_finished(runs, progress)
+    assert not progress.failures
+    assert [run.recipe for run in taken] == [runs[0].recipe, then, cben.recipe]
+    assert [step.parent and step.parent.title for step in steps_of(taken)] == [None, None, plain.title]

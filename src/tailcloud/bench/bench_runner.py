@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tailcloud import plugins
-from tailcloud.bench.plan import BenchRun, BenchStep, dependency_waves, steps_of
+from tailcloud.bench.plan import BenchRun, BenchStep, as_started, dependency_waves, steps_of
 from tailcloud.bench.ray_cluster import Cluster, connected, machine_resources, run_resources
 from tailcloud.bench.ray_tasks import RayTask, train_on_ray
 from tailcloud.bench.table import CellKey
@@ -52,9 +52,11 @@ Trainer = Callable[[Sequence[BenchStep], BenchDisplay], Outcomes]
 def take_finished(runs: Sequence[BenchRun], display: BenchDisplay) -> list[BenchRun]:
     """Report finished runs, and return the runs with usable folders; a folder with another run is a failure."""
     usable = []
-    for run in runs:
+    for planned in runs:
+        run = planned
         try:
             if run.folder.exists:
+                run = as_started(planned)
                 run.folder.claim(run.recipe, run.command)
             if run.folder.finished:
                 display.finish(run, run.folder.result(), new=False)

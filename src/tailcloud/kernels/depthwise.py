@@ -16,8 +16,9 @@ from torch import Tensor
 
 from tailcloud.kernels.launch import launch
 
-COLUMNS, CHANNELS = 16, 64  # of a feature map, per program
-WEIGHT_CHANNELS = 32  # per program of the weight gradient, which has the taps of a row beside them
+TILE = 2048  # numbers of a feature map per program
+MOST_COLUMNS, MOST_CHANNELS = 32, 256
+WEIGHT_TILE, MOST_WEIGHT_COLUMNS = 256, 8  # of the weight gradient, which has the taps of a row beside them
 WEIGHT_PROGRAMS = 4096  # about so many share the sum over all pixels
 
 
@@ -38,7 +39,7 @@ def filter_maps(
             inside = (source >= 0) & (source < H) & (across >= 0) & (across < W) & (column < OW)
             place = maps + ((image * H + source) * W + across[:, None]) * C + channel[None, :]
             value = tl.load(place, inside[:, None] & (channel < C)[None, :], 0.0).to(tl.float32)
-            total += value * tl.load(weight + channel * (K * K) + i * K + j, channel < C, 0.0)[None, :]
+            total += value * tl.load(weight + (i * K + j) * C + channel, channel < C, 0.0)[None, :]
     place = result + ((image * OH + row) * OW + column[:, None]) * C + channel[None, :]
     tl.store(place, total.to(result.dtype.element_ty), (column < OW)[:, None] & (channel < C)[None, :])
 
@@ -61,7 +62,7 @@ def filter_gradients(
             inside = inside & (across >= 0) & (across % S == 0) & (across // S < OW)
             place = gradient + ((image * OH + down // S) * OW + across[:, None] // S) * C + channel[None, :]
             value = tl.load(place, inside[:, None] & (channel < C)[None, :], 0.0).to(tl.float32)
-            total += value * tl.load(weight + channel * (K * K) + i * K + j, channel < C, 0.0)[None, :]
+            total += value * tl.load(weight + (i * K + j) * C + channel, channel < C, 0.0)[None, :]
     place = result + ((image * H + row) * W + column[:, None]) * C + channel[None, :]
     tl.store(place, total.to(result.dtype.element_ty), (column < W)[:, None] & (channel < C)[None, :])
 
@@ -74,7 +75,7 @@ def add_weight_gradients(
     """The sum over some output rows, for one row of taps; ``TAPS`` is the power of two from ``K`` on."""
     i, share, tap = tl.program_id(0), tl.program_id(2), tl.arange(0, TAPS)
     channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
-    total = tl.zeros((TAPS, CHANNELS), tl.float32)
+    total = tl.zeros((TAPS, COLUMNS, CHANNELS), tl.float32)  # added up once, at the end
     for line in range(share * lines_each, tl.minimum((share + 1) * lines_each, lines)):
         image, row = line // OH, line % OH
         source = row * S + i - top
@@ -87,9 +88,9 @@ def add_weight_gradients(
             inside = (source >= 0) & (source < H) & (across >= 0) & (across < W) & (tap < K)[:, None]
             place = maps + ((image.to(tl.int64) * H + source) * W + across[:, :, None]) * C + channel[None, None, :]
             value = tl.load(place, inside[:, :, None] & seen[None, :, :], 0.0).to(tl.float32)
-            total += tl.sum(value * slope[None, :, :], axis=1)
+            total += value * slope[None, :, :]
     place = sums + ((share * K + i) * TAPS + tap[:, None]) * C + channel[None, :]
-    tl.store(place, total, (channel < C)[None, :])
+    tl.store(place, tl.sum(total, axis=1), (channel < C)[None, :])
 
 
 def geometry(maps: Tensor, kernel: int, stride: int) -> tuple[int, ...]:
@@ -105,10 +106,16 @@ def in_memory_order(maps: Tensor) -> Tensor:
     return maps.contiguous(memory_format=torch.channels_last)
 
 
-def blocks(columns: int, channels: int, most: int = CHANNELS) -> dict[str, int]:
-    """The powers of two that a program works with."""
-    fitting = {"COLUMNS": triton.next_power_of_2(columns), "CHANNELS": max(16, triton.next_power_of_2(channels))}
-    return {"COLUMNS": min(COLUMNS, fitting["COLUMNS"]), "CHANNELS": min(most, fitting["CHANNELS"])}
+def blocks(columns: int, channels: int, tile: int = TILE, most_columns: int = MOST_COLUMNS) -> dict[str, int]:
+    """The powers of two that a program works with: ``tile`` numbers, of more channels where columns are few."""
+    across = min(most_columns, triton.next_power_of_2(columns))
+    deep = min(tile // across, MOST_CHANNELS, max(16, triton.next_power_of_2(channels)))
+    return {"COLUMNS": across, "CHANNELS": deep}
+
+
+def taps_first(weight: Tensor) -> Tensor:
+    """Weights [channels, 1, K, K] as [K·K, channels]: neighbouring channels are read at once."""
+    return weight.flatten(1).t().contiguous()
 
 
 class DepthwiseConvolution(torch.autograd.Function):
@@ -125,7 +132,7 @@ class DepthwiseConvolution(torch.autograd.Function):
         result = maps.new_empty(images, rows, columns, channels).permute(0, 3, 1, 2)
         tile = blocks(columns, channels)
         grid = images * rows, triton.cdiv(channels, tile["CHANNELS"]), triton.cdiv(columns, tile["COLUMNS"])
-        launch(filter_maps, grid, maps, weight.contiguous(), result, *sizes, K=kernel, S=stride, **tile)
+        launch(filter_maps, grid, maps, taps_first(weight), result, *sizes, K=kernel, S=stride, **tile)
         return result
 
     @staticmethod
@@ -137,8 +144,8 @@ class DepthwiseConvolution(torch.autograd.Function):
         rows, columns, height, width, channels, *_ = sizes
         result, tile = torch.empty_like(maps), blocks(width, channels)
         grid = images * height, triton.cdiv(channels, tile["CHANNELS"]), triton.cdiv(width, tile["COLUMNS"])
-        launch(filter_gradients, grid, gradient, weight.contiguous(), result, *sizes, **steps, **tile)
-        tile, taps = blocks(columns, channels, WEIGHT_CHANNELS), triton.next_power_of_2(kernel)
+        launch(filter_gradients, grid, gradient, taps_first(weight), result, *sizes, **steps, **tile)
+        tile, taps = blocks(columns, channels, WEIGHT_TILE, MOST_WEIGHT_COLUMNS), triton.next_power_of_2(kernel)
         groups, lines = triton.cdiv(channels, tile["CHANNELS"]), images * rows
         each = triton.cdiv(lines, max(1, WEIGHT_PROGRAMS // (kernel * groups)))
         shares = triton.cdiv(lines, each)

@@ -52,13 +52,19 @@ class TrainingProgress:
     spent: float = 0.0  # seconds spent on these steps
     early_end: tuple[int, float, int] | None = None  # of this stage, if a time limit shortened it
     ended: bool = False  # whether the last epoch of this stage is done
+    evaluated: int | None = 0  # epochs of this stage that were evaluated; None: an older version did not count them
 
     def state(self) -> dict[str, Any]:
         """Everything but the tensors, for JSON."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "best_weights"}
 
     def note_best(self, epoch: int, by: float, top1: float, on: str) -> bool:
-        """Record an epoch if it is the best so far on the deciding split (``by``); returns whether it is."""
+        """Count an evaluated epoch, and record it if it is the best so far on the deciding split (``by``).
+
+        Returns:
+            Whether it is.
+        """
+        self.evaluated = None if self.evaluated is None else self.evaluated + 1
         if self.best and by <= self.best["by"]:
             return False
         self.best = {"epoch": epoch, "top1": top1, "on": on, "by": by}
@@ -70,7 +76,7 @@ class TrainingProgress:
 
     def next_stage(self, name: str) -> None:
         """Start another stage."""
-        self.early_end, self.ended = None, False
+        self.early_end, self.ended, self.evaluated = None, False, 0
         self.stage, self.epoch, self.seconds, self.best, self.best_weights = name, 0, 0.0, None, {}
         self.begin_epoch(0)
 

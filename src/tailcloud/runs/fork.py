@@ -36,9 +36,9 @@ def fork_run(parent: RunFolder, child: RunFolder, recipe: Recipe, command: str) 
 
 
 def check_same_start(parent: RunFolder, recipe: Recipe) -> None:
-    """Refuse two recipes that differ in first stage, data or evaluation."""
+    """Refuse two recipes that differ in first stage or data."""
     then, now = (
-        {key: value for key, value in keeps_last_stage(one).substance().items() if key not in MAY_DIFFER}
+        {key: value for key, value in keeps_last_stage(one).training_substance().items() if key not in MAY_DIFFER}
         for one in (parent.recipe(), recipe)
     )
     for field, old, new in differences(then, now):

@@ -3,7 +3,7 @@
     train               a run: for each stage, train it and measure it; then keep a stage's model, and write the result
       train_stage         transform the head, prepare batches, loss and optimiser; then, for each epoch:
         train_epoch         all steps of the epoch (``executors`` run them)
-        evaluate            the accuracy after the epoch; not after every epoch if the recipe says so
+        evaluate            the accuracy after the epoch, if it is one that is evaluated (``evaluation_schedule``)
         finish_epoch        a line in the log, and a checkpoint (a ``Checkpointer`` also saves within long epochs)
 
 A checkpoint has everything that the rest of a run depends on, and all randomness follows from (seed, part, epoch): a
@@ -34,6 +34,7 @@ from tailcloud.training.checkpoint_policy import Checkpointer, terminated, unfin
 from tailcloud.training.devices import set_deterministic, set_threads
 from tailcloud.training.distributed.world import SINGLE_PROCESS, World
 from tailcloud.training.engine import unfused
+from tailcloud.training.evaluation_schedule import is_evaluated
 from tailcloud.training.executors.base import EpochState
 from tailcloud.training.executors.compiled import CannotCompile
 from tailcloud.training.kept_stage import keep_stage
@@ -125,7 +126,7 @@ def train_stage(
         resume_from = None  # only the first epoch after a resume is unfinished
         line = {"stage": name, "epoch": epoch + 1, "lr": rates[-1], "loss": loss}
         last = is_last(checkpointer, clock, epoch + 1)
-        if (epoch + 1) % session.recipe.selection.every == 0 or last:
+        if is_evaluated(epoch + 1, clock.schedule.epochs, session.recipe.selection, session.evaluation_share):
             line |= evaluate(checkpointer, epoch + 1)
         session.images.share_unreadable(session.world)
         if last and (remark := clock.remark()):

@@ -77,7 +77,8 @@ def read_folder(root: Path, *, needs_training: bool = True) -> FileList:
         *([hint] if lists else []),
         *([f"Not read, because beside the training folder: {some_of(beside)}."] if beside else []),
     ]
-    files = [path.relative_to(root).as_posix() for path in scan.paths]
+    above = len(root.parts)
+    files = ["/".join(path.parts[above:]) for path in scan.paths]  # as relative_to, which takes a second for 30,000
     return FileList(files, list(map(readable, files)), scan.labels, scan.splits, None, tuple(remarks), root)
 
 
