@@ -11,7 +11,8 @@ kernels, every other row after a short command that has filled it. Without --roo
 from files of the same form.
 
 With --time-limit, each row gets its share of the time. A tenth and a fifth of the epochs are measured, and the whole
-command is extrapolated from these two; it is measured too if by that it fits. The plain loop is measured over a few
+command is extrapolated from these two; it is measured too if by that it fits. (Short stages are evaluated after every
+epoch, so the line is a little above the whole command.) The plain loop is measured over a few
 epochs of each stage. The record has every command that was measured, and says which rows are extrapolated. Rows are
 merged into the record by name, so that several calls fill one record.
 """
