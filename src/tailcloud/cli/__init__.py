@@ -1,9 +1,9 @@
 """The command line: one file per verb. Heavy imports stay inside the verbs, so that ``--help`` is fast.
 
 Verbs: ``train``, ``watch``, ``evaluate``, ``predict``, ``inspect``, ``report``, ``review``, ``rebalance``, ``bench``,
-``export``, ``recipes``, ``data``, ``weights``. Shared: ``console`` (notes and errors), ``plugin_option``, and for verbs
-that train, ``progress`` and ``train_output``. For one verb: ``run_status`` and ``live_table`` (watch),
-``bench_display`` (bench), ``prediction_output`` (predict), ``verify`` (data).
+``export``, ``recipes``, ``data``, ``weights``. Shared: ``console`` (notes and errors), ``plugin_option``,
+``garbage_collection``, and for verbs that train, ``progress`` and ``train_output``. For one verb: ``run_status`` and
+``live_table`` (watch), ``bench_display`` (bench), ``prediction_output`` (predict), ``verify`` (data).
 """
 
 import os
@@ -20,6 +20,7 @@ from tailcloud.cli.bench import bench
 from tailcloud.cli.console import print_error, print_log_as_notes
 from tailcloud.cli.evaluate import evaluate
 from tailcloud.cli.export import export
+from tailcloud.cli.garbage_collection import exit_quickly
 from tailcloud.cli.inspect import inspect
 from tailcloud.cli.plugin_option import Plugin
 from tailcloud.cli.predict import predict
@@ -87,6 +88,7 @@ def tailcloud(
 
 def main() -> None:
     """Run the command line. An error is one sentence; the exit status is 2 for wrong use and 1 for failure."""
+    exit_quickly()
     if "WORLD_SIZE" in os.environ:  # otherwise every process prints PyTorch's warnings
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
