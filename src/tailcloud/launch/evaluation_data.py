@@ -21,10 +21,11 @@ from tailcloud.data.benchmarks.editions import EDITIONS
 from tailcloud.data.parallel_io import MAX_UNREADABLE
 from tailcloud.data.readers.groups import group_keys
 from tailcloud.data.readers.labelled_images import InputFormat, LabelledImages, list_labelled
-from tailcloud.data.readers.open_path import list_files
+from tailcloud.data.readers.open_path import list_files, named_root
 from tailcloud.data.readers.split_assignment import NO_SPLIT, TEST, assign_splits
 from tailcloud.data.splits import Vector
 from tailcloud.errors import TailcloudError, UsageError
+from tailcloud.files import expand_home
 from tailcloud.formatting import counted, some_of
 from tailcloud.launch.run_data import open_data
 from tailcloud.profile import classes_text
@@ -70,15 +71,15 @@ def open_evaluation_data(
         UsageError: ``data`` have classes that the model does not know, and ``ignore_unknown`` is False.
     """
     result = folder.result() if recipe and folder.finished else None
-    if recipe and root:
-        recipe = recipe.model_copy(update={"root": root})
+    if recipe:
+        recipe = recipe.model_copy(update={"root": named_root(root, recipe.root)})
     if recipe and (data is None or (result and _is_own(result, data))):
         return _own_test_images(recipe, result, named=data is not None)
     assert data is not None  # a recipe is needed only for the run's own data
-    place = recipe.root if recipe else root or "data"
+    place = recipe.root if recipe else named_root(root)
     if parse_spec(data)[0] != OWN:
         return EvaluationData(_benchmark(model, data, place, ignore_unknown=ignore_unknown), own=False)
-    listed = list_labelled(Path(data).expanduser(), Path(place))
+    listed = list_labelled(expand_home(data), place)
     if recipe and result and _is_moved(recipe, result, len(listed.labels)):
         return _own_test_images(recipe, result, named=True)
     chosen = Selection(data, listed.labels, model.class_names, [*listed.remarks])
@@ -96,7 +97,7 @@ def _is_own(result: Result, data: str) -> bool:
     """Whether ``data`` are the place that the run was trained on."""
     if data == result.dataset.spec:
         return True
-    places = Path(data).expanduser(), Path(result.dataset.spec).expanduser()
+    places = expand_home(data), expand_home(result.dataset.spec)
     return all(place.exists() for place in places) and places[0].samefile(places[1])
 
 
@@ -206,10 +207,10 @@ def trained_files(recipe: Recipe, result: Result) -> tuple[list[Path], bool]:
     False if the data have changed: then the test images of the run are not known, and all files are given.
     """
     spec, options = result.dataset.spec, recipe.data.read_options
-    if not Path(spec).expanduser().exists() or not is_in_files(spec):
+    if not expand_home(spec).exists() or not is_in_files(spec):
         return [], True
     try:
-        files = list_files(Path(spec).expanduser(), Path(recipe.root), options.group)
+        files = list_files(expand_home(spec), recipe.root, options.group)
         keys, _ = group_keys(files, options.group)
         assignment = assign_splits(spec, files.labels, files.splits, keys, options)
     except TailcloudError:
