@@ -1,4 +1,4 @@
-"""How fast fine-tuning steps are on a GPU: captured as a CUDA graph against eager, images resident.
+"""How fast fine-tuning steps are on a GPU: captured as a CUDA graph, with own kernels, against eager; images resident.
 
     python benchmarks/finetune_speed.py --out benchmarks/results/finetune-speed.json
 
@@ -38,7 +38,9 @@ def noise(size: int) -> Dataset:
     return Dataset("./noise", split(IMAGES), split(256), names, [0.5] * 3, [0.5] * 3)
 
 
-def images_per_second(size: int, batch: int, executor: str, device: torch.device, *, trivial: bool) -> float:
+def images_per_second(
+    size: int, batch: int, executor: str, kernels: str, device: torch.device, *, trivial: bool
+) -> float:
     stage = {"epochs": EPOCHS + 1, "batch": batch, "optimizer": "adamw", "lr": 1e-3, "lr_interval": "step", "warmup": 0}
     augment: dict[str, Any] = {"crop_padding": 0, "crop_area": [0.3, 1.0], "color_jitter": [0.3] * 3}
     settings = {
@@ -47,7 +49,7 @@ def images_per_second(size: int, batch: int, executor: str, device: torch.device
         "model": {"backbone": "efficientnet_lite0", "weights": "pretrained"},
         "augment": {**augment, "trivial_augment": trivial},
         "stage1": {**stage, "decay_norms": False, "lr_factors": {"backbone": 0.3}},
-        "engine": {"executor": executor},
+        "engine": {"executor": executor, "kernels": kernels},
     }
     recipe = load_recipe(None, [settings])
     session = Session(recipe, noise(size), device)
@@ -70,9 +72,10 @@ def main() -> None:
     rows = []
     for size, batch, trivial in ((128, 128, False), (128, 128, True), (224, 64, True)):
         row: dict[str, Any] = {"size": size, "batch": batch, "trivial_augment": trivial}
-        for executor in ("eager", "graphed"):
-            row[executor] = images_per_second(size, batch, executor, device, trivial=trivial)
-        row["ratio"] = row["graphed"] / row["eager"]
+        for executor, kernels in (("eager", "plain"), ("graphed", "plain"), ("graphed", "fused")):
+            name = f"{executor}, {kernels} kernels"
+            row[name] = images_per_second(size, batch, executor, kernels, device, trivial=trivial)
+        row["ratio"] = row["graphed, fused kernels"] / row["eager, plain kernels"]
         print(row, flush=True)
         rows.append(row)
     about = {"machine": machine(device), "commit": commit(), "epochs": EPOCHS, "images": IMAGES}

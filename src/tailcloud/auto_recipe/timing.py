@@ -216,8 +216,8 @@ def trial_dataset(recipe: Recipe, dataset: Dataset, side: int, device: torch.dev
 
 
 def time_stages(session: Session) -> StepTiming:
-    """Time every stage, and the evaluation."""
-    train, setup, fixed = {}, 0.0, 0.0
+    """Time every stage, and the evaluation. The model's head is put back, so that stages can be timed again."""
+    first_head, train, setup, fixed = session.model.head, dict[str, float](), 0.0, 0.0
     for name, stage in session.recipe.stages.items():
         started = time.perf_counter()
         if stage.views:
@@ -228,6 +228,9 @@ def time_stages(session: Session) -> StepTiming:
             train[name] = 0.0
             continue
         parts = prepare_stage(session, name, SilentObserver())
+        if session.executor == "graphed":  # the run itself will find libraries loaded and algorithms chosen
+            started = time.perf_counter()
+            parts = prepare_stage(session, name, SilentObserver())
         train_epoch(session, parts, 0, trial_rates(session, 0))
         setup = max(setup, time.perf_counter() - started)
         step, epoch = step_seconds(session, parts)
@@ -235,7 +238,9 @@ def time_stages(session: Session) -> StepTiming:
     session.predict(session.images.test, 1.0)
     started = time.perf_counter()
     session.predict(session.images.test, 1.0)
-    return StepTiming(train, (time.perf_counter() - started) / len(session.dataset.test), setup, fixed)
+    evaluation = time.perf_counter() - started
+    session.use_head(first_head)
+    return StepTiming(train, evaluation / len(session.dataset.test), setup, fixed)
 
 
 def step_seconds(session: Session, parts: StageParts) -> tuple[float, float]:

@@ -129,7 +129,7 @@ class Session:
     @property
     def kernels(self) -> str:
         """Which kernels compute the current stage."""
-        return "fused" if self.fused else "plain"
+        return "plain" if self.features else self.engine.kernels
 
     @property
     def executor(self) -> str:
@@ -153,7 +153,7 @@ class Session:
 
     def use_plain_kernels(self) -> None:
         """Use PyTorch's kernels instead of the fused ones from now on."""
-        self.engine.fused = None
+        self.engine.use_plain_kernels()
         self.evaluations.clear()
 
     def predict(self, images: Images, scale: float) -> Predictions:
