@@ -99,7 +99,7 @@ def test_of_the_checkpoints_only_the_last_of_each_stage_travels(tmp_path):
     names = ["stage1-0000001", "stage1-0000002", "stage2-0000003", "stage2-0000004"]
     for name in names:
         (folder.checkpoints / f"{name}.safetensors").touch()
-    for name in ("recipe.toml", ".lock", ".tmp-half"):
+    for name in ("recipe.toml", ".lock", ".tmp-" + "0a" * 16):
         (folder.path / name).touch()
     kept = {"recipe.toml", *(f"checkpoint/{name}.safetensors" for name in names[1::2])}
     assert set(folder_copy(folder).files) == kept

@@ -114,10 +114,11 @@ def test_a_finished_run_that_lost_its_model_or_report_gets_it_back(tailcloud, tm
 
 
 def test_what_a_killed_process_left_behind_is_swept_away(tailcloud, tmp_path):
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / ".tmp-half").write_text("cut sh")
+    half = tmp_path / "run" / f".tmp-{'0a' * 16}"
+    half.parent.mkdir()
+    half.write_text("cut sh")
     tailcloud(f"train --out run {SMALL}")
-    assert not (tmp_path / "run" / ".tmp-half").exists()
+    assert not half.exists()
 
 
 def test_paths_may_look_like_markup(tailcloud, tmp_path):

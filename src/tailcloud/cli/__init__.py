@@ -89,6 +89,7 @@ def tailcloud(
 def main() -> None:
     """Run the command line. An error is one sentence; the exit status is 2 for wrong use and 1 for failure."""
     exit_quickly()
+    os.environ.setdefault("PYTHONSAFEPATH", "1")  # children import nothing from the working folder
     if "WORLD_SIZE" in os.environ:  # otherwise every process prints PyTorch's warnings
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
