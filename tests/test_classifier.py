@@ -1,5 +1,8 @@
 """Fresh heads follow from the seed alone; costs are what PyTorch's own counter says."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -44,6 +47,17 @@ def test_flops_are_those_of_pytorchs_counter(backbone, head):
     assert found == cost_of(model, 3, 12, 10)
     assert found.flops == counter.get_total_flops() > 0
     assert found.parameters == sum(parameter.numel() for parameter in model.parameters())
+
+
+def test_counting_flops_does_not_import_pytorchs_compiler():
+    """It takes as long as importing PyTorch."""
+    code = """
+import sys
+from tailcloud.classifier import Architecture, cost
+cost(Architecture("efficientnet_lite0", "linear", 1.0, 3, 7), 32, 32)
+sys.exit("sympy" in sys.modules or "torch._dynamo" in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("head", HEADS)

@@ -1,6 +1,7 @@
 """Classifiers: a backbone and a head, built from an ``Architecture``."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
@@ -113,7 +114,7 @@ def meta_backbone(name: str, width: float = 1.0) -> Backbone:
 
 
 class _SkipInitialisation(TorchFunctionMode):
-    """Skips the initialisation of weights, for which PyTorch would import its compiler on the meta device."""
+    """Skips the initialisation of weights; on the meta device PyTorch would import its compiler for it."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -133,14 +134,19 @@ class Cost:
 
 
 def cost(architecture: Architecture, height: int, width: int) -> Cost:
-    """The cost of an architecture, from shapes alone."""
-    return cost_of(meta_classifier(architecture), architecture.channels, height, width)
+    """The cost of an architecture."""
+    with _SkipInitialisation():  # on the CPU: a forward pass on the meta device imports PyTorch's compiler, seconds
+        model = Classifier(architecture)
+    return cost_of(model, architecture.channels, height, width)
 
 
 def cost_of(model: Classifier, channels: int, height: int, width: int) -> Cost:
-    """The cost of a model on one image. A multiply-add is two FLOPs."""
+    """The cost of a model on one image, counted on the CPU. A multiply-add is two FLOPs."""
     kept: list[int] = []
-    image = torch.zeros(1, channels, height, width, device=next(model.parameters()).device)
+    device = next(model.parameters()).device
+    if device.type not in {"cpu", "meta"}:  # a GPU prepares every convolution for a new shape: seconds
+        model, device = deepcopy(model).cpu(), torch.device("cpu")
+    image = torch.zeros(1, channels, height, width, device=device)
     leaves = [module for module in model.modules() if not list(module.children())]
     hooks = [module.register_forward_hook(partial(_note_size, kept)) for module in leaves]
     model.eval()  # batch norm cannot train on a single pixel

@@ -22,7 +22,7 @@ from tailcloud.auto_recipe.timing import (
     time_recipe,
 )
 from tailcloud.launch.run_data import open_data, open_for_choice
-from tailcloud.recipe import load_recipe
+from tailcloud.recipe import head_kinds, load_recipe
 
 IMAGES, EVALUATED, FORWARD = 1000, 100, 0.01
 
@@ -77,6 +77,17 @@ def test_training_takes_longer_than_features():
     features = time_features(small(ON_FEATURES), dataset, 64, torch.device("cpu"))
     steps = time_recipe(small({}), dataset, 64, torch.device("cpu"))
     assert steps.train["stage1"] > 1.5 * features.evaluate
+
+
+def test_stages_that_transform_the_head_are_timed_twice(monkeypatch):
+    """With several threads and with one; the second timing starts with the head of the first stage again."""
+    monkeypatch.setattr(timing_module, "fewer_threads", lambda _, again: again())
+    monkeypatch.setattr(timing_module.torch, "get_num_threads", lambda: 2)
+    last = {"head_transform": "tuned-logit-adjust"}
+    recipe = load_recipe("own/gcl", [{"model": {"backbone": "resnet8"}, "selection": {"split": 0.2}, "stage3": last}])
+    kinds = head_kinds(recipe)
+    assert kinds["stage1"] != kinds["stage3"]
+    assert set(time_recipe(recipe, photos([8, 4]), 32, torch.device("cpu")).train) == set(kinds)
 
 
 def test_features_that_the_cache_has_cost_nothing(tmp_path):

@@ -10,8 +10,10 @@ from typer.testing import CliRunner
 
 from helpers.small_table import table
 from tailcloud.bench import TABLES, BenchProtocol, plan_bench, read_table
-from tailcloud.bench.plan import dependency_waves, steps_of
+from tailcloud.bench.bench_runner import take_finished
+from tailcloud.bench.plan import in_order, steps_of
 from tailcloud.cli import app
+from tailcloud.cli.bench_display import BenchProgress
 from tailcloud.errors import UsageError
 from tailcloud.recipe import load_recipe
 from tailcloud.runs.fork import first_stage_file
@@ -116,9 +118,9 @@ def test_rows_that_differ_in_the_second_stage_alone_share_the_first():
         "digits-lt-20-gcl-cben-seed0": "digits-lt-20-gcl-seed0",
         "digits-lt-20-gcl-cben-seed1": "digits-lt-20-gcl-seed1",
     }
-    first, second = dependency_waves(list(steps.values()))
-    assert {step.run.folder.path.name for step in second} == set(parents)
-    assert len(first) + len(second) == len(runs)
+    ordered = in_order(list(steps.values()))
+    assert {step.run.folder.path.name for step in ordered[-len(parents) :]} == set(parents)
+    assert len(ordered) == len(runs)
 
 
 def test_a_row_that_is_nothing_but_the_first_stage_owns_it():
@@ -138,7 +140,7 @@ def test_a_run_that_was_begun_goes_on_by_itself_and_lends_its_first_stage(tmp_pa
     finish(begun)
     steps = steps_of(runs)
     assert [(step.run, step.parent) for step in steps] == [(runs[0], begun)]
-    assert dependency_waves(steps) == [steps]
+    assert in_order(steps) == steps
 
 
 def test_a_finished_run_without_its_checkpoints_lends_nothing(tmp_path):
@@ -184,3 +186,16 @@ def test_a_row_of_the_same_name_is_the_same_run_in_every_table():
 @pytest.mark.parametrize("name", TABLES)
 def test_every_row_is_a_recipe(name):
     assert plan_bench(read_table(name), BenchProtocol(seeds=(0,)), OUT).impossible == {}
+
+
+def test_a_folder_of_an_older_version_is_continued_as_it_was_started(tmp_path):
+    """It was evaluated after every epoch, which was the default then; new runs share its first stage."""
+    runs = plan_bench(table(), BenchProtocol(seeds=(0,)), tmp_path).runs[:3]  # of the first data set
+    _, plain, cben = runs
+    then = plain.recipe.model_copy(update={"selection": plain.recipe.selection.model_copy(update={"every": 1})})
+    plain.folder.create(then)
+    progress = BenchProgress(table(), BenchProtocol(), runs)
+    taken = take_finished(runs, progress)
+    assert not progress.failures
+    assert [run.recipe for run in taken] == [runs[0].recipe, then, cben.recipe]
+    assert [step.parent and step.parent.title for step in steps_of(taken)] == [None, None, plain.title]

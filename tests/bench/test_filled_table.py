@@ -168,6 +168,24 @@ def test_a_record_goes_to_the_cell_with_its_recipe():
     assert found == {("gcl", "digits-lt"): [80.0, 81.0], ("gcl-cben", "digits-lt"): [82.0]}
 
 
+@pytest.mark.parametrize(("pick", "filled"), [("last", 1), ("best", 0)])
+def test_a_record_that_was_evaluated_more_often_has_the_recipe_of_its_cell(pick, filled):
+    """Unless the best epoch is kept, that changes no weights; records of older versions were always evaluated."""
+    often = recipe_of("digits-lt/gcl", "digits-lt", {"selection": {"every": 1, "pick": pick}})
+    assert often["selection"]["every"] == 1
+    cells = fill_from_records(table(), [measured(0, 80.0, method="gcl", recipe=often)]).cells
+    assert sum(len(cell.results) for cell in cells) == filled
+
+
+def test_a_cell_says_among_how_many_epochs_the_best_was_chosen():
+    stages = [{"name": "stage1", "epochs": 200}]
+    result = measured(0, 70.0, stages=stages)
+    result = result.model_copy(update={"top1": result.top1.model_copy(update={"evaluated_epochs": 57})})
+    (line,) = text_rows([only(fill_table(numbers(70.5), {("ce", "digits-lt"): [result]}))], ["best"])
+    assert line == ["71.0 on test, best of 57\u00a0evaluated epochs"]
+    assert "among how many epochs" in legend(fill_table(table(), HIGH))
+
+
 def test_a_variant_is_known_by_its_recipe():
     spec = "cifar10-lt:100"
     sampler = {"stage2": {"sampler": "en"}}

@@ -11,7 +11,7 @@ from tailcloud.data import parallel_io
 from tailcloud.data.file_images import FileImages
 from tailcloud.data.image_io import Unreadable
 from tailcloud.data.loaders import decoder_pool
-from tailcloud.data.loaders.decoder_pool import Decoders, ThreadPool, pool_for
+from tailcloud.data.loaders.decoder_pool import Decoders, ThreadPool, end_spare_decoders, pool_for
 from tailcloud.data.packed_names import Names
 from tailcloud.errors import TailcloudError
 
@@ -31,7 +31,10 @@ def photos(tmp_path):
 @pytest.fixture
 def processes(monkeypatch):
     """Two processes, however few the files are."""
+    end_spare_decoders()
     monkeypatch.setattr(parallel_io, "pool_for", lambda _: Decoders(2))
+    yield
+    end_spare_decoders()
 
 
 def files(paths):
@@ -48,6 +51,7 @@ def sentences(results):
 
 
 def test_processes_read_what_threads_read(photos, monkeypatch, tmp_path):
+    end_spare_decoders()
     monkeypatch.chdir(tmp_path)
     images = files(path.relative_to(tmp_path) for path in photos)
     headers, (pixels, broken) = parallel_io.read_headers(images), parallel_io.read_images(images)
@@ -62,6 +66,19 @@ def test_processes_read_what_threads_read(photos, monkeypatch, tmp_path):
     assert sorted(sentences(headers)) == [3, 7]
     assert {row: str(each) for row, each in their_broken.items()} == {row: str(each) for row, each in broken.items()}
     assert str(their_broken[45]) == "photos/lynx/5.png cannot be read: it is truncated"
+    end_spare_decoders()
+    assert children() == before
+
+
+@pytest.mark.usefixtures("processes")
+def test_processes_stay_for_the_next_files_until_they_are_ended(photos):
+    before = children()
+    parallel_io.read_headers(files(photos))
+    started = children()
+    assert len(started) == len(before) + 2
+    parallel_io.read_images(files(photos))
+    assert children() == started
+    end_spare_decoders()
     assert children() == before
 
 

@@ -10,7 +10,7 @@ from tailcloud.data import open_dataset
 
 @pytest.fixture(autouse=True)
 def _quickly(monkeypatch):
-    monkeypatch.setattr(timing, "MIN_TIMED_SECONDS", 0.001)
+    monkeypatch.setattr(timing, "MIN_TIMED_SECONDS", {"cpu": 0.001})
 
 
 def opened(tmp_path, side):

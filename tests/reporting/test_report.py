@@ -120,6 +120,19 @@ def test_the_best_epoch_is_labelled_with_its_split(tmp_path, split, words):
     assert ("optimistic" in text) == (split == "test")
 
 
+def test_the_best_epoch_says_which_epochs_were_evaluated(tmp_path):
+    result = make_result(10)
+    assert "evaluated epochs all" in Page(page_of(tmp_path / "all", result)).text
+    result["protocol"]["every"] = 25
+    assert "evaluated epochs every 25 epochs, and the last" in Page(page_of(tmp_path / "old", result)).text
+    result["protocol"]["every"], result["top1"]["evaluated_epochs"] = "auto", 4
+    for stage, number in zip(result["stages"], (16, 4), strict=True):
+        stage["best"]["evaluated_epochs"] = number
+    text = Page(page_of(tmp_path / "some", result)).text
+    assert "stage2, epoch 7: best of 4 evaluated epochs, chosen on the test set" in text.replace("\u00a0", " ")
+    assert "evaluated epochs 16 of 60 + 4 of 10" in text
+
+
 @pytest.mark.parametrize(("split", "words"), [("test", "the test set optimistic"), ("val", "the validation set")])
 def test_kept_weights_stand_apart_from_the_last_epoch(tmp_path, split, words):
     result = make_result(10, picked_on=split)

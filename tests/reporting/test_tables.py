@@ -69,6 +69,24 @@ def test_the_best_epoch_says_on_which_split():
     assert cell.endswith(" on test")
 
 
+def test_the_best_epoch_says_among_how_many_it_was_chosen():
+    def best(every, *evaluated):
+        """The cell of runs whose last stage has ten epochs."""
+        results = [make_result(10, seed=seed) for seed in range(len(evaluated))]
+        for result, number in zip(results, evaluated, strict=True):
+            result["protocol"]["every"] = every
+            result["top1"] |= {"evaluated_epochs": number}
+        ((row,),) = (table.rows for table in by_dataset(results))
+        return dict(zip(COLUMNS, cells(row), strict=True))["best"].partition(" on ")[2]
+
+    assert best("auto", 3) == "test, best of 3\u00a0evaluated epochs"
+    assert best("auto", 3, 5) == "test, best of 3 to 5\u00a0evaluated epochs"  # a time limit shortened one
+    assert best("auto", 10, 10) == best(1, 10) == "test"
+    assert best(4, None) == "test, best of 3\u00a0evaluated epochs"  # an older version, which did not count: 4, 8, 10
+    assert best(1000, None) == "test, best of 1\u00a0evaluated epoch"
+    assert best("auto", None) == "test"
+
+
 def test_other_images_are_another_table():
     first, second = make_result(10), make_result(10, seed=1, fingerprint="ffff0000ffff0000")
     assert [table.fingerprint for table in by_dataset([first, second])] == ["0123456789abcdef", "ffff0000ffff0000"]

@@ -67,6 +67,15 @@ def test_a_branch_ends_as_the_whole_run_does(parent, tmp_path, change):
     assert [line["stage"] for line in branched.log()] == ["stage1"] * 2 + ["stage2"] * recipe.stage2.epochs
 
 
+def test_a_first_stage_that_was_evaluated_more_often_is_the_same(parent, tmp_path):
+    every = recipe_of({"selection": {"every": 1}})
+    assert parent.recipe().selection.every == "auto"
+    branched, result, observer = trained(tmp_path / "child", every, parent)
+    assert observer.epochs == ["stage2"] * 2
+    assert load_file(branched.weights_file).keys() == load_file(parent.weights_file).keys()
+    assert result.stages[0].best.evaluated_epochs == 2
+
+
 @pytest.mark.parametrize(
     ("setting", "field"),
     [

@@ -22,11 +22,11 @@ def test_a_run_folder_holds_what_it_promises(finished_run):
     result = json.loads((finished_run / "result.json").read_text())
     assert result["format"] == 1
     assert result["method"] == "gcl"
-    assert set(result["top1"]) == {"last", "best", "best_on", "best_epoch"}
+    assert set(result["top1"]) == {"last", "best", "best_on", "best_epoch", "evaluated_epochs"}
     assert result["top1"]["best_on"] == "test"
     assert [stage["name"] for stage in result["stages"]] == ["stage1", "stage2"]
     assert result["dataset"]["counts"] == [120, 77, 50, 32, 21, 13, 8, 5, 3, 2]
-    assert result["protocol"] == {"seed": 0, "selection": "last", "split": 0.0, "every": 1}
+    assert result["protocol"] == {"seed": 0, "selection": "last", "split": 0.0, "every": "auto"}
     assert len(result["per_class"]) == 10
     lines = [json.loads(text) for text in (finished_run / "log.jsonl").read_text().splitlines()]
     assert [(line["stage"], line["epoch"]) for line in lines] == [

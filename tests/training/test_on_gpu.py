@@ -47,6 +47,17 @@ def test_a_graphed_run_that_was_broken_off_ends_with_the_same_bits(tmp_path, way
     assert same_weights(tmp_path / "whole", tmp_path / "broken")
 
 
+@pytest.mark.parametrize("kernels", ["plain", "fused"])
+def test_evaluations_that_are_captured_later_or_never_change_no_weights(tmp_path, kernels):
+    """With ``every = 3`` the graph of the evaluation is captured between two epochs that replay the steps."""
+    engine = {"executor": "graphed", "kernels": kernels}
+    for every in (1, 3, 1000):
+        settings = {"stage1": {"epochs": 5, **WAYS["averaged"]}, "selection": {"every": every}, "engine": engine}
+        on_gpu(tmp_path / str(every), small_recipe(settings))
+    assert same_weights(tmp_path / "1", tmp_path / "3")
+    assert same_weights(tmp_path / "1", tmp_path / "1000")
+
+
 FINE_TUNING = {
     "model": {"backbone": "efficientnet_lite0", "width": 1.0, "drop_path": 0.5},
     "stage1": {

@@ -65,7 +65,7 @@ def run_fit_test(draft: Draft) -> FitTest | None:
     if not len(enough):
         return None
     target = split.labels[rows][enough]
-    embedder = make_embedder(draft.one_epoch, draft.dataset, SIDE, draft.device)
+    embedder = make_embedder(draft.one_epoch, draft.dataset, SIDE, torch.device("cpu"))  # a GPU prepares for longer
     before, after = (class_mean_hits(unit_features(embedder, images[enough]), target) for images in (whole, center))
     weights = image_weights(target, draft.dataset.profile.counts, "balanced")
     return FitTest(paired_difference(target, before, after, weights), len(target))

@@ -164,31 +164,46 @@ def time_and_fit(draft: Draft, limit: float | None, started: float) -> BudgetedD
 def fit_pretrained(drafts: Sequence[PretrainedDraft], limit: float | None, started: float) -> list[BudgetedDraft]:
     """Drafts in order of preference, up to the first that is fast enough for the limit, or to the last.
 
-    Features of the last one, the cheapest, are timed first: that tells which of the others are worth timing.
+    On a CPU features of the last one, the cheapest, are timed first: that tells which of the others are worth timing.
+    A GPU takes seconds to prepare a network for another size, so there the first draft is timed at once.
     """
-    cheapest = drafts[-1]
-    features = time_features(cheapest.one_epoch, cheapest.dataset, cheapest.side, cheapest.device)
-    tried: list[BudgetedDraft] = []
+    cheapest, known, tried = drafts[-1], list[KnownTiming](), list[BudgetedDraft]()
+    if cheapest.device.type == "cpu":
+        features = time_features(cheapest.one_epoch, cheapest.dataset, cheapest.side, cheapest.device)
+        known.append(KnownTiming(cheapest, features))
     for draft in drafts:
-        forward = features.evaluate * draft.flops / cheapest.flops
-        estimate = estimated_timing(draft.one_epoch, forward, draft.trained_share)
-        estimate = replace(estimate, threads=features.threads, thread_gain=features.thread_gain)
-        fitted = without_trial(fit_epochs(draft, estimate, limit, started), draft)
-        if fitted.is_much_faster_than_needed:
+        fitted = without_trial(fit_epochs(draft, known[-1].estimate(draft), limit, started), draft) if known else None
+        if fitted and fitted.is_much_faster_than_needed:
             return [*tried, fitted]
         measured: StepTiming | None = None
         if draft.trains_head_alone:
             measured = known_features_timing(draft.one_epoch, draft.dataset, draft.side, draft.device)
-        if measured is None and (fitted.might_be_fast_enough or draft is cheapest):
+        if measured is None and (fitted is None or fitted.might_be_fast_enough or draft is cheapest):
             logger.info("timing %s", draft.title)
             measure = time_features if draft.trains_head_alone else time_recipe
             measured = measure(draft.one_epoch, draft.dataset, draft.side, draft.device)
+            known[:] = known or [KnownTiming(draft, measured)]
         if measured:
             fitted = without_trial(fit_epochs(draft, measured, limit, started), draft)
+        assert fitted is not None
         tried.append(fitted)
         if fitted.is_fast_enough:
             break
     return tried
+
+
+@dataclass(frozen=True)
+class KnownTiming:
+    """A draft that was timed, from which others are estimated."""
+
+    draft: PretrainedDraft
+    timing: StepTiming
+
+    def estimate(self, draft: PretrainedDraft) -> StepTiming:
+        """The timing of another draft by its FLOPs and by the part that it trains."""
+        forward = self.timing.evaluate * draft.flops / self.draft.flops
+        estimate = estimated_timing(draft.one_epoch, forward, draft.trained_share)
+        return replace(estimate, threads=self.timing.threads, thread_gain=self.timing.thread_gain)
 
 
 def without_trial(fitted: BudgetedDraft, draft: PretrainedDraft) -> BudgetedDraft:

@@ -19,6 +19,7 @@ from tailcloud.errors import TailcloudWarning
 from tailcloud.recipe import Recipe
 from tailcloud.runs.observer import SilentObserver
 from tailcloud.training.devices import cores, set_deterministic, set_threads, using_threads
+from tailcloud.training.evaluation_schedule import count_evaluated, evaluation_share
 from tailcloud.training.features.embedder import Embedder
 from tailcloud.training.features.feature_cache import cache_of
 from tailcloud.training.features.run_features import known_share
@@ -35,7 +36,7 @@ TRIAL_BATCH, LARGE_SIDE = 16, 96  # on a CPU, steps on images from this size on 
 TRIAL_TEST_IMAGES = {"cpu": 64, "cuda": 1024}  # test images evaluated, of more than SMALL_IMAGE pixels
 SMALL_IMAGE, SMALL_TEST_IMAGES = 64 * 64, 256
 TRIAL_READS = 128  # images read from files
-MIN_TIMED_SECONDS, MAX_TIMED_EPOCHS = 0.5, 50
+MIN_TIMED_SECONDS, MAX_TIMED_EPOCHS = {"cpu": 0.5, "cuda": 0.2}, 50
 TRIAL_LR = 1e-4  # any learning rate takes the same time
 OVERHEAD = 3.0  # seconds: the start of a run, and its report
 HEAD_SECONDS = 3e-5  # to train a head on the features of one image
@@ -81,7 +82,7 @@ class StepTiming:
         """
         seconds, embedded = {}, False
         for name, stage in recipe.stages.items():
-            times = -(-stage.epochs // recipe.selection.every) + 1
+            times = count_evaluated(stage.epochs, recipe.selection, evaluation_share(evaluated, images)) + 1
             total = self.setup + stage.epochs * (images * self.train[name] + self.epoch) if stage.epochs else 0.0
             if not stage.views:
                 total += times * evaluated * self.evaluate
@@ -168,7 +169,7 @@ def batch_seconds(embedder: Embedder, images: Tensor) -> list[float]:
     """The time of several batches of features, without the first one."""
     seconds: list[float] = []
     embedder(images, View())
-    while sum(seconds) < MIN_TIMED_SECONDS and len(seconds) < MAX_TIMED_EPOCHS:
+    while sum(seconds) < MIN_TIMED_SECONDS[kind_of(images.device)] and len(seconds) < MAX_TIMED_EPOCHS:
         started = time.perf_counter()
         embedder(images, View()).cpu()
         seconds.append(time.perf_counter() - started)
@@ -201,7 +202,7 @@ def reading_seconds(split: Split) -> float:
 def trial_dataset(recipe: Recipe, dataset: Dataset, side: int, device: torch.device) -> Dataset:
     """A few batches of noise images with labels of the data set: steps on noise take the same time."""
     batch = max(stage.batch for stage in recipe.stages.values() if not stage.views)
-    random, kind = np.random.RandomState(0), "cpu" if device.type == "cpu" else "cuda"
+    random, kind = np.random.RandomState(0), kind_of(device)
 
     def some(split: Split, count: int) -> Split:
         shape = (count, side, side, dataset.shape[2])
@@ -216,8 +217,8 @@ def trial_dataset(recipe: Recipe, dataset: Dataset, side: int, device: torch.dev
 
 
 def time_stages(session: Session) -> StepTiming:
-    """Time every stage, and the evaluation."""
-    train, setup, fixed = {}, 0.0, 0.0
+    """Time every stage, and the evaluation. The model's head is put back, so that stages can be timed again."""
+    first_head, train, setup, fixed = session.model.head, dict[str, float](), 0.0, 0.0
     for name, stage in session.recipe.stages.items():
         started = time.perf_counter()
         if stage.views:
@@ -228,14 +229,26 @@ def time_stages(session: Session) -> StepTiming:
             train[name] = 0.0
             continue
         parts = prepare_stage(session, name, SilentObserver())
+        if session.executor == "graphed":  # the run itself will find libraries loaded and algorithms chosen
+            started = time.perf_counter()
+            parts = prepare_stage(session, name, SilentObserver())
         train_epoch(session, parts, 0, trial_rates(session, 0))
         setup = max(setup, time.perf_counter() - started)
         step, epoch = step_seconds(session, parts)
         train[name], fixed = step / stage.batch, max(fixed, epoch)
+    evaluation = evaluation_seconds(session, train)
+    session.use_head(first_head)
+    return StepTiming(train, evaluation, setup, fixed)
+
+
+def evaluation_seconds(session: Session, train: dict[str, float]) -> float:
+    """The time to evaluate one image; on a GPU, which prepares for that for seconds, it follows from the steps."""
+    if session.device.type == "cuda" and any(train.values()):
+        return max(train.values()) / (1 + BACKWARD)
     session.predict(session.images.test, 1.0)
     started = time.perf_counter()
     session.predict(session.images.test, 1.0)
-    return StepTiming(train, (time.perf_counter() - started) / len(session.dataset.test), setup, fixed)
+    return (time.perf_counter() - started) / len(session.dataset.test)
 
 
 def step_seconds(session: Session, parts: StageParts) -> tuple[float, float]:
@@ -255,7 +268,7 @@ def step_seconds(session: Session, parts: StageParts) -> tuple[float, float]:
 def epoch_seconds(session: Session, parts: StageParts, rates: list[float]) -> float:
     """The median time of a trial epoch."""
     seconds: list[float] = []
-    while sum(seconds) < MIN_TIMED_SECONDS and len(seconds) < MAX_TIMED_EPOCHS:
+    while sum(seconds) < MIN_TIMED_SECONDS[kind_of(session.device)] and len(seconds) < MAX_TIMED_EPOCHS:
         started = time.perf_counter()
         train_epoch(session, parts, len(seconds) + 1, rates)
         seconds.append(time.perf_counter() - started)
@@ -264,4 +277,9 @@ def epoch_seconds(session: Session, parts: StageParts, rates: list[float]) -> fl
 
 def trial_rates(session: Session, which: int) -> list[float]:
     """The learning rates of a short (0) or long (1) trial epoch."""
-    return [TRIAL_LR] * TRIAL_STEPS["cpu" if session.device.type == "cpu" else "cuda"][which]
+    return [TRIAL_LR] * TRIAL_STEPS[kind_of(session.device)][which]
+
+
+def kind_of(device: torch.device) -> str:
+    """ "cpu" or "cuda", which stands for every other device too."""
+    return "cpu" if device.type == "cpu" else "cuda"

@@ -4,9 +4,11 @@ Inverted residuals: a 1×1 convolution widens, a depthwise convolution filters, 
 is TensorFlow's "same", since the published weights come from there. Parameters are named as in timm.
 """
 
+from collections.abc import Callable
 from itertools import chain, repeat
 from math import ceil
 
+import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
@@ -32,7 +34,12 @@ EFFICIENTNETS = {  # factors of channels and blocks; stem, head and the number o
 
 
 class SameConv2d(nn.Conv2d):
-    """A convolution with TensorFlow's padding: ⌈size / stride⌉ outputs, the odd pixel after the image."""
+    """A convolution with TensorFlow's padding: ⌈size / stride⌉ outputs, the odd pixel after the image.
+
+    ``kernel``, if it is set, computes it from bfloat16 maps, the weight and the stride.
+    """
+
+    kernel: Callable[[Tensor, Tensor, int], Tensor] | None = None
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> None:
         padding = kernel // 2 if stride == 1 else 0
@@ -41,6 +48,8 @@ class SameConv2d(nn.Conv2d):
     def forward(self, x: Tensor) -> Tensor:
         """Feature maps of the convolution."""
         (stride, _), (kernel, _) = self.stride, self.kernel_size
+        if self.kernel and x.dtype == torch.bfloat16:
+            return self.kernel(x, self.weight, stride)
         if stride > 1:
             tall, wide = (max(0, (ceil(size / stride) - 1) * stride + kernel - size) for size in x.shape[2:])
             x = F.pad(x, (wide // 2, wide - wide // 2, tall // 2, tall - tall // 2))

@@ -71,6 +71,7 @@ def seed_record(result: Result) -> dict[str, Any]:
         "seed": result.protocol.seed,
         "top1": result.top1.last,
         "best": result.top1.best,
+        "evaluated_epochs": result.top1.evaluated_epochs,
         **{metric: getattr(result, metric) for metric in METRICS[2:]},
         "commit": result.commit,
         "command": result.command,

@@ -6,7 +6,7 @@ Runs with the same first stage train it once: a ``BenchStep`` names the run that
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -159,9 +159,16 @@ def steps_of(runs: Sequence[BenchRun]) -> list[BenchStep]:
     return steps
 
 
+def as_started(run: BenchRun) -> BenchRun:
+    """A run whose folder exists, evaluated as often as it was started: older versions had another default."""
+    every = run.folder.recipe().selection.every
+    selection = run.recipe.selection.model_copy(update={"every": every})
+    return replace(run, recipe=run.recipe.model_copy(update={"selection": selection}))
+
+
 def first_stage(recipe: Recipe) -> str:
     """Everything that determines a first stage: recipes with the same text share it."""
-    substance = recipe.substance()
+    substance = recipe.training_substance()
     return json.dumps({key: substance[key] for key in substance if key not in MAY_DIFFER}, sort_keys=True)
 
 
@@ -175,8 +182,6 @@ def owner_rank(run: BenchRun) -> tuple[bool, bool, bool, bool]:
     return reusable, not finished and run.folder.exists, not finished, not any(stage.epochs for stage in later)
 
 
-def dependency_waves(steps: Sequence[BenchStep]) -> list[list[BenchStep]]:
+def in_order(steps: Sequence[BenchStep]) -> list[BenchStep]:
     """First the runs that can start now, then those that wait for another run's first stage."""
-    ready = [step for step in steps if step.parent is None or step.parent.folder.finished]
-    later = [step for step in steps if step not in ready]
-    return [wave for wave in (ready, later) if wave]
+    return sorted(steps, key=lambda step: step.parent is not None and not step.parent.folder.finished)

@@ -45,7 +45,7 @@ def cell_recipe_text(row: TableRow, spec: str) -> str | None:
         run = cell_runs(row, spec, BenchProtocol(seeds=(0,)), Path())[0]
     except UsageError:
         return None
-    return recipe_text(run.recipe.substance())
+    return recipe_text(run.recipe.training_substance())
 
 
 def result_recipe_text(result: Result) -> str | None:
@@ -60,7 +60,7 @@ def result_recipe_text(result: Result) -> str | None:
 def resolved_recipe_text(recipe: str) -> str | None:
     """A recorded recipe (JSON), resolved by this version, as text."""
     try:
-        return recipe_text(resolve(json.loads(recipe)).substance())
+        return recipe_text(resolve(json.loads(recipe)).training_substance())
     except UsageError:
         return None
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from tailcloud.bench.filled_table import TOLERANCE, FilledTable, TableCell
 from tailcloud.formatting import magnitude, number, whole
-from tailcloud.reporting.tables import markdown
+from tailcloud.reporting.tables import best_epoch_text, markdown
 
 NO_VALUE = "–"
 MARK = "▼"
@@ -38,8 +38,8 @@ def gap(cell: TableCell) -> str:
 
 
 def best(cell: TableCell) -> str:
-    """Top-1 of the best epoch, with the split on which that was chosen."""
-    return f"{cell.summary('best').text()} on {cell.results[0].top1.best_on or 'an unknown split'}"
+    """Top-1 of the best epoch, with the split on which that was chosen, and among which epochs."""
+    return best_epoch_text(cell.summary("best"), cell.results)
 
 
 def published(cell: TableCell) -> str:
@@ -113,8 +113,9 @@ def legend(filled: FilledTable) -> str:
     kind = f"{label[0].upper()}{label[1:]}. " if label else ""
     return (
         f"{kind}Mean ± sample standard deviation over seeds, in percent, of the last epoch. The best epoch has its "
-        f"own column, with the split on which it was chosen. {MARK}: more than {TOLERANCE:g} point below the published "
-        "number, which is the paper's unless another source is named."
+        "own column, with the split on which it was chosen, and among how many epochs if not all were evaluated. "
+        f"{MARK}: more than {TOLERANCE:g} point below the published number, which is the paper's unless another source "
+        "is named."
     )
 
 

@@ -14,6 +14,7 @@ from tailcloud.launch.run_plan import PlannedRun
 from tailcloud.recipe import Stage
 
 PLAIN_LINES = 5  # per stage, about
+REFRESHES = 4  # per second; drawing many bars takes time from runs that train in this process
 
 
 def execute_with_progress(runs: Sequence[PlannedRun], device: str) -> list[Outcome]:
@@ -32,6 +33,7 @@ def shown_progress(titles: Sequence[str]) -> Iterator[list["RunProgress"]]:
         TextColumn("{task.fields[figures]}"),
         TimeRemainingColumn(),
         console=out,
+        refresh_per_second=REFRESHES,
         disable=not on_terminal(),
     )
     observers = [RunProgress(title, bars) for title in titles]
@@ -48,22 +50,27 @@ class RunProgress:
     def __init__(self, title: str, bars: Progress) -> None:
         self.title, self.bars = title, bars
         self.bar: TaskID = bars.add_task(title, total=None, figures="waiting")
-        self.epochs = 0
+        self.epochs, self.accuracy, self.evaluated = 0, "", 0  # the last known accuracy, and its epoch
 
     def stage_started(self, name: str, stage: Stage, done: int) -> None:
         """The bar of this stage replaces the one of the stage before."""
-        self.epochs = stage.epochs
+        self.epochs, self.accuracy = stage.epochs, ""
         self.bars.reset(
             self.bar, description=f"{self.title} {name}", total=stage.epochs, completed=done, figures="starting"
         )
 
     def epoch_done(self, line: dict[str, Any]) -> None:
-        """Move the bar; without a terminal, print about five lines per stage."""
+        """Move the bar; without a terminal, print about five lines per stage.
+
+        If the epoch was not evaluated, the last known accuracy is shown, with its epoch.
+        """
         split, prefix = ("val", "val_") if "val_top1" in line else ("test", "")
-        figures = f"loss {line['loss']:.3f}"
         if line.get(f"{prefix}top1") is not None:
             balanced = number(line.get(f"{prefix}balanced_accuracy"))
-            figures += f"  {split} {number(line[f'{prefix}top1'])} %, balanced {balanced} %"
+            self.accuracy = f"  {split} {number(line[f'{prefix}top1'])} %, balanced {balanced} %"
+            self.evaluated = line["epoch"]
+        earlier = f" (epoch {self.evaluated})" if self.accuracy and self.evaluated != line["epoch"] else ""
+        figures = f"loss {line['loss']:.3f}{self.accuracy}{earlier}"
         self.bars.update(self.bar, completed=line["epoch"], figures=figures)
         every = max(1, self.epochs // PLAIN_LINES)
         if self.bars.disable and (line["epoch"] % every == 0 or line["epoch"] == self.epochs):

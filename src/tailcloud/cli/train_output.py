@@ -14,7 +14,7 @@ from tailcloud.launch.fleet import Outcome
 from tailcloud.launch.run_data import open_data
 from tailcloud.launch.run_plan import PlannedRun, with_seed
 from tailcloud.recipe import Recipe
-from tailcloud.reporting.labels import ece_basis, ece_by_chance
+from tailcloud.reporting.labels import chosen_among, ece_basis, ece_by_chance
 from tailcloud.reporting.stage_changes import changes_in_words
 from tailcloud.reporting.tables import by_dataset
 from tailcloud.runs.result import PickedEpoch, Result, StageResult
@@ -95,7 +95,7 @@ def print_result(run: PlannedRun, result: Result) -> None:
     for stage in result.stages:
         out.print(f"  {stage.name}  {figures_of(stage)}  ({stage.seconds or 0:.1f} s)")
         if picked := stage.picked:
-            chosen = f"kept epoch {picked.epoch}, chosen on {picked.on}"
+            chosen = f"kept epoch {picked.epoch}, chosen on {picked.on}{chosen_among(stage)}"
             out.print(f"  {' ' * len(stage.name)}  {figures_of(picked)}  ({chosen})")
     for sentence in [*changes_in_words(result), *([result.kept_stage.reason] if result.kept_stage else [])]:
         out.print(f"  {sentence}", markup=False)

@@ -1,8 +1,9 @@
 """Fused Triton kernels for small networks on a CUDA GPU, where PyTorch's many small kernels leave it idle.
 
 They compute the same as the plain modules, from the same parameters, in bfloat16 with float32 sums. What they do not
-support is computed by the plain modules. ``residual`` (with ``convolution``) is the backbone, ``head_loss`` head and
-loss, ``batch_assembly`` makes batches, ``launch`` starts kernels. docs/performance.md has the gain of each.
+support is computed by the plain modules. For small residual networks, ``residual`` (with ``convolution``) is the
+backbone, ``head_loss`` head and loss, ``batch_assembly`` makes batches. ``depthwise`` has convolutions of
+EfficientNet-Lite. ``launch`` starts kernels. docs/performance.md has the gain of each.
 """
 
 from importlib.util import find_spec
@@ -11,6 +12,7 @@ from typing import Unpack, cast
 from torch import Tensor
 
 from tailcloud.backbones.cifar_resnet import CifarResNet
+from tailcloud.backbones.efficientnet_lite import EfficientNetLite, SameConv2d
 from tailcloud.classifier import Classifier
 from tailcloud.data.augment import Augment, Augmentation
 from tailcloud.data.augment.crop_flip import CropFlip
@@ -23,7 +25,7 @@ from tailcloud.objectives import Objective
 from tailcloud.objectives.classify import Classify
 from tailcloud.sampling import Sampler
 
-__all__ = ["CannotFuse", "FusedNetwork", "obstacle"]
+__all__ = ["CannotFuse", "FusedConvolutions", "FusedNetwork", "has_fused_convolutions", "obstacle"]
 
 
 FUSED_AUGMENTATIONS: tuple[type[Augmentation], ...] = (CropFlip,)  # that batch_assembly computes
@@ -84,3 +86,32 @@ class FusedNetwork:
         """The head's outputs for normalised images."""
         outputs: Tensor = self.head(self.features(images))
         return outputs
+
+
+def has_fused_convolutions(model: Classifier) -> bool:
+    """Whether ``FusedConvolutions`` can compute a model, on a machine with triton."""
+    return isinstance(model.backbone, EfficientNetLite) and find_spec("triton") is not None
+
+
+class FusedConvolutions:
+    """Kernels for the depthwise and 1×1 convolutions of an EfficientNet-Lite, in bfloat16; all else is the model's."""
+
+    def __init__(self, model: Classifier) -> None:
+        from tailcloud.kernels.depthwise import convolve
+
+        self.convolutions = [
+            module for module in model.backbone.modules() if isinstance(module, SameConv2d) and fits(module)
+        ]
+        for module in self.convolutions:
+            module.kernel = convolve
+
+    def remove(self) -> None:
+        """PyTorch computes these convolutions again."""
+        for module in self.convolutions:
+            module.kernel = None
+
+
+def fits(convolution: SameConv2d) -> bool:
+    """Whether there is a kernel for a convolution."""
+    depthwise = convolution.groups == convolution.in_channels == convolution.out_channels
+    return depthwise or (convolution.kernel_size, convolution.stride) == ((1, 1), (1, 1))

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from pathlib import Path
 from threading import Lock
 from typing import Protocol
 
 from tailcloud.calibration.run_calibration import check_held_out, check_selection, stages_needing_held_out
 from tailcloud.data import OWN, Dataset, ReadOptions, hold_out, open_dataset, parse_spec
+from tailcloud.data.loaders.decoder_pool import end_spare_decoders
 from tailcloud.data.readers.build_dataset import OpenedFiles
 from tailcloud.data.readers.open_path import open_headers
 from tailcloud.errors import UsageError
@@ -100,6 +100,7 @@ def open_data(recipe: Recipe, source: DataSource | None = None) -> Dataset:
         dataset = with_test_split(dataset, recipe)
     check_held_out(recipe, dataset)
     check_selection(recipe, dataset)
+    end_spare_decoders()  # whatever is read from now on is read by the run
     return dataset
 
 
@@ -125,7 +126,7 @@ def open_for_choice(recipe: Recipe, source: DataSource | None = None) -> Dataset
     data = recipe.data
     if source or parse_spec(data.spec)[0] != OWN:
         return open_whole(recipe, source)
-    files = open_headers(data.spec, Path(recipe.root), data.read_options)
+    files = open_headers(data.spec, recipe.root, data.read_options)
     if files is None:
         return open_whole(recipe)
     with _lock:

@@ -46,6 +46,13 @@ def trainable(value: str) -> str:
     return value
 
 
+def interval(value: object) -> object:
+    """Check ``every``: "auto", or a number of epochs."""
+    if value != "auto" and (type(value) is not int or value < 1):
+        raise ValueError('should be "auto" or a whole number of epochs, 1 or more')
+    return value
+
+
 NamedPart = Annotated[PartSpec, BeforeValidator(named)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 ADAPTERS = "adapters"  # a word of ``train``: all adapters of the model
@@ -149,7 +156,7 @@ class Selection(RecipeTable):
     pick: Literal["last", "best"] = "last"  # the epoch of a stage
     stage: Literal["last", "best"] = "last"  # best: an earlier one if held-out accuracy does not rise
     objective: SelectionObjective | None = None  # what both compare; unset: stages "balanced", epochs "overall"
-    every: Annotated[int, Field(ge=1)] = 1
+    every: Annotated[int | Literal["auto"], BeforeValidator(interval)] = "auto"  # epochs between two evaluations
 
 
 class Engine(RecipeTable):
@@ -162,7 +169,7 @@ class Engine(RecipeTable):
     workers: Annotated[int, Field(ge=0, le=1024)] = 0  # processes that decode image files; 0: one per core
     accumulate: Annotated[int, Field(ge=1, le=1_000_000)] = 1  # micro-batches per process and step
     sync_batch_norm: bool = False  # over all processes of a run
-    checkpoint_seconds: Annotated[float, Field(ge=0)] = 1.0  # between two, also within an epoch; 0: every epoch
+    checkpoint_seconds: Annotated[float, Field(ge=0)] = 10.0  # at least, also within an epoch; 0: every epoch
 
 
 class Logging(RecipeTable):
@@ -204,6 +211,13 @@ class Recipe(RecipeTable):
     def substance(self) -> dict[str, Any]:
         """What decides the result: everything but where the data are, how the run computes, and what is logged."""
         return self._written(exclude={"root": True, "engine": True, "logging": True, "data": WITHOUT_EFFECT})
+
+    def training_substance(self) -> dict[str, Any]:
+        """What decides the weights: how often they are evaluated does not, unless those of the best epoch are kept."""
+        table = self.substance()
+        if self.selection.pick == "last":
+            del table["selection"]["every"]
+        return table
 
     def to_toml(self) -> str:
         """The resolved recipe as a file."""

@@ -1,7 +1,7 @@
 """Labels that several pages and the model card share."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tailcloud.formatting import NOT_MEASURED, counted, number
@@ -134,6 +134,34 @@ def data_name(spec: str) -> str:
 def purpose(result: Result) -> str:
     """What a model is for: "clothing, 17 classes"."""
     return f"{data_name(result.dataset.spec)}, {counted(len(result.names), 'class', 'classes')}"
+
+
+def best_of(results: Sequence[Result]) -> str:
+    """Among which epochs the best was chosen: "best of 57 evaluated epochs"; empty if all were evaluated."""
+    if all(result.best_of_all for result in results):
+        return ""
+    numbers = sorted({result.best_of for result in results if result.best_of is not None})
+    fewest = f"{numbers[0]} to " if len(numbers) > 1 else ""
+    return f"best of {fewest}{counted(numbers[-1], 'evaluated epoch')}"
+
+
+def chosen_among(stage: StageResult) -> str:
+    """Among which epochs of a stage one was chosen, as the end of a clause; empty if all were evaluated."""
+    evaluated = stage.best.evaluated_epochs if stage.best else None
+    if evaluated is None or evaluated >= stage.epochs:
+        return ""
+    return f" among {counted(evaluated, 'evaluated epoch')}"
+
+
+def evaluated_epochs(result: Result) -> str:
+    """How many epochs of each trained stage were evaluated: "57 of 200 + 9 of 30"; "all" if all were."""
+    stages, every = [stage for stage in result.stages if stage.epochs], result.protocol.every
+    counts = [stage.best.evaluated_epochs if stage.best else None for stage in stages]
+    if not counts or None in counts:  # written by an older version
+        return "all" if every == 1 else NOT_MEASURED if every == "auto" else f"every {every} epochs, and the last"
+    if counts == [stage.epochs for stage in stages]:
+        return "all"
+    return " + ".join(f"{count} of {stage.epochs}" for count, stage in zip(counts, stages, strict=True))
 
 
 def split_name(split: str | None) -> str:

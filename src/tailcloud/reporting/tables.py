@@ -13,6 +13,7 @@ from typing import Any
 
 from tailcloud.formatting import NOT_MEASURED, counted, magnitude, number, whole
 from tailcloud.profile import GROUPS
+from tailcloud.reporting.labels import best_of
 from tailcloud.reporting.row_settings import group_by_settings
 from tailcloud.runs.result import Result, parse_result
 
@@ -160,6 +161,14 @@ def cells(row: MethodRow, columns: Iterable[str] = COLUMNS) -> list[str]:
     return [_cell(row, column) for column in columns]
 
 
+def best_epoch_text(best: Summary, results: Sequence[Result]) -> str:
+    """The top-1 of the best epochs of some runs, the split that chose them, and how many epochs were compared."""
+    if best.mean is None:
+        return NOT_MEASURED
+    chosen = f"{best.text()} on {results[0].top1.best_on or 'an unknown split'}"
+    return ", ".join(filter(None, [chosen, best_of(results)]))
+
+
 def gain_cells(row: MethodRow, base: MethodRow) -> list[str]:
     """The gains of a row over the first one, as text: overall, many, medium, few."""
     return [gain(row, base, metric).text(signed=True) for metric in GAINS]
@@ -183,8 +192,7 @@ def _cell(row: MethodRow, column: str) -> str:
         case "flops":
             return magnitude(row.flops)
         case "best":
-            best = row.summary("best").text()
-            return best if best == NOT_MEASURED else f"{best} on {row.best_on or 'an unknown split'}"
+            return best_epoch_text(row.summary("best"), row.results)
         case _:
             return row.summary(column).text()
 

@@ -6,13 +6,14 @@ A file has a digest of its content. The latest intact checkpoint is used; a dama
 
 import json
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.numpy import save
 from torch import Tensor
 
 from tailcloud.errors import TailcloudError
@@ -52,13 +53,19 @@ class TrainingProgress:
     spent: float = 0.0  # seconds spent on these steps
     early_end: tuple[int, float, int] | None = None  # of this stage, if a time limit shortened it
     ended: bool = False  # whether the last epoch of this stage is done
+    evaluated: int | None = 0  # epochs of this stage that were evaluated; None: an older version did not count them
 
     def state(self) -> dict[str, Any]:
-        """Everything but the tensors, for JSON."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "best_weights"}
+        """Everything but the tensors, for JSON, as it is now: lists that grow later are copied."""
+        return {f.name: copy(getattr(self, f.name)) for f in fields(self) if f.name != "best_weights"}
 
     def note_best(self, epoch: int, by: float, top1: float, on: str) -> bool:
-        """Record an epoch if it is the best so far on the deciding split (``by``); returns whether it is."""
+        """Count an evaluated epoch, and record it if it is the best so far on the deciding split (``by``).
+
+        Returns:
+            Whether it is.
+        """
+        self.evaluated = None if self.evaluated is None else self.evaluated + 1
         if self.best and by <= self.best["by"]:
             return False
         self.best = {"epoch": epoch, "top1": top1, "on": on, "by": by}
@@ -70,7 +77,7 @@ class TrainingProgress:
 
     def next_stage(self, name: str) -> None:
         """Start another stage."""
-        self.early_end, self.ended = None, False
+        self.early_end, self.ended, self.evaluated = None, False, 0
         self.stage, self.epoch, self.seconds, self.best, self.best_weights = name, 0, 0.0, None, {}
         self.begin_epoch(0)
 
@@ -92,7 +99,8 @@ def save_checkpoint(folder: Path, stage: str, epoch: int, checkpoint: Checkpoint
     state = json.dumps(checkpoint.state)
     metadata = {"format": str(FORMAT), "state": state, "digest": _digest(tensors, state)}
     name = f"{stage}-{epoch:07d}" + (f"_{step:09d}" if step else "")
-    write_atomically(folder / f"{name}.safetensors", save(tensors, metadata))
+    content = save({key: value.numpy() for key, value in tensors.items()}, metadata)  # half the time of tensors
+    write_atomically(folder / f"{name}.safetensors", content)
     for old in sorted(folder.glob(f"{stage}-*.safetensors"))[:-KEPT_PER_STAGE]:
         old.unlink(missing_ok=True)
 

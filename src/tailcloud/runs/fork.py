@@ -31,14 +31,15 @@ def fork_run(parent: RunFolder, child: RunFolder, recipe: Recipe, command: str) 
         for line in parent.log():
             if line["stage"] == FIRST:
                 child.append_log(line)
+        child.sync_log()
         state = {**checkpoint.state, "recipe": recipe.substance()}
         save_checkpoint(child.checkpoints, FIRST, recipe.stage1.epochs, Checkpoint(checkpoint.tensors, state))
 
 
 def check_same_start(parent: RunFolder, recipe: Recipe) -> None:
-    """Refuse two recipes that differ in first stage, data or evaluation."""
+    """Refuse two recipes that differ in first stage or data."""
     then, now = (
-        {key: value for key, value in keeps_last_stage(one).substance().items() if key not in MAY_DIFFER}
+        {key: value for key, value in keeps_last_stage(one).training_substance().items() if key not in MAY_DIFFER}
         for one in (parent.recipe(), recipe)
     )
     for field, old, new in differences(then, now):

@@ -7,7 +7,7 @@ otherwise; None if nothing could be measured, or if the file is older than the f
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -29,12 +29,16 @@ class BestEpoch(FileRecord):
 
 
 class Top1(FileRecord):
-    """Top-1 accuracy of the last epoch, and of the best epoch on the split ``best_on``."""
+    """Top-1 accuracy of the last epoch, and of the best of ``evaluated_epochs`` on the split ``best_on``.
+
+    These are the evaluated epochs of the stage of ``best_epoch``.
+    """
 
     last: Measured
     best: Measured = None
     best_on: str | None = None
     best_epoch: BestEpoch | None = None
+    evaluated_epochs: int | None = None
 
 
 class ReliabilityBin(FileRecord):
@@ -73,11 +77,12 @@ class PickedEpoch(Scores, EpochChoice):  # the fields of the last base come firs
 
 
 class BestOfStage(FileRecord):
-    """The best epoch of a stage, its top-1 accuracy on the test split, and the split that decided."""
+    """The best of the evaluated epochs of a stage, its top-1 accuracy on the test split, and the split that decided."""
 
     epoch: int
     top1: Measured = None
     on: str
+    evaluated_epochs: int | None = None
 
 
 class StageTop1(FileRecord):
@@ -164,12 +169,15 @@ class DatasetRecord(FileRecord):
 
 
 class ProtocolRecord(FileRecord):
-    """Seed, and how weights were selected: "last", or "best on" a split; ``every``: epochs per evaluation."""
+    """Seed, and how weights were selected: "last", or "best on" a split.
+
+    ``every``: epochs between two evaluations, or "auto".
+    """
 
     seed: int
     selection: str = "last"
     split: float = 0.0
-    every: int = 1
+    every: int | Literal["auto"] = 1
 
 
 class ModelRecord(FileRecord):
@@ -328,6 +336,21 @@ class Result(Scores, MethodTop1):
         if self.kept_stage is None or self.kept_stage.name not in names:
             return self.stages
         return self.stages[: names.index(self.kept_stage.name) + 1]
+
+    @property
+    def best_of(self) -> int | None:
+        """Among how many epochs the best one was chosen; None if that is not known.
+
+        Older versions did not count them, but evaluated after every so many epochs and after the last one.
+        """
+        if self.top1.evaluated_epochs is not None or not self.stages or self.protocol.every == "auto":
+            return self.top1.evaluated_epochs
+        return -(-self.stages_of_model[-1].epochs // max(1, self.protocol.every))
+
+    @property
+    def best_of_all(self) -> bool:
+        """Whether the best epoch was chosen among all epochs of its stage; True also if that is not known."""
+        return self.best_of is None or not self.stages or self.best_of >= self.stages_of_model[-1].epochs
 
     @property
     def start_chosen_on(self) -> str | None:

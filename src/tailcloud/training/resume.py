@@ -30,7 +30,7 @@ def resume(session: Session, folder: RunFolder, observer: Observer) -> tuple[Tra
         check_same_environment(state.pop("environment"), state.pop("fingerprint"), session, observer)
         use_new_head(session, state["stage"])
         session.model.load_state_dict(checkpoint.group("model"))
-        progress = TrainingProgress(**state, best_weights=checkpoint.group("best"))
+        progress = TrainingProgress(**{"evaluated": None, **state}, best_weights=checkpoint.group("best"))
     except (RuntimeError, TypeError, KeyError):
         raise TailcloudError(
             f"the checkpoint in {folder.checkpoints} belongs to another model than {folder.recipe_file}"

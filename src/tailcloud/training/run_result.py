@@ -20,7 +20,7 @@ from tailcloud.runs.model_file import ModelFile, write_model_file
 from tailcloud.runs.result import Result, write_result
 from tailcloud.training.devices import commit, machine
 from tailcloud.training.session import Session
-from tailcloud.training.stage_metrics import unpack_hits
+from tailcloud.training.stage_metrics import counted_epochs, unpack_hits
 
 ONLY_OF_STAGES = ("name", "epochs", "top1", "best", "executor", "kernels", "seconds", "hits")
 NOT_OF_STAGES = ("confusion", "hits")
@@ -118,6 +118,7 @@ def make_result(
                 "best": final["best"]["top1"],
                 "best_on": final["best"]["on"],
                 "best_epoch": {"stage": final["name"], "epoch": final["best"]["epoch"]},
+                **counted_epochs(final["best"].get("evaluated_epochs")),
             },
             **{key: value for key, value in final.items() if key not in ONLY_OF_STAGES},
             "stages": stage_records(session, progress),

@@ -23,6 +23,7 @@ from tailcloud.training import signals
 from tailcloud.training.devices import cores, threads_for
 from tailcloud.training.distributed.world import SINGLE_PROCESS, World
 from tailcloud.training.engine import RunEngine
+from tailcloud.training.evaluation_schedule import evaluation_share
 from tailcloud.training.executors.cuda_graph import GraphedEvaluation
 from tailcloud.training.features.embedder import Embedder
 from tailcloud.training.features.feature_cache import FeatureCache, cache_of
@@ -129,7 +130,7 @@ class Session:
     @property
     def kernels(self) -> str:
         """Which kernels compute the current stage."""
-        return "fused" if self.fused else "plain"
+        return "plain" if self.features else self.engine.kernels
 
     @property
     def executor(self) -> str:
@@ -153,7 +154,7 @@ class Session:
 
     def use_plain_kernels(self) -> None:
         """Use PyTorch's kernels instead of the fused ones from now on."""
-        self.engine.fused = None
+        self.engine.use_plain_kernels()
         self.evaluations.clear()
 
     def predict(self, images: Images, scale: float) -> Predictions:
@@ -196,6 +197,12 @@ class Session:
     def environment(self) -> dict[str, Any]:
         """What bit-identical results depend on."""
         return self.engine.environment | ({"weights": self.pretrained.sha256} if self.pretrained else {})
+
+    @property
+    def evaluation_share(self) -> float:
+        """The time of an evaluation over that of training an epoch, about."""
+        held_out = len(self.dataset.val) if self.dataset.val else 0
+        return evaluation_share(len(self.dataset.test) + held_out, len(self.dataset.train))
 
     @property
     def best_on(self) -> str:

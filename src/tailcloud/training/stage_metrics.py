@@ -71,7 +71,7 @@ def finish_stage(session: Session, progress: TrainingProgress, stage: Stage, obs
         "epochs": progress.epoch,
         **last,
         "confusion": confusion(predictions, session.dataset.classes),
-        "best": {key: best[key] for key in ("epoch", "top1", "on")},
+        "best": {**{key: best[key] for key in ("epoch", "top1", "on")}, **counted_epochs(progress.evaluated)},
         "executor": session.executor,
         "kernels": session.kernels,
         "seconds": progress.seconds,
@@ -84,6 +84,11 @@ def finish_stage(session: Session, progress: TrainingProgress, stage: Stage, obs
     if session.inputs.val and session.recipe.selection.stage == "best":
         result["hits"]["val"] = pack_hits(session.predict(session.inputs.val, scale))
     return result
+
+
+def counted_epochs(evaluated: int | None) -> dict[str, int]:
+    """``evaluated_epochs``, among which the best one was chosen; nothing if they were not counted."""
+    return {} if evaluated is None else {"evaluated_epochs": evaluated}
 
 
 def pack_hits(predictions: Predictions) -> str:

@@ -137,7 +137,10 @@ def test_a_diverged_loss_is_named_not_drawn():
 
 def test_the_caption_says_where_the_best_epoch_was_chosen():
     raw = make_result(10)
-    assert plot_accuracy(parse_result(raw), epochs(raw)).caption.endswith("chosen on the test set.")
+    assert plot_accuracy(parse_result(raw), epochs(raw)).caption.endswith("the best epoch, chosen on the test set.")
+    raw["top1"]["evaluated_epochs"] = 5
+    caption = plot_accuracy(parse_result(raw), epochs(raw)).caption
+    assert caption.endswith("the ring marks the best of 5\u00a0evaluated epochs, chosen on the test set.")
 
 
 @pytest.mark.parametrize(

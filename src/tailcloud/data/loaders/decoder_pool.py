@@ -29,6 +29,7 @@ from tailcloud.data.memory import available_memory
 from tailcloud.errors import TailcloudError
 
 CHUNK = 16  # images per request to a process
+LEAST_BYTES = CHUNK * 256 * 256 * 3  # of an answer: enough for the sizes that are read one after the other
 MANY_FILES = 8192  # times further cores; from here on, processes save more time than they take to start
 FILES_PER_PROCESS = 64  # at least
 THREADS = 8
@@ -118,6 +119,7 @@ def _memory(size: int) -> IO[bytes]:
 
 def _end(connection: Connection, process: "subprocess.Popen[bytes]") -> None:
     connection.close()
+    process.kill()  # it keeps nothing, and would take a second to end by itself
     process.wait()
 
 
@@ -187,6 +189,14 @@ class ThreadPool:
         return self.threads.submit(file_headers, images)
 
 
+_spare: list[Decoder] = []  # that a pool gave back: the next one saves the time to start them
+
+
+def end_spare_decoders() -> None:
+    """End the processes that no pool uses."""
+    _spare.clear()  # a decoder that nobody refers to ends
+
+
 class Decoders:
     """So many decoder processes, started when the first image is requested."""
 
@@ -199,12 +209,14 @@ class Decoders:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """End the processes; each finishes its request, and requests that wait are not read."""
+    def __exit__(self, *failure: object) -> None:
+        """Give the processes back, or end them after a failure. Requests that wait are not read."""
         if self.threads is not None:
             self.threads.shutdown(cancel_futures=True)
         while not self.idle.empty():
-            self.idle.get()  # a decoder that nobody refers to ends
+            decoder = self.idle.get()
+            if decoder and not any(failure):
+                _spare.append(decoder)
 
     def start(self, images: FileImages, pixels: Pixels, aspects: Aspects) -> "Future[Failures]":
         """Read up to ``CHUNK`` images into arrays, in the background; the result says which of them failed, and why."""
@@ -238,13 +250,19 @@ def _read_headers(idle: "queue.SimpleQueue[Decoder | None]", images: FileImages)
         return decoder.read_headers(images)
 
 
+def _take_spare() -> Decoder | None:
+    with suppress(IndexError):
+        return _spare.pop()
+    return None
+
+
 @contextmanager
 def _decoder(idle: "queue.SimpleQueue[Decoder | None]", size: int) -> Iterator[Decoder]:
     """An idle decoder whose answers may have ``size`` bytes."""
-    decoder = idle.get()
+    decoder = idle.get() or _take_spare()
     try:
         if decoder is None or len(decoder.pixels) < size:  # not started yet, or for smaller images
-            decoder = Decoder(size)
+            decoder = Decoder(max(size, LEAST_BYTES))
         yield decoder
     except BaseException:
         decoder = None  # it may still send an answer to this request

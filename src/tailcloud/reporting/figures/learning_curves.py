@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from tailcloud.formatting import counted, percent
 from tailcloud.profile import GROUPS
 from tailcloud.reporting.figures.svg import WIDTH, Canvas, Figure, Scale, round_step
-from tailcloud.reporting.labels import split_name
+from tailcloud.reporting.labels import best_of, split_name
 from tailcloud.runs.epoch_log import Epoch
 from tailcloud.runs.result import Result
 
@@ -124,5 +124,6 @@ def _mark_best(canvas: Canvas, result: Result, log: Sequence[Epoch], x: Scale, y
         if (entry.stage, entry.epoch) == (best.stage, best.epoch):
             canvas.dots([(x(place), y(result.top1.best))], "ring")
             canvas.dots([(x(place), y(result.top1.best))], "hole")
-            return f"; the ring marks the best epoch, chosen on {split_name(result.top1.best_on)}"
+            among = best_of([result]) or "best epoch"
+            return f"; the ring marks the {among}, chosen on {split_name(result.top1.best_on)}"
     return ""

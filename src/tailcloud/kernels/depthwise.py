@@ -1,0 +1,163 @@
+"""Convolutions of EfficientNet-Lite on a GPU: depthwise ones by own kernels, 1×1 ones as matrix products.
+
+PyTorch asks cuDNN for an algorithm for each shape, forward and backward: ten seconds before the first step. These
+kernels are compiled once per machine. Activations are [image, row, column, channel] in memory, products are added in
+float32, and TensorFlow's padding ("same": the odd pixel after the image) costs no copy.
+"""
+
+from math import ceil
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from tailcloud.kernels.launch import launch
+
+TILE = 2048  # numbers of a feature map per program
+MOST_COLUMNS, MOST_CHANNELS = 32, 256
+WEIGHT_TILE, MOST_WEIGHT_COLUMNS = 256, 8  # of the weight gradient, which has the taps of a row beside them
+WEIGHT_PROGRAMS = 4096  # about so many share the sum over all pixels
+
+
+@triton.jit
+def filter_maps(
+    maps, weight, result, OH, OW, H, W, C, top, left,
+    K: tl.constexpr, S: tl.constexpr, COLUMNS: tl.constexpr, CHANNELS: tl.constexpr,
+):  # fmt: skip
+    """Some pixels of an output row: y[h, w, c] = Σ_ij x[S·h + i − top, S·w + j − left, c] · k[c, i, j]."""
+    line, channel = tl.program_id(0), tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
+    image, row = (line // OH).to(tl.int64), line % OH
+    column = tl.program_id(2) * COLUMNS + tl.arange(0, COLUMNS)
+    total = tl.zeros((COLUMNS, CHANNELS), tl.float32)
+    for i in tl.static_range(K):
+        source = row * S + i - top
+        for j in tl.static_range(K):
+            across = column * S + j - left
+            inside = (source >= 0) & (source < H) & (across >= 0) & (across < W) & (column < OW)
+            place = maps + ((image * H + source) * W + across[:, None]) * C + channel[None, :]
+            value = tl.load(place, inside[:, None] & (channel < C)[None, :], 0.0).to(tl.float32)
+            total += value * tl.load(weight + (i * K + j) * C + channel, channel < C, 0.0)[None, :]
+    place = result + ((image * OH + row) * OW + column[:, None]) * C + channel[None, :]
+    tl.store(place, total.to(result.dtype.element_ty), (column < OW)[:, None] & (channel < C)[None, :])
+
+
+@triton.jit
+def filter_gradients(
+    gradient, weight, result, OH, OW, H, W, C, top, left,
+    K: tl.constexpr, S: tl.constexpr, COLUMNS: tl.constexpr, CHANNELS: tl.constexpr,
+):  # fmt: skip
+    """Some pixels of a row of the input's gradient: each adds up the outputs that it was part of."""
+    line, channel = tl.program_id(0), tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
+    image, row = (line // H).to(tl.int64), line % H
+    column = tl.program_id(2) * COLUMNS + tl.arange(0, COLUMNS)
+    total = tl.zeros((COLUMNS, CHANNELS), tl.float32)
+    for i in tl.static_range(K):
+        down = row + top - i
+        for j in tl.static_range(K):
+            across = column + left - j
+            inside = (down >= 0) & (down % S == 0) & (down // S < OH) & (column < W)
+            inside = inside & (across >= 0) & (across % S == 0) & (across // S < OW)
+            place = gradient + ((image * OH + down // S) * OW + across[:, None] // S) * C + channel[None, :]
+            value = tl.load(place, inside[:, None] & (channel < C)[None, :], 0.0).to(tl.float32)
+            total += value * tl.load(weight + (i * K + j) * C + channel, channel < C, 0.0)[None, :]
+    place = result + ((image * H + row) * W + column[:, None]) * C + channel[None, :]
+    tl.store(place, total.to(result.dtype.element_ty), (column < W)[:, None] & (channel < C)[None, :])
+
+
+@triton.jit
+def add_weight_gradients(
+    maps, gradient, sums, lines, lines_each, OH, OW, H, W, C, top, left,
+    K: tl.constexpr, TAPS: tl.constexpr, S: tl.constexpr, COLUMNS: tl.constexpr, CHANNELS: tl.constexpr,
+):  # fmt: skip
+    """The sum over some output rows, for one row of taps; ``TAPS`` is the power of two from ``K`` on."""
+    i, share, tap = tl.program_id(0), tl.program_id(2), tl.arange(0, TAPS)
+    channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
+    total = tl.zeros((TAPS, COLUMNS, CHANNELS), tl.float32)  # added up once, at the end
+    for line in range(share * lines_each, tl.minimum((share + 1) * lines_each, lines)):
+        image, row = line // OH, line % OH
+        source = row * S + i - top
+        for first in range(0, OW, COLUMNS):
+            column = first + tl.arange(0, COLUMNS)
+            seen = (column < OW)[:, None] & (channel < C)[None, :]
+            place = gradient + ((image.to(tl.int64) * OH + row) * OW + column[:, None]) * C + channel[None, :]
+            slope = tl.load(place, seen, 0.0).to(tl.float32)
+            across = column[None, :] * S + tap[:, None] - left
+            inside = (source >= 0) & (source < H) & (across >= 0) & (across < W) & (tap < K)[:, None]
+            place = maps + ((image.to(tl.int64) * H + source) * W + across[:, :, None]) * C + channel[None, None, :]
+            value = tl.load(place, inside[:, :, None] & seen[None, :, :], 0.0).to(tl.float32)
+            total += value * slope[None, :, :]
+    place = sums + ((share * K + i) * TAPS + tap[:, None]) * C + channel[None, :]
+    tl.store(place, tl.sum(total, axis=1), (channel < C)[None, :])
+
+
+def geometry(maps: Tensor, kernel: int, stride: int) -> tuple[int, ...]:
+    """Rows and columns of the output, of the input, channels, and the padding above and on the left."""
+    channels, height, width = maps.shape[1:]
+    rows, columns = ceil(height / stride), ceil(width / stride)
+    top, left = (max(0, (out - 1) * stride + kernel - size) // 2 for out, size in ((rows, height), (columns, width)))
+    return rows, columns, height, width, channels, top, left
+
+
+def in_memory_order(maps: Tensor) -> Tensor:
+    """Feature maps with channels last in memory."""
+    return maps.contiguous(memory_format=torch.channels_last)
+
+
+def blocks(columns: int, channels: int, tile: int = TILE, most_columns: int = MOST_COLUMNS) -> dict[str, int]:
+    """The powers of two that a program works with: ``tile`` numbers, of more channels where columns are few."""
+    across = min(most_columns, triton.next_power_of_2(columns))
+    deep = min(tile // across, MOST_CHANNELS, max(16, triton.next_power_of_2(channels)))
+    return {"COLUMNS": across, "CHANNELS": deep}
+
+
+def taps_first(weight: Tensor) -> Tensor:
+    """Weights [channels, 1, K, K] as [K·K, channels]: neighbouring channels are read at once."""
+    return weight.flatten(1).t().contiguous()
+
+
+class DepthwiseConvolution(torch.autograd.Function):
+    """A depthwise convolution of maps [batch, channels, H, W] with weights [channels, 1, K, K]."""
+
+    @staticmethod
+    def forward(context: Any, maps: Tensor, weight: Tensor, stride: int) -> Tensor:
+        """The output maps, in the type of the input maps."""
+        maps, kernel = in_memory_order(maps), weight.shape[-1]
+        context.save_for_backward(maps, weight)
+        context.stride = stride
+        images, sizes = len(maps), geometry(maps, kernel, stride)
+        rows, columns, _, _, channels, *_ = sizes
+        result = maps.new_empty(images, rows, columns, channels).permute(0, 3, 1, 2)
+        tile = blocks(columns, channels)
+        grid = images * rows, triton.cdiv(channels, tile["CHANNELS"]), triton.cdiv(columns, tile["COLUMNS"])
+        launch(filter_maps, grid, maps, taps_first(weight), result, *sizes, K=kernel, S=stride, **tile)
+        return result
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        """The gradients of maps and weights; sums do not depend on the order in which programs run."""
+        maps, weight = context.saved_tensors
+        gradient, kernel = in_memory_order(gradient), weight.shape[-1]
+        images, sizes, steps = len(maps), geometry(maps, kernel, context.stride), {"K": kernel, "S": context.stride}
+        rows, columns, height, width, channels, *_ = sizes
+        result, tile = torch.empty_like(maps), blocks(width, channels)
+        grid = images * height, triton.cdiv(channels, tile["CHANNELS"]), triton.cdiv(width, tile["COLUMNS"])
+        launch(filter_gradients, grid, gradient, taps_first(weight), result, *sizes, **steps, **tile)
+        tile, taps = blocks(columns, channels, WEIGHT_TILE, MOST_WEIGHT_COLUMNS), triton.next_power_of_2(kernel)
+        groups, lines = triton.cdiv(channels, tile["CHANNELS"]), images * rows
+        each = triton.cdiv(lines, max(1, WEIGHT_PROGRAMS // (kernel * groups)))
+        shares = triton.cdiv(lines, each)
+        sums = torch.empty(shares, kernel, taps, channels, device=maps.device)
+        grid = kernel, groups, shares
+        launch(add_weight_gradients, grid, maps, gradient, sums, lines, each, *sizes, TAPS=taps, **steps, **tile)
+        return result, sums.sum(0)[:, :kernel].permute(2, 0, 1).reshape(weight.shape).to(weight.dtype), None
+
+
+def convolve(maps: Tensor, weight: Tensor, stride: int) -> Tensor:
+    """A depthwise convolution, or a 1×1 convolution of stride 1, with TensorFlow's padding."""
+    if weight.shape[-1] == 1:
+        return F.linear(maps.permute(0, 2, 3, 1), weight.flatten(1)).permute(0, 3, 1, 2)
+    result: Tensor = DepthwiseConvolution.apply(maps, weight, stride)
+    return result

@@ -1,0 +1,85 @@
+"""Depthwise and 1×1 convolutions of EfficientNet-Lite against the plain modules: values and gradients."""
+
+import pytest
+import torch
+
+from helpers.kernel_device import DEVICE, needs_somewhere
+from tailcloud.backbones.efficientnet_lite import SameConv2d
+from tailcloud.classifier import Architecture, build_classifier
+from tailcloud.kernels import FusedConvolutions, fits, has_fused_convolutions
+from tailcloud.kernels.depthwise import convolve
+
+pytestmark = needs_somewhere
+
+ROUNDING = 2**-8  # of bfloat16
+
+
+def relative(found, expected):
+    return float((found.detach().double() - expected.detach().double()).abs().max() / expected.detach().abs().max())
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "kernel", "stride", "height", "width"),
+    [
+        (32, 32, 3, 1, 9, 12),
+        (24, 24, 3, 2, 8, 7),  # an odd and an even side: the odd pixel of padding
+        (72, 72, 5, 2, 11, 20),  # more channels than a program has
+        (40, 40, 5, 1, 3, 3),  # smaller than the kernel
+        (3, 3, 3, 2, 6, 5),
+        (1, 1, 3, 1, 4, 17),  # more columns than a program has
+        (24, 40, 1, 1, 5, 6),
+    ],
+)
+def test_a_convolution_is_that_of_float64(inputs, outputs, kernel, stride, height, width):
+    torch.manual_seed(0)
+    groups = 1 if kernel == 1 else inputs
+    conv = SameConv2d(inputs, outputs, kernel, stride, groups).to(DEVICE)
+    assert fits(conv)
+    maps = torch.randn(3, inputs, height, width, device=DEVICE).to(memory_format=torch.channels_last)
+    maps = maps.bfloat16().requires_grad_()
+    weight = conv.weight.bfloat16() if kernel == 1 else conv.weight  # a product takes one type
+    result = convolve(maps, weight, stride)
+    gradient = torch.randn_like(result)
+    result.backward(gradient)
+    oracle, exact = SameConv2d(inputs, outputs, kernel, stride, groups).double(), maps.detach().cpu().double()
+    oracle.load_state_dict({"weight": weight.detach().cpu().double()})
+    expected = oracle(exact.requires_grad_())
+    expected.backward(gradient.cpu().double())
+    assert result.shape == expected.shape
+    assert result.is_contiguous(memory_format=torch.channels_last)
+    assert relative(result.cpu(), expected) < ROUNDING
+    assert relative(maps.grad.cpu(), exact.grad) < ROUNDING
+    assert relative(conv.weight.grad.cpu(), oracle.weight.grad) < (ROUNDING if kernel == 1 else 1e-5)
+
+
+def test_the_gradients_are_the_same_bits_each_time():
+    torch.manual_seed(0)
+    maps, weight = torch.randn(4, 16, 20, 20, device=DEVICE).bfloat16(), torch.randn(16, 1, 3, 3, device=DEVICE)
+    found = []
+    for _ in range(2):
+        inputs = [maps.clone().requires_grad_(), weight.clone().requires_grad_()]
+        convolve(*inputs, 1).square().sum().backward()
+        found.append([each.grad for each in inputs])
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
+def test_a_network_with_kernels_is_the_network_without():
+    model = build_classifier(Architecture("efficientnet_lite0", "linear", 1.0, 3, 4), 0).to(DEVICE)
+    model.to(memory_format=torch.channels_last)
+    assert has_fused_convolutions(model)
+    images = torch.randn(2, 3, 32, 32, device=DEVICE)
+    model.eval()
+
+    def outputs():
+        with torch.no_grad(), torch.autocast(DEVICE.type, torch.bfloat16):
+            return model(images).float().cpu()
+
+    plain = outputs()
+    kernels = FusedConvolutions(model)
+    assert len(kernels.convolutions) == 48  # all but the stem
+    assert relative(outputs(), plain) < 16 * ROUNDING  # rounded at other places, through 48 layers
+    with torch.no_grad():
+        exact = model(images)  # float32 is PyTorch's
+    kernels.remove()
+    with torch.no_grad():
+        assert torch.equal(model(images), exact)
