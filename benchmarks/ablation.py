@@ -20,8 +20,8 @@ from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F  # noqa: N812
+from epoch_speed import Problem, problems
 from measurement import RESULTS, write_record
-from speed import Problem, problems
 from torch import Tensor, nn
 
 from tailcloud.backbones.cifar_resnet import BasicBlock, CifarResNet

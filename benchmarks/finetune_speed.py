@@ -1,21 +1,33 @@
-"""How fast fine-tuning steps are on a GPU: captured as a CUDA graph, with own kernels, against eager; images resident.
+"""How fast fine-tuning is on a GPU: steps as a CUDA graph, with own kernels, against eager ones; and whole commands.
 
-    python benchmarks/finetune_speed.py --out benchmarks/results/finetune-speed.json
+    python benchmarks/finetune_speed.py                      both, about three minutes
+    python benchmarks/finetune_speed.py --only steps
+    python benchmarks/finetune_speed.py --only commands
 
-EfficientNet-Lite0 from its weights, bfloat16, AdamW, logit adjustment, crops, flips and colours: whole epochs of noise,
-with the draws and batches of a real run.
+EfficientNet-Lite0 from its weights, bfloat16, AdamW, logit adjustment, crops, flips and colours, on random images.
+Steps: whole epochs with the draws and batches of a real run, images on the device. Commands: ``tailcloud train``
+against plain_finetune.py, eager and with its images on the device too, by wall clock from start to exit. Each part
+is merged into the record, with its own machine and commit.
 """
 
 import argparse
+import sys
+import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import noise_images
 import numpy as np
 import torch
+import whole_command
+from measurement import RESULTS
 
 from tailcloud.data import Dataset, Split
-from tailcloud.files import json_text
+from tailcloud.errors import TailcloudError
+from tailcloud.files import read_json, write_json
 from tailcloud.recipe import load_recipe
 from tailcloud.runs.observer import SilentObserver
 from tailcloud.training.devices import commit, machine, set_deterministic
@@ -25,6 +37,73 @@ from tailcloud.training.session import Session
 from tailcloud.training.stages.start import start_stage
 
 CLASSES, IMAGES, EPOCHS = 121, 8192, 3
+COMMAND = {"size": 128, "batch": 128, "epochs": 12, "images": 24_265, "test_images": 1_000}
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=["steps", "commands"])
+    parser.add_argument("--device", default="cuda", choices=["cpu", "cuda"], help="of tailcloud train")
+    parser.add_argument("--images", type=int, default=COMMAND["images"], help="training images of the commands")
+    parser.add_argument("--out", type=Path, default=RESULTS / "finetune-speed.json")
+    options = parser.parse_args(words)
+    record: dict[str, Any] = read_json(options.out) if options.out.exists() else {}
+    try:
+        if options.only != "commands":
+            record |= measure_steps()
+            write_json(options.out, record)
+        if options.only != "steps":
+            with tempfile.TemporaryDirectory() as home:
+                record["whole_commands"] = measure_commands(Path(home), options.device, options.images)
+            write_json(options.out, record)
+    except TailcloudError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def settings(data: str | dict[str, Any], batch: int, epochs: int, engine: dict[str, str]) -> dict[str, Any]:
+    """Fine-tuning of the whole network, as ``tailcloud train`` chooses it for photographs."""
+    stage = {"epochs": epochs, "batch": batch, "optimizer": "adamw", "lr": 1e-3, "lr_interval": "step", "warmup": 0}
+    return {
+        "data": data,
+        "method": "logit-adjust",
+        "model": {"backbone": "efficientnet_lite0", "weights": "pretrained"},
+        "augment": {"crop_padding": 0, "crop_area": [0.3, 1.0], "color_jitter": [0.3] * 3},
+        "stage1": {**stage, "decay_norms": False, "lr_factors": {"backbone": 0.3}},
+        "engine": engine,
+    }
+
+
+def measure_steps() -> dict[str, Any]:
+    """Images a second, eager and captured."""
+    device = torch.device("cuda")
+    set_deterministic(device)
+    rows = []
+    for size, batch, trivial in ((128, 128, False), (128, 128, True), (224, 64, True)):
+        row: dict[str, Any] = {"size": size, "batch": batch, "trivial_augment": trivial}
+        for executor, kernels in (("eager", "plain"), ("graphed", "plain"), ("graphed", "fused")):
+            engine = {"executor": executor, "kernels": kernels}
+            row[f"{executor}, {kernels} kernels"] = images_per_second(size, batch, engine, device, trivial=trivial)
+        row["ratio"] = row["graphed, fused kernels"] / row["eager, plain kernels"]
+        print(row, flush=True)
+        rows.append(row)
+    about = {"machine": machine(device), "commit": commit(), "epochs": EPOCHS, "images": IMAGES}
+    return {"images_per_second": rows, **about}
+
+
+def images_per_second(size: int, batch: int, engine: dict[str, str], device: torch.device, *, trivial: bool) -> float:
+    asked = settings("./noise", batch, EPOCHS + 1, engine)
+    recipe = load_recipe(None, [asked, {"augment": {"trivial_augment": trivial}}])
+    session = Session(recipe, noise(size), device)
+    start_stage(session, "stage1")
+    parts = prepare_stage(session, "stage1", SilentObserver())
+    for epoch in range(EPOCHS + 1):
+        if epoch == 1:
+            torch.cuda.synchronize()
+            started = time.perf_counter()
+        train_epoch(session, parts, epoch, learning_rates(recipe.stage1, epoch, parts.loader.steps))
+    return EPOCHS * IMAGES / (time.perf_counter() - started)
 
 
 def noise(size: int) -> Dataset:
@@ -38,49 +117,23 @@ def noise(size: int) -> Dataset:
     return Dataset("./noise", split(IMAGES), split(256), names, [0.5] * 3, [0.5] * 3)
 
 
-def images_per_second(
-    size: int, batch: int, executor: str, kernels: str, device: torch.device, *, trivial: bool
-) -> float:
-    stage = {"epochs": EPOCHS + 1, "batch": batch, "optimizer": "adamw", "lr": 1e-3, "lr_interval": "step", "warmup": 0}
-    augment: dict[str, Any] = {"crop_padding": 0, "crop_area": [0.3, 1.0], "color_jitter": [0.3] * 3}
-    settings = {
-        "data": "./noise",
-        "method": "logit-adjust",
-        "model": {"backbone": "efficientnet_lite0", "weights": "pretrained"},
-        "augment": {**augment, "trivial_augment": trivial},
-        "stage1": {**stage, "decay_norms": False, "lr_factors": {"backbone": 0.3}},
-        "engine": {"executor": executor, "kernels": kernels},
-    }
-    recipe = load_recipe(None, [settings])
-    session = Session(recipe, noise(size), device)
-    start_stage(session, "stage1")
-    parts = prepare_stage(session, "stage1", SilentObserver())
-    for epoch in range(EPOCHS + 1):
-        if epoch == 1:
-            torch.cuda.synchronize()
-            started = time.perf_counter()
-        train_epoch(session, parts, epoch, learning_rates(recipe.stage1, epoch, parts.loader.steps))
-    return EPOCHS * IMAGES / (time.perf_counter() - started)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--out", type=Path, required=True)
-    options = parser.parse_args()
-    device = torch.device("cuda")
-    set_deterministic(device)
-    rows = []
-    for size, batch, trivial in ((128, 128, False), (128, 128, True), (224, 64, True)):
-        row: dict[str, Any] = {"size": size, "batch": batch, "trivial_augment": trivial}
-        for executor, kernels in (("eager", "plain"), ("graphed", "plain"), ("graphed", "fused")):
-            name = f"{executor}, {kernels} kernels"
-            row[name] = images_per_second(size, batch, executor, kernels, device, trivial=trivial)
-        row["ratio"] = row["graphed, fused kernels"] / row["eager, plain kernels"]
-        print(row, flush=True)
-        rows.append(row)
-    about = {"machine": machine(device), "commit": commit(), "epochs": EPOCHS, "images": IMAGES}
-    options.out.write_text(json_text({"images_per_second": rows, **about}) + "\n")
+def measure_commands(home: Path, device: str, images: int) -> dict[str, Any]:
+    """The same images, network and epochs by a plain script and by ``tailcloud train``."""
+    asked = {**COMMAND, "images": images}
+    file, recipe = home / "noise.npz", home / "recipe.toml"
+    noise_images.write_arrays(file, asked["size"], {"train": images, "test": asked["test_images"]}, CLASSES)
+    data = {"spec": str(file), "size": asked["size"]}
+    recipe.write_text(load_recipe(None, [settings(data, asked["batch"], asked["epochs"], {})]).to_toml())
+    script = str(Path(__file__).with_name("plain_finetune.py"))
+    numbers = [word for name in ("size", "batch", "epochs") for word in (f"--{name}", str(asked[name]))]
+    plain = whole_command.python(script, str(file), *numbers, "--out", "plain.json")
+    ours = whole_command.python("-m", "tailcloud", "train", str(recipe), "--device", device, "--out", "runs")
+    found: dict[str, Any] = asked
+    for name, words in {"plain": plain, "tailcloud": ours}.items():
+        found[name] = asdict(whole_command.measure(words, home / name, device))
+        print(name, found[name], flush=True)
+    return {**found, **whole_command.origin(home / "tailcloud")}
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -86,6 +86,8 @@ def work_of(benchmark: Benchmark) -> Work:
 
 
 def _cost(model: nn.Module, channels: int, side: int) -> Cost:
+    """Of a model on the meta device, which has no weights; any will do."""
+    model = model.to_empty(device="cpu")
     return cost_of(model, channels, side, side)  # type: ignore[arg-type]  # nothing of a classifier is asked for
 
 

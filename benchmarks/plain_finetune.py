@@ -3,8 +3,9 @@
     python benchmarks/plain_finetune.py FOLDER --out RECORD.json [--size 128] [--epochs 12] [--frozen] [--loss ce]
 
 EfficientNet-Lite0 from its ImageNet weights, AdamW with a smaller rate for the network, warm-up and cosine, random
-crops, flips and colours, balanced softmax, eager steps, bfloat16 on a GPU. FOLDER has train/CLASS and test/CLASS. Only
-the network and its weights are tailcloud's, so that both start from the same.
+crops, flips and colours, balanced softmax, eager steps, bfloat16 on a GPU. FOLDER has train/CLASS and test/CLASS,
+or is an .npz file with x_train, y_train, x_test and y_test of the size that is trained. Only the network and its
+weights are tailcloud's, so that both start from the same.
 """
 
 import argparse
@@ -32,7 +33,18 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 HEAD_EPOCHS, HEAD_BATCH = 40, 256  # on features
 
 
-def read(folder: Path, size: int) -> tuple[Tensor, Tensor, list[str]]:
+def read(source: Path, part: str, size: int) -> tuple[Tensor, Tensor, list[str]]:
+    return read_arrays(source, part) if source.is_file() else read_images(source / part, size)
+
+
+def read_arrays(file: Path, part: str) -> tuple[Tensor, Tensor, list[str]]:
+    with np.load(file) as arrays:
+        pixels = torch.from_numpy(arrays[f"x_{part}"]).permute(0, 3, 1, 2).to(DEVICE)
+        labels = torch.from_numpy(arrays[f"y_{part}"]).to(DEVICE)
+    return pixels, labels, [str(label) for label in range(int(labels.max()) + 1)]
+
+
+def read_images(folder: Path, size: int) -> tuple[Tensor, Tensor, list[str]]:
     names = sorted(path.name for path in folder.iterdir() if path.is_dir())
     files = [(path, label) for label, name in enumerate(names) for path in sorted((folder / name).iterdir())]
 
@@ -113,9 +125,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options, started = parser.parse_args(), time.perf_counter()
     torch.manual_seed(options.seed)
-    (images, labels, names), (test, truth, _) = (
-        read(options.folder / part, options.size) for part in ("train", "test")
-    )
+    (images, labels, names), (test, truth, _) = (read(options.folder, part, options.size) for part in ("train", "test"))
     model = train(options, images, labels, len(names))
     with torch.inference_mode():
         logits = torch.cat([outputs(model, some) for some in torch.split(test, 64)])

@@ -1,5 +1,7 @@
 """The plain loop, in the style of published long-tail code: what benchmarks/speed.py compares with.
 
+    python benchmarks/plain_loop.py cifar10-lt/gcl --root data --device cuda --epochs 4 --write plain.json
+
 What it shares with tailcloud: the model, its first weights, loss, optimiser settings, learning rates, batch size,
 sampling and mixup of the recipe, and an evaluation of the whole test part after every epoch. What it does as such code
 does:
@@ -16,12 +18,17 @@ Nothing is slowed down on purpose. In its favour, the model is ours with all its
 checkpoints are written.
 """
 
+import argparse
+import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from measurement import write_record
 from PIL import Image, ImageOps
 from torch import Tensor
 from torch.optim import SGD
@@ -29,9 +36,9 @@ from torch.utils.data import DataLoader, WeightedRandomSampler
 from torch.utils.data import Dataset as TorchDataset
 
 from tailcloud.classifier import build_classifier
-from tailcloud.data import Dataset, Split
+from tailcloud.data import Dataset, Split, open_dataset
 from tailcloud.losses import LOSSES, Loss
-from tailcloud.recipe import Recipe, Stage
+from tailcloud.recipe import Recipe, Stage, load_recipe
 from tailcloud.sampling import sample_weights
 from tailcloud.training.model import architecture
 from tailcloud.training.schedule import learning_rate
@@ -175,3 +182,32 @@ class PlainLoop:
             pin_memory=self.device.type == "cuda",
             **options,
         )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("recipe")
+    parser.add_argument("--root", default="data")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--epochs", type=int, required=True, help="of each stage, at most")
+    parser.add_argument("--write", type=Path, required=True, help="the JSON file with the seconds of every epoch")
+    options = parser.parse_args()
+    device = torch.device(options.device)
+    recipe = load_recipe(options.recipe, [{"root": options.root}])
+    loop = PlainLoop(recipe, open_dataset(recipe.data.spec, recipe.root), device, options.workers)
+    seconds = {name: timed(loop, stage, options.epochs) for name, stage in recipe.stages.items() if stage.epochs}
+    write_record(options.write, {"epoch_seconds": seconds}, device)
+
+
+def timed(loop: PlainLoop, stage: Stage, epochs: int) -> list[float]:
+    """The seconds of each epoch; the first one includes the start of the workers."""
+    found, started = [], time.perf_counter()
+    for _ in loop.epochs(stage.model_copy(update={"epochs": min(stage.epochs, epochs)})):
+        found.append(time.perf_counter() - started)
+        started = time.perf_counter()
+    return found
+
+
+if __name__ == "__main__":
+    main()

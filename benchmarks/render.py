@@ -17,7 +17,9 @@ from typing import Any
 import angular_table
 import auto_recipe_table
 import calibration_table
+import epoch_speed_table
 import executors_table
+import finetune_speed_table
 import large_benchmark_cost_table
 import leaders
 import paper_conclusions
@@ -321,7 +323,10 @@ MEASURED: tuple[tuple[str, str, str, Parts], ...] = (  # a page, a block in it, 
     ("performance.md", "executors", "executors-*", executors_table.parts),
     ("performance.md", "speed-cpu", "speed-cpu", single(speed_table.parts)),
     ("performance.md", "speed-cuda", "speed-cuda", single(speed_table.parts)),
-    ("performance.md", "ablation-cpu", "ablation-cpu", single(speed_table.changes)),
+    ("performance.md", "epoch-speed-cpu", "epoch-speed-cpu", single(epoch_speed_table.parts)),
+    ("performance.md", "epoch-speed-cuda", "epoch-speed-cuda", single(epoch_speed_table.parts)),
+    ("performance.md", "finetune-speed", "finetune-speed", single(finetune_speed_table.parts)),
+    ("performance.md", "ablation-cpu", "ablation-cpu", single(epoch_speed_table.changes)),
     ("scaling.md", "scale-cpu", "scale-cpu", single(scale_parts)),
     ("scaling.md", "long-list-cpu", "long-list-cpu", single(large_list_parts)),
 )

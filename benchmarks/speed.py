@@ -1,47 +1,99 @@
-"""How fast is a run? The plain loop, every executor, and several runs side by side: one command, one table, one record.
+"""How long do whole commands take? One run, several in one command, a table of runs, and the plain loop.
 
-    python benchmarks/speed.py --device cpu --root data
-    python benchmarks/speed.py --device cuda --root data --time-limit 540
+    python benchmarks/speed.py --device cuda --root data
+    python benchmarks/speed.py --device cuda --rows alone-cold alone-warm plain-loop --time-limit 540
+    python benchmarks/speed.py --device cuda --rows fleet-16 bench --time-limit 540
+    python benchmarks/speed.py --device cpu
 
-An epoch is what a user waits for: training, evaluation of the test part, log and checkpoints. Seconds are per epoch and
-run: the median of the epochs that count for a run alone; for runs side by side, the time in which all of them together
-finish their epochs, shared. The first epochs of each measurement are a warm-up and do not count; what they and all
-that comes before them cost beyond an epoch is the start-up (imports, worker processes, compiling, capturing). With
---repeats every row is measured that often, in turn with the others, and its fastest repetition counts; the start-up is
-that of the first one, with an empty compiler cache. Stages are measured apart. The floors are those of roofline.py.
+Every row is a command with default settings, started as from a shell and measured by wall clock until it exits:
+imports, data, set-up, training, evaluation, checkpoints and report. "cold" starts with an empty folder of compiled
+kernels, every other row after a short command that has filled it. Without --root, a run on CIFAR reads random images
+from files of the same form.
+
+With --time-limit, each row gets its share of the time. A tenth and a fifth of the epochs are measured, and the whole
+command is extrapolated from these two; it is measured too if by that it fits. (Short stages are evaluated after every
+epoch, so the line is a little above the whole command.) The plain loop is measured over a few
+epochs of each stage. The record has every command that was measured, and says which rows are extrapolated. Rows are
+merged into the record by name, so that several calls fill one record.
 """
 
 import argparse
-import faulthandler
-import gc
-import os
 import sys
 import tempfile
 import time
-import traceback
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
-import numpy as np
-import torch
-from epoch_timing import NotMeasured, Span, Timed, only, seconds_per_epoch, timed_fleet, timed_plain
-from measurement import RESULTS, write_record
-from roofline import Floor, Peak, floor_of, peak_of
-from speed_table import BASELINE, HEADER, about, aligned, cells, limits
+import noise_images
+import whole_command
+from measurement import RESULTS
+from speed_table import EXTRAPOLATED_FROM, about_row, at_share, is_complete, merged
 
-from tailcloud.data import Dataset, Split, open_dataset
-from tailcloud.errors import TailcloudError, explained
-from tailcloud.recipe import Recipe, load_recipe
-from tailcloud.training.devices import check_engine, machine, pick_device
-from tailcloud.training.session import Session
+from tailcloud.errors import TailcloudError, UsageError
+from tailcloud.files import read_json, write_json
+from tailcloud.recipe import load_recipe
 
-FLEETS = (2, 4, 8, 16, 32)
-SLICE = 2000  # training images on a CPU
-GRACE = 120  # seconds after the time limit at which a measurement that hangs is given up, with a traceback
+BENCH = "table1 on cifar100-lt:100"
+METHODS = ("ce", "ce-mixup", "focal", "ldam", "logit-adjust", "gcl", "crt", "lws", "mislas", "gcl-official")
+BENCH_RUNS, BENCH_EPOCHS = 30, 200  # three seeds of ten methods, of which four share a first stage
+DEFAULT = {
+    "cuda": ["alone-cold", "alone-warm", "fleet-4", "fleet-8", "fleet-16", "fleet-32", "bench", "plain-loop"],
+    "cpu": ["alone-warm", "fleet-2", "fleet-4", "plain-loop", "plain-loop-no-workers"],
+}
+RECIPES = {"cuda": "cifar10-lt/gcl", "cpu": "digits-lt/gcl"}
+PLAIN_EPOCHS = 4  # of each stage of the plain loop
+RANDOM, REAL = "random images", "the images of the data set"
+
+say = partial(print, flush=True)
+Epochs = dict[str, int]
+Words = Callable[[Epochs | None], list[str]]  # the command for so many epochs of each stage; None: for all
+
+
+def arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--rows", nargs="+", metavar="ROW", help="which rows; any fleet-N can be asked for")
+    parser.add_argument("--recipe", help="[default: cifar10-lt/gcl on cuda, digits-lt/gcl on cpu]")
+    parser.add_argument("--root", help="the folder with CIFAR; without it, random images are read")
+    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="of all rows together")
+    parser.add_argument("--write", type=Path, help="the JSON file [default: benchmarks/results/speed-DEVICE.json]")
+    return parser.parse_args(words)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    options = arguments(words)
+    target = options.write or RESULTS / f"speed-{options.device}.json"
+    failed = 0
+    try:
+        with tempfile.TemporaryDirectory() as home:
+            benchmark = Benchmark(options, Path(home))
+            rows = [benchmark.row(name) for name in options.rows or DEFAULT[options.device]]
+            ends = time.monotonic() + (options.time_limit or float("inf"))
+            for place, row in enumerate(rows):
+                allowed = (ends - time.monotonic()) / (len(rows) - place)
+                failed += not measure_row(benchmark, row, allowed, target)
+    except TailcloudError as error:
+        print(error, file=sys.stderr)
+        return 1
+    say(f"record: {target}")
+    return int(failed > 0)
+
+
+def measure_row(benchmark: "Benchmark", row: "Row", allowed: float, target: Path) -> bool:
+    """Measure a row into the record; one that fails says why, and the next one is measured."""
+    try:
+        for found in benchmark.measured(row, allowed):
+            write_json(target, merged(read_json(target) if target.exists() else {"rows": []}, found))
+            say(about_row(found))
+    except UsageError:
+        raise
+    except TailcloudError as error:
+        print(f"{row.name}: {error}", file=sys.stderr)
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -49,254 +101,145 @@ class Row:
     """One line of the table."""
 
     name: str
-    executor: str = "auto"
-    kernels: str = "auto"
-    runs: int = 1
-    workers: int | None = None  # of the obvious loop
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What is trained."""
-
-    recipe: Recipe
-    dataset: Dataset
-    device: torch.device
-    executor: str  # what "auto" means for this problem
-    precision: str
-
-    def engine(self, executor: str = "auto", kernels: str = "auto") -> Recipe:
-        """The recipe with an executor and kernels."""
-        chosen = {"executor": self.executor if executor == "auto" else executor, "kernels": kernels}
-        engine = self.recipe.engine.model_dump() | chosen
-        return Recipe.model_validate(self.recipe.model_dump() | {"engine": engine})
-
-
-def arguments(words: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--data", nargs="+", metavar="SPEC", help="by default digits-lt (CPU only) and cifar10-lt:100")
-    parser.add_argument("--root", help="the folder of CIFAR; without it a CPU measures digits-lt alone")
-    parser.add_argument("--images", type=int, help=f"cut training sets to this size [default on a CPU: {SLICE}]")
-    parser.add_argument("--epochs", type=int, default=3, help="epochs that count, in every measurement")
-    parser.add_argument("--warm-up", type=int, default=1, help="epochs before them")
-    parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--only", nargs="+", metavar="WORD", help="rows whose names contain one of these words")
-    parser.add_argument("--time-limit", type=float, default=float("inf"), metavar="SECONDS")
-    parser.add_argument("--write", type=Path, help="the JSON file [default: benchmarks/results/speed-DEVICE.json]")
-    return parser.parse_args(words)
-
-
-def main(words: Sequence[str] | None = None) -> int:
-    options = arguments(words)
-    try:
-        with tempfile.TemporaryDirectory() as home:
-            caches = {f"{kind}_CACHE_DIR": str(Path(home) / kind) for kind in ("TORCHINDUCTOR", "TRITON")}
-            with patch.dict(os.environ, caches):
-                Benchmark(options, Path(home)).run()
-    except TailcloudError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    trains: str  # the recipe, or the table
+    title: str  # the command, without folders
+    runs: int
+    words: Words
+    epochs: Epochs
+    cold: bool = False
+    plain: bool = False
 
 
 class Benchmark:
-    """All problems and rows; the record is written after every row."""
+    """Commands, each in a new folder; the rows that are not cold share compiled kernels."""
 
     def __init__(self, options: argparse.Namespace, home: Path) -> None:
-        self.options, self.home = options, home
-        self.device = pick_device(options.device)
-        self.threads, self.cores = torch.get_num_threads(), len(os.sched_getaffinity(0))
-        self.deadline = time.monotonic() + options.time_limit
-        self.target: Path = options.write or RESULTS / f"speed-{options.device}.json"
-        self.machine = machine(self.device)
-        self.peaks: dict[str, Peak] = {}
-        self.record: dict[str, Any] = {
-            "warm_up": options.warm_up,
-            "epochs": options.epochs,
-            "repeats": options.repeats,
-            "cores": self.cores,
-            "problems": [],
-        }
+        self.options, self.home, self.commands = options, home, 0
+        self.recipe: str = options.recipe or RECIPES[options.device]
+        self.kernels = self.home / "kernels"
+        self.filled: set[str] = set()
 
-    def run(self) -> None:
-        faulthandler.enable(sys.__stderr__ or sys.stderr)  # even a crash says where
-        if self.options.time_limit < float("inf"):
-            faulthandler.dump_traceback_later(
-                self.options.time_limit + GRACE, exit=True, file=sys.__stderr__ or sys.stderr
-            )
-        say(f"{self.machine['gpu'] or self.machine['processor']}, {self.cores} cores, torch {torch.__version__}")
-        say(f"{self.options.warm_up} epochs of warm-up, {self.options.epochs} that count, {self.options.repeats} times")
-        for problem in problems(self.options, self.device):
-            self.measure(problem)
-        faulthandler.cancel_dump_traceback_later()
-        say(f"record: {self.target}")
+    def row(self, name: str) -> Row:
+        """A row by its name."""
+        kind, _, rest = name.partition("-")
+        if name in {"alone-cold", "alone-warm"}:
+            return self.training(name, runs=1, cold=rest == "cold")
+        if kind == "fleet" and rest.isdecimal() and int(rest) > 1:
+            return self.training(name, runs=int(rest))
+        if name in {"plain-loop", "plain-loop-no-workers"}:
+            return self.plain_loop(name, ["--workers", "0"] if name != "plain-loop" else [])
+        if name == "bench":
+            return self.bench(name)
+        known = [*DEFAULT["cuda"], "fleet-N", "plain-loop-no-workers"]
+        raise UsageError(f"--rows {name}: there is no such row; the rows are {', '.join(known)}")
 
-    def measure(self, problem: Problem) -> None:
-        """One table."""
-        entry = describe(problem)
-        self.record["problems"].append(entry)
-        self.look_at_machine(problem.precision)
-        say(f"\n{about(entry)}\n{limits(entry)}")
-        took: dict[str, float] = {}
-        for repeat in range(self.options.repeats):
-            for row in self.rows():
-                started = time.monotonic()
-                found = self.attempt(problem, row, self.home / f"{len(self.record['problems'])}-{repeat}", took)
-                took[row.name] = time.monotonic() - started
-                merge(entry["rows"], found)
-                say(progress(found, took[row.name]))
-                write_record(self.target, self.record, self.device)
-            self.look_at_machine(problem.precision)
-        write_record(self.target, self.record, self.device)
-        say("\n" + "\n".join(aligned([HEADER, *(cells(entry, row) for row in entry["rows"])])))
+    def training(self, name: str, *, runs: int, cold: bool = False) -> Row:
+        """``tailcloud train`` with one or several seeds."""
+        seeds = [word for seed in range(runs) for word in ("--seed", str(seed))] if runs > 1 else []
+        title = f"tailcloud train {self.recipe}" + (f" --seed 0 … --seed {runs - 1}" if seeds else "")
 
-    def look_at_machine(self, precision: str) -> None:
-        """What it can do, now or before, whichever was more; the floors of all problems follow from that."""
-        self.clean_up()
-        peak = peak_of(self.device, precision)
-        self.peaks[precision] = peak.or_better(self.peaks.get(precision, peak))
-        for entry in self.record["problems"]:
-            best, floor = self.peaks[entry["precision"]], Floor(entry["floor"]["flops"], entry["floor"]["bytes"])
-            entry["peak"] = asdict(best)
-            entry["floor"] |= floor.seconds(best, entry["epochs"])
+        def words(epochs: Epochs | None) -> list[str]:
+            shorter = [word for stage, count in (epochs or {}).items() for word in ("--set", f"{stage}.epochs={count}")]
+            return self.tailcloud(self.recipe, "train", self.recipe, *seeds, *shorter)
 
-    def rows(self) -> list[Row]:
-        """What this device can be compared on."""
-        plain = [Row(BASELINE, workers=self.cores)]
-        if self.device.type == "cpu":
-            plain.append(Row(f"{BASELINE}, no workers", workers=0))
-        alone = [Row("eager", "eager", "plain"), Row("compiled", "compiled", "plain")]
-        if self.device.type == "cuda":
-            alone += [Row("graphed", "graphed", "plain"), Row("graphed, fused kernels", "graphed", "fused")]
-        largest = self.cores if self.device.type == "cpu" else max(FLEETS)
-        fleets = [Row(f"fleet of {runs}", runs=runs) for runs in FLEETS if runs <= largest]
-        rows = [*plain, *alone, *fleets]
-        words = self.options.only
-        return [row for row in rows if not words or any(word in row.name for word in words)]
+        return Row(name, self.recipe, title, runs, words, self.epochs(), cold)
 
-    def attempt(self, problem: Problem, row: Row, home: Path, took: dict[str, float]) -> dict[str, Any]:
-        """Measure a row; one that cannot be measured says why, and the others continue."""
-        found: dict[str, Any] = {"name": row.name, "runs": row.runs, "executor": row.executor, "reason": None}
-        if row.executor == "auto":
-            found["executor"] = "eager" if row.workers is not None else problem.executor
-        expected = took.get(row.name, list(took.values())[-1] * (2 if row.runs > 1 else 1) if took else 0)
-        try:
-            if time.monotonic() + expected > self.deadline:
-                raise NotMeasured("it would not have fitted into the time limit")
-            found |= self.stages(problem, row, home / row.name)
-        except NotMeasured as reason:
-            found["reason"] = str(reason)
-        except Exception as error:
-            if explained(error) is None:
-                traceback.print_exc()
-            found["reason"] = (str(error).strip() or type(error).__name__).splitlines()[0]
-        finally:
-            self.clean_up()
-        return found
+    def bench(self, name: str) -> Row:
+        """``tailcloud bench``: runs that share first stages."""
+        chosen = [word for text in ("cifar100-lt:100", *METHODS) for word in ("--only", text)]
 
-    def stages(self, problem: Problem, row: Row, home: Path) -> dict[str, Any]:
-        """The figures of a row."""
-        seconds, start, memory = {}, 0.0, 0
-        for stage in problem.recipe.stages:
-            self.clean_up()
-            if self.device.type == "cuda":
-                torch.cuda.reset_peak_memory_stats(self.device)
-            began = time.monotonic()
-            span = Span(self.options.warm_up, self.options.epochs, self.deadline)
-            timed = time_row(problem, row, stage, span, home / stage)
-            for note in {note for run in timed for note in run.notes}:
-                raise NotMeasured(note)
-            seconds[stage] = seconds_per_epoch(timed, span)
-            start += max(0.0, max(run.ends[0] for run in timed) - began - row.runs * seconds[stage])
-            used = sum(run.memory for run in timed)
-            memory = max(memory, torch.cuda.max_memory_reserved(self.device) if self.device.type == "cuda" else used)
-        return {"seconds": seconds, "start": start, "memory": memory}
+        def words(epochs: Epochs | None) -> list[str]:
+            shorter = ["--epochs", str(epochs["stage1"])] if epochs else []
+            return self.tailcloud(BENCH, "bench", "table1", *chosen, *shorter)
 
-    def clean_up(self) -> None:
-        """Reset threads and device memory, as in a fresh process."""
-        torch.set_num_threads(self.threads)
-        gc.collect()
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
+        title = "tailcloud bench table1 --only cifar100-lt:100 --only …"
+        return Row(name, BENCH, title, BENCH_RUNS, words, {"stage1": BENCH_EPOCHS})
 
+    def plain_loop(self, name: str, options: Sequence[str]) -> Row:
+        """The same recipe by plain_loop.py."""
+        script = str(Path(__file__).with_name("plain_loop.py"))
 
-def time_row(problem: Problem, row: Row, stage: str, span: Span, home: Path) -> list[Timed]:
-    """Time one stage of a row."""
-    recipe = only(problem.engine(row.executor, row.kernels), stage)
-    if row.workers is None:
-        check_engine(recipe.engine, problem.device)
-        return timed_fleet(recipe, problem.dataset, problem.device, span, row.runs, home)
-    from plain_loop import PlainLoop  # needs Pillow
+        def words(_: Epochs | None) -> list[str]:
+            asked = ["--device", self.options.device, "--epochs", str(PLAIN_EPOCHS), "--write", "plain.json"]
+            return whole_command.python(script, self.recipe, *options, *asked, *self.root(self.recipe))
 
-    loop = PlainLoop(recipe, problem.dataset, problem.device, row.workers)
-    return [timed_plain(loop.epochs(recipe.stages[stage]), span)]
+        title = f"python benchmarks/plain_loop.py {self.recipe} {' '.join(options)}".strip()
+        return Row(name, self.recipe, title, 1, words, self.epochs(), plain=True)
+
+    def epochs(self) -> Epochs:
+        """Of each stage of the recipe."""
+        return {name: stage.epochs for name, stage in load_recipe(self.recipe).stages.items() if stage.epochs}
+
+    def tailcloud(self, trains: str, *words: str) -> list[str]:
+        where = ("--device", self.options.device, "--out", "runs", *self.root(trains))
+        return whole_command.python("-m", "tailcloud", *words, *where)
+
+    def root(self, trains: str) -> list[str]:
+        """Where the data are; random ones are written on first use."""
+        if self.images(trains) == REAL:
+            return ["--root", str(Path(self.options.root).resolve())] if self.options.root else []
+        folder = self.home / "data"
+        if not folder.exists():
+            for name in ("cifar10", "cifar100"):
+                noise_images.write_cifar(name, folder)
+        return ["--root", str(folder)]
+
+    def measured(self, row: Row, allowed: float) -> Iterator[dict[str, Any]]:
+        """The row for the record, as soon as it has a figure and again when it has a better one."""
+        ends = time.monotonic() + allowed
+        found: dict[str, Any] = {"row": row.name, "trains": row.trains, "command": row.title, "runs": row.runs}
+        found |= {"images": self.images(row.trains), "epochs": row.epochs, "commands": []}
+        self.fill(row)
+        shares = (1.0,) if row.plain or allowed == float("inf") else (*EXTRAPOLATED_FROM, 1.0)
+        for share in shares:
+            if is_complete(found) and time.monotonic() + at_share(found["commands"], 1.0, "wall") > ends:
+                break
+            command, origin = self.plain(row) if row.plain else self.command(row, shortened(row.epochs, share))
+            found = {**found, "commands": [*found["commands"], command], **origin}
+            if is_complete(found):
+                yield found
+
+    def images(self, trains: str) -> str:
+        """What is in the files that are read."""
+        return REAL if self.options.root or "cifar" not in trains else RANDOM
+
+    def fill(self, row: Row) -> None:
+        """Have the kernels of a row compiled, and its files read once, by a short command that is not measured."""
+        recipe = self.recipe if row.trains != BENCH else "cifar100-lt/gcl"
+        if row.cold or row.plain or recipe in self.filled:
+            return
+        settings = [word for stage in load_recipe(recipe).stages for word in ("--set", f"{stage}.epochs=1")]
+        self.start(self.tailcloud(recipe, "train", recipe, *settings), self.kernels)
+        self.filled.add(recipe)
+
+    def command(self, row: Row, epochs: Epochs) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Measure a command of tailcloud; its figures and their origin."""
+        if row.cold:
+            self.kernels = self.home / f"kernels-{self.commands}"
+        whole = epochs == row.epochs
+        folder, measured = self.start(row.words(None if whole else epochs), self.kernels)
+        self.filled.add(row.trains)
+        share = sum(epochs.values()) / sum(row.epochs.values())
+        found = {"share": share, "epochs": epochs, **whole_command.figures(measured, folder)}
+        return found, whole_command.origin(folder)
+
+    def plain(self, row: Row) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Measure the plain loop, which says how long its epochs were."""
+        folder, measured = self.start(row.words(None), self.kernels)
+        said = read_json(folder / "plain.json")
+        seconds = said["epoch_seconds"]
+        found = {"wall": measured.wall, "memory": measured.memory, "epoch_seconds": seconds}
+        return found, {"machine": said["machine"], "commit": said["commit"]}
+
+    def start(self, words: Sequence[str], kernels: Path) -> tuple[Path, whole_command.Measured]:
+        self.commands += 1
+        folder = self.home / f"command-{self.commands}"
+        return folder, whole_command.measure(words, folder, self.options.device, {"TRITON_CACHE_DIR": str(kernels)})
 
 
-def problems(options: argparse.Namespace, device: torch.device) -> Iterator[Problem]:
-    """The data sets that were asked for, each with its recipe for GCL."""
-    large = ["cifar10-lt:100"] if options.root or device.type == "cuda" else []
-    for spec in options.data or [*(["digits-lt"] if device.type == "cpu" else []), *large]:
-        recipe = load_recipe(None, [{"data": spec, "root": options.root or "data"}])
-        dataset = cut(open_dataset(spec, recipe.root), options.images or (SLICE if device.type == "cpu" else None))
-        yield Problem(recipe, dataset, device, *automatic(recipe, dataset, device))
-
-
-def automatic(recipe: Recipe, dataset: Dataset, device: torch.device) -> tuple[str, str]:
-    """The executor and the precision that a run takes by itself; no kernels are compiled to find out."""
-    engine = recipe.engine.model_copy(update={"kernels": "plain"})
-    session = Session(recipe.model_copy(update={"engine": engine}), dataset, device)
-    return session.engine.executor, session.engine.precision
-
-
-def cut(dataset: Dataset, images: int | None) -> Dataset:
-    """At most so many training images, evenly spaced; the test part is cut by the same share."""
-    if images is None or len(dataset.train) <= images:
-        return dataset
-    share = images / len(dataset.train)
-    train, test = spaced(dataset.train, images), spaced(dataset.test, round(share * len(dataset.test)))
-    return replace(dataset, train=train, test=test)
-
-
-def spaced(split: Split, images: int) -> Split:
-    return split.take(np.linspace(0, len(split) - 1, images).astype(np.int64))
-
-
-def describe(problem: Problem) -> dict[str, Any]:
-    """A problem in the record, without its rows yet."""
-    return {
-        "recipe": f"{problem.recipe.data.spec} {problem.recipe.method}",
-        "backbone": problem.recipe.model.backbone,
-        "precision": problem.precision,
-        "executor": problem.executor,
-        "images": {"train": len(problem.dataset.train), "test": len(problem.dataset.test)},
-        "epochs": {name: stage.epochs for name, stage in problem.recipe.stages.items()},
-        "floor": asdict(floor_of(problem.recipe, problem.dataset, problem.precision)),
-        "rows": [],
-    }
-
-
-def merge(rows: list[dict[str, Any]], found: dict[str, Any]) -> None:
-    """Keep the faster of two repetitions, the start-up of the first, and a failure only where nothing was measured."""
-    known = next((row for row in rows if row["name"] == found["name"]), None)
-    if known is None:
-        rows.append(found)
-    elif known["reason"]:
-        known |= found
-    elif not found["reason"]:
-        known["seconds"] = {stage: min(value, found["seconds"][stage]) for stage, value in known["seconds"].items()}
-        known["memory"] = max(known["memory"], found["memory"])
-
-
-def progress(row: dict[str, Any], took: float) -> str:
-    """A row as soon as it is there."""
-    if row["reason"]:
-        return f"  {row['name']}: not measured: {row['reason']}"
-    seconds = " and ".join(f"{value:.4g}" for value in row["seconds"].values())
-    return f"  {row['name']} ({row['executor']}): {seconds} s / epoch, start-up {row['start']:.1f} s [{took:.0f} s]"
-
-
-say = partial(print, flush=True)
+def shortened(epochs: Epochs, share: float) -> Epochs:
+    """A share of the epochs of each stage, at least one."""
+    return {stage: max(1, round(share * count)) for stage, count in epochs.items()}
 
 
 if __name__ == "__main__":

@@ -1,113 +1,169 @@
-"""The tables of benchmarks/speed.py and ablation.py from their records: for the terminal, and docs/performance.md."""
+"""The record of benchmarks/speed.py: how a whole command follows from what was measured, and the table of all rows."""
 
 from collections.abc import Sequence
+from itertools import groupby
+from statistics import median
 from typing import Any
 
-from tailcloud.formatting import NOT_MEASURED, duration, number
+from tailcloud.formatting import duration, number
 from tailcloud.reporting.tables import markdown
 
-BASELINE = "plain loop"
+Row = dict[str, Any]
+Commands = Sequence[dict[str, Any]]
+
+EXTRAPOLATED_FROM = (0.1, 0.2)  # shares of the epochs
+PLAIN = "plain-loop"
 HEADER = (
     "",
-    "stage 1, s / epoch",
-    "stage 2, s / epoch",
-    "start-up, s",
-    "whole run",
+    "runs",
+    "wall clock",
+    "seconds a run",
     "× plain loop",
-    "memory, MB",
-    "of arithmetic floor",
-    "of memory floor",
+    "longest log",
+    "outside of epochs",
+    "memory, GB",
+    "measured",
 )
+TITLES = {
+    "alone-cold": "one run, kernels not compiled yet",
+    "alone-warm": "one run",
+    "bench": "a table whose runs share first stages",
+    PLAIN: "plain loop",
+    f"{PLAIN}-no-workers": "plain loop, no workers",
+}
+ORDER = ("plain", "alone", "fleet", "bench")
 
 
-def whole(problem: dict[str, Any], row: dict[str, Any]) -> float | None:
-    """Seconds of a whole run, start-up apart: those of an epoch times its epochs."""
-    if row["reason"]:
-        return None
-    return float(sum(problem["epochs"][stage] * seconds for stage, seconds in row["seconds"].items()))
+def is_complete(row: Row) -> bool:
+    """Whether there is a figure: of the plain loop, of the whole command, or of two shorter ones."""
+    commands = row["commands"]
+    return (is_plain(row) and bool(commands)) or is_whole(row) or len({command["share"] for command in commands}) > 1
 
 
-def baseline(problem: dict[str, Any]) -> float | None:
-    """The fastest of the plain loops."""
-    found = [whole(problem, row) for row in problem["rows"] if row["name"].startswith(BASELINE)]
-    return min((seconds for seconds in found if seconds is not None), default=None)
+def is_plain(row: Row) -> bool:
+    return str(row["row"]).startswith(PLAIN)
 
 
-def cells(problem: dict[str, Any], row: dict[str, Any]) -> list[str]:
-    """A row of the table; one that was not measured says why."""
-    took, reference, floor = whole(problem, row), baseline(problem), problem["floor"]
-    if took is None:
-        return [row["name"], f"not measured: {row['reason']}", *[NOT_MEASURED] * (len(HEADER) - 2)]
-    per_epoch = [significant(row["seconds"].get(stage)) for stage in ("stage1", "stage2")]
+def is_whole(row: Row) -> bool:
+    """Whether the whole command was measured."""
+    return any(command.get("share") == 1 for command in row["commands"])
+
+
+def at_share(commands: Commands, share: float, figure: str) -> float:
+    """A figure of a command with that share of the epochs: measured, or on the line through the two longest others."""
+    known = {float(command["share"]): value(command, figure) for command in commands}
+    if share in known:
+        return known[share]
+    (low, lower), (high, higher) = sorted(known.items())[-2:]
+    return lower + (share - low) * (higher - lower) / (high - low)
+
+
+def value(command: dict[str, Any], figure: str) -> float:
+    return float(command["log"]["longest"] if figure == "longest" else command[figure])
+
+
+def whole(row: Row) -> dict[str, float]:
+    """Seconds of the whole command: ``wall``, and those that are ``epochs`` of its longest run."""
+    if not is_plain(row):
+        return {"wall": at_share(row["commands"], 1.0, "wall"), "epochs": at_share(row["commands"], 1.0, "longest")}
+    (command,) = row["commands"]
+    seconds = command["epoch_seconds"]
+    epochs = sum(all_epochs(seconds[stage], count) for stage, count in row["epochs"].items())
+    return {"wall": command["wall"] - sum(map(sum, seconds.values())) + epochs, "epochs": epochs}
+
+
+def all_epochs(seconds: Sequence[float], count: int) -> float:
+    """So many epochs of the plain loop: the first one, which starts workers, and others that take the median."""
+    return seconds[0] + (count - 1) * median(seconds[1:])
+
+
+def merged(record: dict[str, Any], row: Row) -> dict[str, Any]:
+    """The record with a row instead of the one of the same name on the same data."""
+    others = [one for one in record["rows"] if key(one) != key(row)]
+    return {"rows": sorted([*others, row], key=place)}
+
+
+def key(row: Row) -> tuple[str, str]:
+    return row["trains"], row["row"]
+
+
+def place(row: Row) -> tuple[Any, ...]:
+    """In the table: by kind, then by the number of runs; cold before warm."""
+    return ORDER.index(row["row"].partition("-")[0]), row["trains"], row["runs"], row["row"]
+
+
+def cells(row: Row, rows: Sequence[Row]) -> list[str]:
+    """A row of the table."""
+    found, plain = whole(row), plain_seconds(row["trains"], rows)
+    a_run = found["wall"] / row["runs"]
+    memory = max((command["memory"] for command in row["commands"] if command["memory"] is not None), default=None)
     return [
-        row["name"],
-        *per_epoch,
-        number(row["start"], 1),
-        duration(took),
-        number(reference / took if reference else None, 2),
-        number(row["memory"] / 1e6, 0),
-        *(f"{number(100 * floor[kind] / took)}\u00a0%" for kind in ("arithmetic", "memory")),
+        title(row),
+        str(row["runs"]),
+        duration(found["wall"]),
+        number(a_run),
+        number(plain and plain / a_run),
+        duration(found["epochs"]),
+        f"{number(100 * (1 - found['epochs'] / found['wall']), 0)}\u00a0%",
+        number(None if memory is None else memory / 1e9),
+        how(row),
     ]
 
 
-def significant(seconds: float | None) -> str:
-    """Three digits."""
-    return NOT_MEASURED if seconds is None else f"{seconds:#.3g}".rstrip(".")
+def title(row: Row) -> str:
+    return TITLES.get(row["row"]) or f"{row['runs']} seeds in one command"
 
 
-def about(problem: dict[str, Any]) -> str:
-    """What was trained."""
-    epochs = " + ".join(map(str, problem["epochs"].values()))
-    images = f"{problem['images']['train']:,} training and {problem['images']['test']:,} test images"
-    return f"{problem['recipe']}, {problem['backbone']}, {images}, a whole run is {epochs} epochs"
+def plain_seconds(trains: str, rows: Sequence[Row]) -> float | None:
+    """A run by the plain loop, the faster one if there are two."""
+    return min((whole(row)["wall"] for row in rows if is_plain(row) and row["trains"] == trains), default=None)
 
 
-def limits(problem: dict[str, Any]) -> str:
-    """What the machine can do, and the least that a run takes by that."""
-    peak, floor = problem["peak"], problem["floor"]
-    can = f"{peak['flops'] / 1e9:,.0f} GFLOP/s and {peak['bytes'] / 1e9:,.0f} GB/s at most ({peak['source']})"
-    least = f"{significant(floor['arithmetic'])} s by arithmetic and {significant(floor['memory'])} s by memory"
-    return f"{can}, so a run takes at least {least}"
+def how(row: Row) -> str:
+    """What was measured."""
+    if is_plain(row):
+        counts = " + ".join(str(len(seconds)) for seconds in row["commands"][0]["epoch_seconds"].values())
+        return f"{counts} epochs, the others alike"
+    shorter = [command for command in row["commands"] if command["share"] != 1]
+    line = f"line through {' and '.join(map(epochs, shorter))} epochs"
+    if not is_whole(row):
+        return line
+    return f"whole; {line}: {duration(at_share(shorter, 1.0, 'wall'))}" if len(shorter) > 1 else "whole"
+
+
+def epochs(row: dict[str, Any]) -> str:
+    return " + ".join(map(str, row["epochs"].values()))
+
+
+def about_row(row: Row) -> str:
+    """A row as soon as it is there, for the terminal."""
+    found = whole(row)
+    a_run = number(found["wall"] / row["runs"])
+    outside = number(100 * (1 - found["epochs"] / found["wall"]), 0)
+    return f"{row['row']}: {duration(found['wall'])}, {a_run} s a run, {outside} % outside of epochs ({how(row)})"
 
 
 def parts(record: dict[str, Any]) -> list[str]:
-    """For docs/performance.md, a table for each problem."""
-    where = record["machine"]
-    origin = f"{where['gpu'] or where['processor']}, {record['cores']} cores, torch {where['torch']}"
-    counted = f"{record['warm_up']} epochs of warm-up, {record['epochs']} that count, fastest of {record['repeats']}"
-    found = [f"Measured on {origin}, commit `{record['commit']}`; {counted}.\n"]
-    for problem in record["problems"]:
-        lines = [cells(problem, row) for row in problem["rows"]]
-        found += [f"**{about(problem)}**; {limits(problem)}.\n", markdown(HEADER, lines) + "\n"]
-    return found
+    """For docs/performance.md: the table, then what was trained and where."""
+    rows = record["rows"]
+    return [markdown(HEADER, [cells(row, rows) for row in rows]), "", *trained(rows), *origins(rows)]
 
 
-def changes(record: dict[str, Any]) -> list[str]:
-    """What each step is worth: a table of those that were taken, and one of those that were not."""
-    where = record["machine"]
-    found = [change_table(record, taken) + "\n" for taken in (True, False)]
-    origin = f"{where['processor']}, one thread, torch {where['torch']}, commit `{record['commit']}`"
-    return [*found, f"Measured by `python benchmarks/ablation.py` on {origin}."]
+def trained(rows: Sequence[Row]) -> list[str]:
+    """What the rows trained, and on which images."""
+    found = dict.fromkeys(f"{row['trains']}, {epochs(row)} epochs, {row['images']}" for row in rows)
+    return [f"- {text}" for text in found]
 
 
-def change_table(record: dict[str, Any], taken: bool) -> str:
-    chosen = [change for change in record["changes"] if change["taken"] is taken]
-    title, word = ("taken", "without it") if taken else ("left out", "with it")
-    header = [title, "predicted", *(f"{data}, {word}" for data in chosen[0]["problems"])]
-    return markdown(header, [[one["name"], one["predicted"], *map(longer, one["problems"].values())] for one in chosen])
+def origins(rows: Sequence[Row]) -> list[str]:
+    """Machine, versions and commit, each with its rows."""
+    lines = []
+    for origin, members in groupby(sorted(rows, key=lambda row: (origin_of(row), place(row))), key=origin_of):
+        lines.append(f"- {', '.join(member['row'] for member in members)}: {origin}")
+    return lines
 
 
-def longer(found: dict[str, float]) -> str:
-    return f"{number(100 * (found['ratio'] - 1), 0, signed=True)}\u00a0%"
-
-
-def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """For a terminal; a row without figures is its name and the reason."""
-    full = [line for line in lines if NOT_MEASURED not in line[-1:]]
-    widths = [max(map(len, column)) for column in zip(*full, strict=True)]
-    first = max(len(line[0]) for line in lines)
-    return [f"{line[0]:<{first}}  {_rest(line, widths) if line in full else line[1]}" for line in lines]
-
-
-def _rest(line: Sequence[str], widths: Sequence[int]) -> str:
-    return "  ".join(f"{cell:>{width}}" for cell, width in zip(line[1:], widths[1:], strict=True))
+def origin_of(row: Row) -> str:
+    about = row["machine"]
+    where = about["gpu"] or about["processor"]
+    return f"{where}, {about['cores']} cores, torch {about['torch']}, commit `{row['commit']}`"

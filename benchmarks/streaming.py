@@ -1,12 +1,14 @@
 """How many images a second train a model whose data are decoded as they are shown, cached, or on the device?
 
     python benchmarks/streaming.py photos --device cuda --backbone resnet50 --size 224 --batch 256
+    python benchmarks/streaming.py --device cuda
     python benchmarks/streaming.py /tmp/tiny/tiny-imagenet-lt --backbone resnet32 --size 64 --batch 64 --seconds 20
 
-Every row trains the same model with the same batches (random resized crops and mirroring on the device), precision and
-eager executor; only where the pixels come from differs. Rates are of whole training steps, after a warm-up, over as
-many epochs as fit into --seconds. The rows take turns, --rounds times, since a machine is not as fast at one moment as
-at another; a row is the median of its turns. Filling a cache is timed apart. Rows that cannot be measured say why.
+Without images, random ones are written as JPEG files. Every row trains the same model with the same batches (random
+resized crops and mirroring on the device), precision and eager executor; only where the pixels come from differs. Rates
+are of whole training steps, after a warm-up, over as many epochs as fit into --seconds. The rows take turns, --rounds
+times, since a machine is not as fast at one moment as at another; a row is the median of its turns. Filling a cache is
+timed apart. Rows that cannot be measured say why.
 """
 
 import argparse
@@ -23,8 +25,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from epoch_speed_table import aligned
 from measurement import RESULTS, write_record
-from speed_table import aligned
+from noise_images import write_photographs
 
 from tailcloud.data import Dataset, Split, open_dataset
 from tailcloud.data.loaders.base import Loader
@@ -41,11 +44,12 @@ from tailcloud.training.stages.trainable import set_modes
 ON_DEVICE = "on the device"
 ROWS = {"decoding": "none", "cache in a folder": "folder", "cache in memory": "ram", ON_DEVICE: "none"}
 RATE = 1e-3  # of learning; any will do
+RANDOM = "random images"
 
 
 def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", help="a folder or list of images")
+    parser.add_argument("data", nargs="?", help="a folder or list of images [default: random images]")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--backbone", default="resnet50")
     parser.add_argument("--size", type=int, default=224)
@@ -56,7 +60,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=3, help="turns of each row")
     parser.add_argument("--warm-up", type=int, default=5, help="steps before them")
     parser.add_argument("--cache", type=Path, help="where the cache goes [default: a temporary folder]")
-    parser.add_argument("--write", type=Path, help="the JSON file [default: benchmarks/results/streaming-DEVICE.json]")
+    parser.add_argument("--write", type=Path, help="[default: results/streaming-DEVICE-BACKBONE-SIZE.json]")
     return parser.parse_args(words)
 
 
@@ -64,7 +68,10 @@ def main(words: Sequence[str] | None = None) -> int:
     options = arguments(words)
     try:
         with tempfile.TemporaryDirectory() as home:
-            measure_all(options, options.cache or Path(home))
+            if options.data is None:
+                options.data = str(Path(home) / RANDOM)
+                write_photographs(Path(options.data), options.size, options.images)
+            measure_all(options, options.cache or Path(home) / "cache")
     except TailcloudError as error:
         print(error, file=sys.stderr)
         return 1
@@ -73,7 +80,8 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def measure_all(options: argparse.Namespace, cache: Path) -> None:
     """One table and one record, which is written after every round."""
-    device, target = pick_device(options.device), options.write or RESULTS / f"streaming-{options.device}.json"
+    device, name = pick_device(options.device), f"streaming-{options.device}-{options.backbone}-{options.size}.json"
+    target = options.write or RESULTS / name
     set_deterministic(device)
     recipe = recipe_of(options)
     dataset = open_dataset(options.data, options=recipe.data.read_options)

@@ -4,13 +4,23 @@ import errno
 import json
 import os
 import stat
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tailcloud.errors import TailcloudError, explained
-from tailcloud.files import json_text, named_in_errors, read_json, write_atomically, write_json
+from tailcloud.files import (
+    expand_home,
+    is_temporary,
+    json_text,
+    named_in_errors,
+    new_text_file,
+    read_json,
+    write_atomically,
+    write_json,
+)
 
 
 @pytest.fixture
@@ -88,6 +98,50 @@ def test_a_full_disk_is_a_sentence_with_the_name_of_the_file(old, monkeypatch):
         write_atomically(old, "new")
     assert caught.value.filename == str(old)
     assert f"the disk is full: {old} could not be written" in str(explained(caught.value))
+
+
+def write_while_another_does(path):
+    with new_text_file(path) as file:
+        file.write("ours")
+        path.write_text("mine")
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_file_that_appears_in_the_meantime_is_not_overwritten_and_nothing_is_lost(tmp_path, monkeypatch, links):
+    def no_link(*_):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    if not links:
+        monkeypatch.setattr(os, "link", no_link)
+    path = tmp_path / "birds.csv"
+    (tmp_path / "birds-2.csv").write_text("mine too")
+    with pytest.raises(TailcloudError, match=r"birds.csv appeared .* the new file is .*birds-3.csv"):
+        write_while_another_does(path)
+    kept = {file.name: file.read_text() for file in tmp_path.iterdir()}
+    assert kept == {"birds.csv": "mine", "birds-2.csv": "mine too", "birds-3.csv": "ours"}
+
+
+def test_a_link_that_leads_nowhere_is_a_file_that_exists(tmp_path):
+    (tmp_path / "birds.csv").symlink_to("gone")
+    with pytest.raises(TailcloudError, match="exists already"), new_text_file(tmp_path / "birds.csv"):
+        pass
+
+
+def test_only_files_that_tailcloud_names_are_temporary(tmp_path):
+    ours = tmp_path / f".tmp-{'0a' * 16}"
+    others = [tmp_path / name for name in (".tmp-notes.txt", ".tmp-", f"{ours.name}.bak", f".tmp-{'0A' * 16}")]
+    for file in (ours, *others):
+        file.write_text("")
+    (tmp_path / f".tmp-{'0b' * 16}").mkdir()
+    (tmp_path / f".tmp-{'0c' * 16}").symlink_to(ours)
+    assert list(filter(is_temporary, tmp_path.iterdir())) == [ours]
+
+
+def test_only_the_own_home_is_expanded(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert [expand_home(text) for text in ("~", "~/photos")] == [tmp_path, tmp_path / "photos"]
+    for text in ("./~root", "~root", "./~/photos", "photos/~"):
+        assert expand_home(text) == Path(text)
 
 
 def test_an_error_without_a_file_name_gets_one(tmp_path):

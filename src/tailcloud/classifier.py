@@ -164,11 +164,12 @@ def cost(architecture: Architecture, height: int, width: int) -> Cost:
 
 
 def cost_of(model: Classifier, channels: int, height: int, width: int) -> Cost:
-    """The cost of a model on one image, which the CPU computes. A multiply-add is two FLOPs."""
+    """The cost of a model on one image, counted on the CPU. A multiply-add is two FLOPs."""
     kept: list[int] = []
-    if next(model.parameters()).device.type != "cpu":  # a GPU prepares every convolution for a new shape: seconds
-        model = deepcopy(model).cpu()
-    image = torch.zeros(1, channels, height, width)
+    device = next(model.parameters()).device
+    if device.type not in {"cpu", "meta"}:  # a GPU prepares every convolution for a new shape: seconds
+        model, device = deepcopy(model).cpu(), torch.device("cpu")
+    image = torch.zeros(1, channels, height, width, device=device)
     leaves = [module for module in model.modules() if not list(module.children())]
     hooks = [module.register_forward_hook(partial(_note_size, kept)) for module in leaves]
     model.eval()  # batch norm cannot train on a single pixel

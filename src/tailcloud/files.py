@@ -3,9 +3,11 @@
 import errno
 import json
 import os
+import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import chain, count
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
@@ -14,6 +16,20 @@ from tailcloud.errors import TailcloudError, UsageError
 
 FORMAT = 1
 TEMPORARY = ".tmp-"  # prefix of files that are not complete yet
+TEMPORARY_NAME = re.compile(re.escape(TEMPORARY) + "[0-9a-f]{32}")  # of a file; users have others that begin like it
+
+
+def expand_home(text: str) -> Path:
+    """The path that a user typed, with a leading ``~/`` expanded.
+
+    ``./~backup`` is a folder here, and ``~backup`` too: only a shell expands the homes of other users.
+    """
+    return Path(text).expanduser() if text == "~" or text.startswith("~/") else Path(text)
+
+
+def is_temporary(path: Path) -> bool:
+    """Whether this is a file that a process was writing here, and not one that belongs to the user."""
+    return bool(TEMPORARY_NAME.fullmatch(path.name)) and path.is_file() and not path.is_symlink()
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
@@ -27,16 +43,44 @@ def write_atomically(path: Path, content: bytes | str) -> None:
 
 @contextmanager
 def new_text_file(path: Path) -> Iterator[IO[str]]:
-    """A new file that appears under its name when it is complete; an existing file is refused."""
-    if path.exists():
+    """A new file that appears under its name when it is complete; an existing file is refused.
+
+    Raises:
+        TailcloudError: a file of that name appeared in the meantime; the text is in a file with a number in its name.
+    """
+    if os.path.lexists(path):
         raise UsageError(f"{path} exists already and is not overwritten; choose another name with --out")
-    with _temporary_file(path, mode="x", encoding="utf-8", errors="backslashreplace", newline="") as file:
+    text = {"mode": "x", "encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
+    with _temporary_file(path, _rename_without_replacing, **text) as file:
         yield file
 
 
+def _rename_without_replacing(temporary: Path, path: Path) -> None:
+    numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
+    target = next(place for place in chain([path], numbered) if _renamed(temporary, place))
+    if target != path:
+        raise TailcloudError(f"{path} appeared in the meantime and is not overwritten; the new file is {target}")
+
+
+def _renamed(temporary: Path, target: Path) -> bool:
+    """Rename a file; False if the name is taken. A link, unlike a rename, replaces nothing."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without hard links
+        if os.path.lexists(target):
+            return False
+        temporary.rename(target)
+    temporary.unlink(missing_ok=True)
+    return True
+
+
 @contextmanager
-def _temporary_file(path: Path, **options: Any) -> Iterator[IO[Any]]:
-    """A temporary file that is renamed to ``path`` once it is on the disk, and removed on any failure."""
+def _temporary_file(
+    path: Path, rename: Callable[[Path, Path], object] = Path.replace, **options: Any
+) -> Iterator[IO[Any]]:
+    """A temporary file that gets the name ``path`` once it is on the disk, and is removed on any failure."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{TEMPORARY}{uuid4().hex}")
     try:
@@ -45,7 +89,7 @@ def _temporary_file(path: Path, **options: Any) -> Iterator[IO[Any]]:
             file.flush()
             os.fsync(file.fileno())
         with named_in_errors(path):
-            temporary.replace(path)
+            rename(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

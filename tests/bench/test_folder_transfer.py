@@ -9,7 +9,7 @@ from helpers.small_table import table
 from tailcloud.bench import BenchProtocol, plan_bench
 from tailcloud.bench.bench_runner import train_step
 from tailcloud.bench.folder_transfer import folder_copy
-from tailcloud.bench.plan import dependency_waves, steps_of
+from tailcloud.bench.plan import in_order, steps_of
 from tailcloud.bench.ray_worker import WorkerSetup, work
 from tailcloud.errors import TailcloudError
 from tailcloud.runs.folder import RunFolder
@@ -33,7 +33,7 @@ def steps(tmp_path_factory):
     protocol = BenchProtocol([0], 1, ["model.width=0.25", "engine.checkpoint_seconds=0"])
     rows = [row for row in table().rows if row.method == "gcl"]
     chosen = table().subset(rows, ["digits-lt"])
-    owner, borrower = (wave[0] for wave in dependency_waves(steps_of(plan_bench(chosen, protocol, place).runs)))
+    owner, borrower = in_order(steps_of(plan_bench(chosen, protocol, place).runs))
     assert borrower.parent is owner.run
     return place, owner, borrower
 
@@ -99,7 +99,7 @@ def test_of_the_checkpoints_only_the_last_of_each_stage_travels(tmp_path):
     names = ["stage1-0000001", "stage1-0000002", "stage2-0000003", "stage2-0000004"]
     for name in names:
         (folder.checkpoints / f"{name}.safetensors").touch()
-    for name in ("recipe.toml", ".lock", ".tmp-half"):
+    for name in ("recipe.toml", ".lock", ".tmp-" + "0a" * 16):
         (folder.path / name).touch()
     kept = {"recipe.toml", *(f"checkpoint/{name}.safetensors" for name in names[1::2])}
     assert set(folder_copy(folder).files) == kept

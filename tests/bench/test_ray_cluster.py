@@ -1,7 +1,10 @@
 """Where a bench trains: what --on may say, which share a run gets, and a Ray that is not there."""
 
+import os
 import socket
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -66,6 +69,18 @@ def test_without_the_extra_the_command_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(TailcloudError, match=r"--on ray needs Ray.*pip install 'tailcloud\[ray\]'"):
         connected(Cluster()).__enter__()
+
+
+def test_ray_is_not_started_in_the_working_folder_from_which_its_workers_would_import(tmp_path, monkeypatch):
+    started = []
+    ray = SimpleNamespace(
+        is_initialized=lambda: False, init=lambda **_: started.append(Path.cwd()), shutdown=lambda: None
+    )
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.chdir(tmp_path)
+    with connected(Cluster()):
+        assert Path.cwd() == tmp_path
+    assert started == [Path(os.sep)]
 
 
 def free_port():

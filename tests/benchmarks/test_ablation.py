@@ -6,7 +6,7 @@ import ablation
 import pytest
 import torch
 from ablation import HEAD_TRANSFORMS, Timer
-from speed import Problem
+from epoch_speed import Problem
 
 from tailcloud.data import open_dataset
 from tailcloud.recipe import load_recipe

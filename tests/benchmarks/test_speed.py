@@ -1,178 +1,222 @@
-"""The speed benchmark measures what it says, whatever fails on the way."""
+"""Whole commands: what is measured, what follows from it, and how rows become one record and one table."""
 
 import json
 
-import epoch_timing
 import pytest
 import speed
-import torch
-from epoch_timing import Clock, Enough, NotMeasured, Span, Timed, only, seconds_per_epoch, timed_fleet
-from roofline import Peak
-from speed_table import HEADER, aligned, baseline, cells, whole
+import speed_table
+import whole_command
+from noise_images import write_arrays, write_cifar
+from whole_command import Measured
 
 from tailcloud.data import open_dataset
-from tailcloud.recipe import load_recipe
+
+MACHINE = {"gpu": "a GPU", "processor": "a processor", "cores": 16, "torch": "2.11"}
 
 
-@pytest.fixture(autouse=True)
-def known_machine(monkeypatch):
-    monkeypatch.setattr(speed, "peak_of", lambda *_: Peak(1e11, 1e10, "invented"))
+class Shell:
+    """Takes 10 s to start and 0.1 s an epoch and run; a command that is cold takes 20 s more."""
+
+    def __init__(self, monkeypatch):
+        self.now, self.commands = 0.0, []
+        monkeypatch.setattr(whole_command, "measure", self.measure)
+        monkeypatch.setattr(speed.time, "monotonic", lambda: self.now)
+
+    def measure(self, words, folder, device, environment):
+        kernels = environment["TRITON_CACHE_DIR"]
+        cold = kernels not in {known for _, known in self.commands}
+        self.commands.append((list(words), kernels))
+        seconds = self.plain(folder) if "--write" in words else self.runs(words, folder)
+        wall = 10.0 + seconds + 20.0 * cold
+        self.now += wall
+        return Measured(wall, 3 * 10**9)
+
+    def runs(self, words, folder):
+        epochs = {"stage1": 200, "stage2": 30}
+        for word in words:
+            stage, _, count = word.partition(".epochs=")
+            epochs |= {stage: int(count)} if count else {}
+        runs = max(1, words.count("--seed"))
+        for seed in range(runs):
+            home = folder / "runs" / f"seed{seed}"
+            home.mkdir(parents=True)
+            lines = [
+                {"stage": stage, "epoch": epoch, "seconds": 0.08 + seed * 1e-9}
+                for stage, count in epochs.items()
+                for epoch in range(count)
+            ]
+            (home / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+            (home / "result.json").write_text(json.dumps({"format": 1, "machine": MACHINE, "commit": "abc"}))
+        return 0.1 * runs * sum(epochs.values())
+
+    def plain(self, folder):
+        folder.mkdir(parents=True)
+        seconds = {"stage1": [9.0, 4.0, 4.0, 5.0], "stage2": [3.0, 2.0, 2.0, 2.0]}
+        content = {"format": 1, "epoch_seconds": seconds, "machine": MACHINE, "commit": "abc"}
+        (folder / "plain.json").write_text(json.dumps(content))
+        return sum(map(sum, seconds.values()))
+
+
+@pytest.fixture
+def shell(monkeypatch):
+    monkeypatch.setattr(speed.noise_images, "write_cifar", lambda _name, folder: folder.mkdir(exist_ok=True))
+    return Shell(monkeypatch)
 
 
 def measured(tmp_path, *words):
     file = tmp_path / "speed.json"
-    assert speed.main(["--write", str(file), "--data", "digits-lt", "--epochs", "1", *words]) == 0
-    return json.loads(file.read_text())
+    assert speed.main(["--device", "cuda", "--write", str(file), *words]) == 0
+    return {row["row"]: row for row in json.loads(file.read_text())["rows"]}
 
 
-def test_one_command_gives_a_table_and_a_record(tmp_path, capsys):
-    record = measured(tmp_path, "--only", "eager", "no workers", "--images", "200")
-    (problem,) = record["problems"]
-    assert [row["name"] for row in problem["rows"]] == ["plain loop, no workers", "eager"]
-    assert problem["images"] == {"train": 200, "test": 302}
-    assert problem["epochs"] == {"stage1": 60, "stage2": 10}
-    for row in problem["rows"]:
-        assert row["reason"] is None
-        assert set(row["seconds"]) == {"stage1", "stage2"}
-        assert all(0 < seconds < 10 for seconds in row["seconds"].values())
-        assert row["memory"] > 1e7
-    assert record["machine"]["torch"]
-    table = capsys.readouterr().out
-    for title in HEADER[1:]:
-        assert title in table
-    assert "1 epochs of warm-up, 1 that count" in table
+def test_without_a_limit_whole_commands_are_measured(tmp_path, shell):
+    rows = measured(tmp_path, "--rows", "fleet-4")
+    assert [command["wall"] for command in rows["fleet-4"]["commands"]] == [10 + 0.1 * 4 * 230]
+    words = shell.commands[-1][0]
+    assert words[1:5] == ["-m", "tailcloud", "train", "cifar10-lt/gcl"]
+    assert words.count("--seed") == 4
+    assert "--set" not in words
+    assert rows["fleet-4"]["machine"] == MACHINE
+    assert speed_table.how(rows["fleet-4"]) == "whole"
 
 
-@pytest.mark.slow
-def test_runs_side_by_side_are_timed_together(tmp_path):
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    span, recipe = Span(1, 2), only(load_recipe("digits-lt/gcl"), "stage2")
-    try:
-        runs = timed_fleet(recipe, open_dataset("digits-lt"), torch.device("cpu"), span, 2, tmp_path)
-    finally:
-        torch.set_num_threads(before)
-    assert len(runs) == 2
-    assert all(run.memory > 1e7 and not run.notes for run in runs)
-    assert 0 < seconds_per_epoch(runs, span) < 10
+def test_with_a_limit_no_row_is_left_out(tmp_path, shell):
+    rows = measured(tmp_path, "--rows", "alone-warm", "fleet-16", "--time-limit", "200")
+    alone, fleet = rows["alone-warm"], rows["fleet-16"]
+    assert [command["epochs"] for command in alone["commands"]] == [
+        {"stage1": 20, "stage2": 3},
+        {"stage1": 40, "stage2": 6},
+        {"stage1": 200, "stage2": 30},  # by the line through the two it fits, so it is measured too
+    ]
+    assert speed_table.how(alone) == "whole; line through 20 + 3 and 40 + 6 epochs: 33.0\u00a0s"
+    assert [command["share"] for command in fleet["commands"]] == [0.1, 0.2]
+    assert speed_table.whole(fleet)["wall"] == pytest.approx(10 + 0.1 * 16 * 230)
+    assert speed_table.whole(fleet)["epochs"] == pytest.approx(0.08 * 230)
+    assert speed_table.how(fleet) == "line through 20 + 3 and 40 + 6 epochs"
 
 
-def test_a_row_that_fails_says_why_and_the_next_one_is_measured(tmp_path, monkeypatch, capsys):
-    real = speed.timed_fleet
-
-    def fails_when_eager(recipe, *rest):
-        if recipe.engine.executor == "eager":
-            raise RuntimeError("the machine is on fire\nand so on")
-        return real(recipe.model_copy(update={"engine": recipe.engine.model_copy(update={"executor": "eager"})}), *rest)
-
-    monkeypatch.setattr(speed, "timed_fleet", fails_when_eager)
-    record = measured(tmp_path, "--only", "eager", "compiled")
-    eager, compiled = record["problems"][0]["rows"]
-    assert eager["reason"] == "the machine is on fire"
-    assert compiled["reason"] is None
-    assert "eager: not measured: the machine is on fire" in capsys.readouterr().out
+def test_a_table_of_runs_is_shortened_by_its_own_option(tmp_path, shell, monkeypatch):
+    monkeypatch.setattr(shell, "runs", lambda words, folder: Shell.runs(shell, [], folder) and 30.0)
+    rows = measured(tmp_path, "--rows", "bench", "--time-limit", "5")
+    asked = [words for words, _ in shell.commands if "bench" in words]
+    assert [words[words.index("--epochs") + 1] for words in asked] == ["20", "40"]
+    assert rows["bench"]["runs"] == 30
+    assert rows["bench"]["images"] == "random images"
 
 
-def test_what_does_not_fit_into_the_time_limit_is_not_measured(tmp_path):
-    record = measured(tmp_path, "--only", "eager", "--time-limit", "-1")
-    assert record["problems"][0]["rows"][0]["reason"] == "it would not have fitted into the time limit"
+def test_only_a_cold_row_starts_without_kernels(tmp_path, shell):
+    measured(tmp_path, "--rows", "fleet-2", "alone-cold", "alone-warm", "--time-limit", "1")
+    first, *rest = [kernels for _, kernels in shell.commands]
+    fill, fleet, cold, warm = first, rest[:2], rest[2:4], rest[4:]
+    assert set(fleet) == {fill}
+    assert len({fill, *cold}) == 3
+    assert set(warm) == {cold[-1]}
 
 
-def test_an_executor_that_ran_as_another_one_has_no_figure(tmp_path, monkeypatch):
-    timed = [Timed([1.0, 2.0, 3.0], 1, ("torch.compile failed here",))]
-    monkeypatch.setattr(speed, "timed_fleet", lambda *_: timed)
-    record = measured(tmp_path, "--only", "compiled")
-    assert record["problems"][0]["rows"][0]["reason"] == "torch.compile failed here"
+def test_the_plain_loop_is_measured_over_a_few_epochs(tmp_path, shell):
+    row = measured(tmp_path, "--rows", "plain-loop")["plain-loop"]
+    found = speed_table.whole(row)
+    assert found["epochs"] == (9 + 199 * 4) + (3 + 29 * 2)
+    assert found["wall"] == found["epochs"] + 30  # start and cold page cache, as measured
+    assert speed_table.how(row) == "4 + 4 epochs, the others alike"
 
 
-def test_missing_data_is_a_sentence(tmp_path, capsys):
-    assert speed.main(["--data", "cifar10-lt:100", "--root", str(tmp_path), "--write", str(tmp_path / "x.json")]) == 1
-    assert "tailcloud data get cifar10" in capsys.readouterr().err
+def test_rows_of_several_calls_become_one_record(tmp_path, shell):
+    measured(tmp_path, "--rows", "fleet-16", "--time-limit", "1")
+    measured(tmp_path, "--rows", "fleet-4", "plain-loop", "alone-cold")
+    rows = measured(tmp_path, "--rows", "fleet-16")
+    assert list(rows) == ["plain-loop", "alone-cold", "fleet-4", "fleet-16"]
+    assert [command["share"] for command in rows["fleet-16"]["commands"]] == [1.0]
 
 
-def test_a_clock_counts_only_epochs_in_which_all_runs_are_warm(tmp_path):
-    first, second = (Clock(Span(warm=2, epochs=2), tmp_path, runs=2) for _ in range(2))
-    for _ in range(5):
-        first.epoch_done({})
-    second.epoch_done({})
-    second.epoch_done({})
-    for one in (first, second):
-        one.epoch_done({})
-        with pytest.raises(Enough):
-            one.epoch_done({}) or one.epoch_done({})
+def test_a_row_that_fails_leaves_its_old_figures_and_the_next_one_is_measured(tmp_path, shell, monkeypatch, capsys):
+    before = measured(tmp_path, "--rows", "fleet-4")
+
+    def fails(words, folder):
+        if words.count("--seed") == 4:
+            raise whole_command.TailcloudError("out of memory")
+        return Shell.runs(shell, words, folder)
+
+    monkeypatch.setattr(shell, "runs", fails)
+    file = tmp_path / "speed.json"
+    assert speed.main(["--device", "cuda", "--write", str(file), "--rows", "fleet-4", "alone-warm"]) == 1
+    assert "fleet-4: out of memory" in capsys.readouterr().err
+    alone, fleet = json.loads(file.read_text())["rows"]
+    assert alone["row"] == "alone-warm"
+    assert fleet == before["fleet-4"]
 
 
-def test_a_clock_stops_at_the_deadline(tmp_path):
-    with pytest.raises(Enough):
-        Clock(Span(1, 100, deadline=0.0), tmp_path, runs=1).epoch_done({})
+def test_an_unknown_row_is_a_sentence(tmp_path, shell, capsys):
+    for name in ("fleet-1", "quick"):
+        assert speed.main(["--rows", name, "--write", str(tmp_path / "x.json")]) == 1
+        assert f"--rows {name}: there is no such row; the rows are alone-cold" in capsys.readouterr().err
+    assert not shell.commands
 
 
-def test_a_run_that_fails_stops_the_others(tmp_path, monkeypatch):
-    def broken(*_):
-        raise MemoryError("no room")
-
-    monkeypatch.setattr(epoch_timing.loop, "train", broken)
-    first, second = (Clock(Span(1, 100), tmp_path, runs=2) for _ in range(2))
-    with pytest.raises(MemoryError):
-        epoch_timing.timed_run(load_recipe("digits-lt/gcl"), None, torch.device("cpu"), first, tmp_path / "runs")
-    with pytest.raises(Enough):
-        second.epoch_done({})
+def row(name, runs, commands, trains="cifar10-lt/gcl", commit="abc"):
+    about = {"command": "tailcloud train", "images": "random images", "epochs": {"stage1": 200, "stage2": 30}}
+    origin = {"machine": MACHINE, "commit": commit}
+    return {"row": name, "trains": trains, "runs": runs, "commands": commands, **about, **origin}
 
 
-def test_seconds_of_a_run_alone_are_the_median_after_the_warm_up():
-    assert seconds_per_epoch([Timed([10.0, 11.0, 12.0, 13.0, 33.0])], Span(1, 4)) == 1.0
+def command(share, wall, longest, memory=2 * 10**9):
+    epochs = {"stage1": round(200 * share), "stage2": round(30 * share)}
+    log = {"total": longest, "longest": longest, "epochs": 1}
+    return {"share": share, "epochs": epochs, "wall": wall, "memory": memory, "log": log}
 
 
-def test_seconds_of_a_fleet_are_shared_while_all_are_warm():
-    """From 5 to 9 the first run finishes 4 epochs and the second 2."""
-    runs = [Timed([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]), Timed([5.0, 7.0, 9.0, 11.0])]
-    assert seconds_per_epoch(runs, Span(1, 2)) == pytest.approx(4 / 6)
+def test_the_table_compares_seconds_a_run_with_the_plain_loop():
+    seconds = {"stage1": [4.0] * 4, "stage2": [2.0] * 4}
+    plain = {"wall": 24.0 + 20.0, "memory": 10**9, "epoch_seconds": seconds}
+    rows = [
+        row("plain-loop", 1, [plain]),
+        row("fleet-16", 16, [command(0.1, 30.0, 5.0), command(0.2, 45.0, 10.0, None)], commit="def"),
+        row("bench", 30, [command(1.0, 300.0, 150.0, None)], trains="table1 on cifar100-lt:100"),
+    ]
+    text = "\n".join(speed_table.parts({"rows": rows})).replace("\u00a0", " ")
+    plain, fleet, bench = text.splitlines()[2:5]
+    assert plain == (
+        "| plain loop | 1 | 14 min 40 s | 880.0 | 1.0 | 14 min 20 s | 2 % | 1.0 | 4 + 4 epochs, the others alike |"
+    )
+    assert fleet.startswith("| 16 seeds in one command | 16 | 2 min 45 s | 10.3 | 85.3 | 50.0 s | 70 % | 2.0 |")
+    assert fleet.endswith("| line through 20 + 3 and 40 + 6 epochs |")
+    assert bench == (
+        "| a table whose runs share first stages | 30 | 5 min 0 s | 10.0 | n/a | 2 min 30 s | 50 % | n/a | whole |"
+    )
+    assert "- plain-loop, bench: a GPU, 16 cores, torch 2.11, commit `abc`" in text
+    assert "- fleet-16: a GPU, 16 cores, torch 2.11, commit `def`" in text
+    assert "- cifar10-lt/gcl, 200 + 30 epochs, random images" in text
 
 
-@pytest.mark.parametrize("ends", [[[1.0]], [[1.0, 2.0], [5.0, 6.0]]])
-def test_too_little_time_gives_no_figure(ends):
-    with pytest.raises(NotMeasured):
-        seconds_per_epoch([Timed(one) for one in ends], Span(1, 1))
+def test_a_line_through_the_two_longest_commands():
+    commands = [command(0.1, 30.0, 5.0), command(0.4, 50.0, 20.0), command(0.2, 40.0, 10.0)]
+    assert speed_table.at_share(commands, 1.0, "wall") == pytest.approx(80.0)
+    assert speed_table.at_share(commands, 1.0, "longest") == pytest.approx(50.0)
+    assert speed_table.at_share(commands, 0.2, "wall") == 40.0
 
 
-def test_one_stage_alone():
-    recipe = only(load_recipe("digits-lt/gcl"), "stage2")
-    assert (recipe.stage1.epochs, recipe.stage2.epochs) == (0, epoch_timing.ENDLESS)
+def test_one_short_command_is_no_figure():
+    assert not speed_table.is_complete(row("fleet-4", 4, [command(0.1, 30.0, 5.0)]))
+    assert not speed_table.is_complete(row("plain-loop", 1, []))
 
 
-def row(name, seconds, runs=1, reason=None):
-    found = {"name": name, "runs": runs, "executor": "eager", "reason": reason}
-    return found if reason else found | {"seconds": seconds, "start": 3.0, "memory": 5e8}
+def test_random_images_have_the_form_of_the_data_set(tmp_path, monkeypatch):
+    write_cifar("cifar100", tmp_path)
+    found = open_dataset("cifar100-lt:100", str(tmp_path))
+    assert (len(found.train), len(found.test), found.shape, found.classes) == (10_847, 10_000, (32, 32, 3), 100)
+    write_arrays(tmp_path / "noise.npz", 16, {"train": 40, "test": 20}, 4)
+    own = open_dataset(str(tmp_path / "noise.npz"))
+    assert (len(own.train), len(own.test), own.shape, own.classes) == (40, 20, (16, 16, 3), 4)
 
 
-PROBLEM = {
-    "epochs": {"stage1": 10, "stage2": 2},
-    "floor": {"arithmetic": 1.0, "memory": 0.5},
-    "rows": [
-        row("plain loop", {"stage1": 2.0, "stage2": 1.0}),
-        row("plain loop, no workers", {"stage1": 1.0, "stage2": 1.0}),
-        row("eager", {"stage1": 0.5, "stage2": 0.5}),
-        row("graphed", {}, reason="no GPU"),
-    ],
-}
-
-
-def test_a_table_compares_with_the_faster_obvious_loop():
-    assert [whole(PROBLEM, one) for one in PROBLEM["rows"]] == [22.0, 12.0, 6.0, None]
-    assert baseline(PROBLEM) == 12.0
-    line = cells(PROBLEM, PROBLEM["rows"][2])
-    assert line == ["eager", "0.500", "0.500", "3.0", "6.0\u00a0s", "2.00", "500", "16.7\u00a0%", "8.3\u00a0%"]
-
-
-def test_a_row_without_figures_is_its_reason():
-    lines = aligned([HEADER, *(cells(PROBLEM, one) for one in PROBLEM["rows"])])
-    assert lines[-1].split("  ")[-1].strip() == "not measured: no GPU"
-    assert len({len(line) for line in lines[:-1]}) == 1
-
-
-def test_repetitions_keep_the_fastest_epochs_and_the_first_start_up():
-    rows = []
-    speed.merge(rows, row("eager", {"stage1": 2.0, "stage2": 1.0}))
-    speed.merge(rows, row("eager", {"stage1": 1.0, "stage2": 3.0}) | {"start": 1.0, "memory": 9e8})
-    speed.merge(rows, row("eager", {}, reason="tired"))
-    assert rows == [row("eager", {"stage1": 1.0, "stage2": 1.0}) | {"memory": 9e8}]
+def test_one_real_command(tmp_path):
+    """A run on a CPU, shortened to almost nothing, from the shell to the record."""
+    file = tmp_path / "speed.json"
+    recipe = tmp_path / "short.toml"
+    recipe.write_text('data = "digits-lt"\nmethod = "ce"\n[model]\nbackbone = "resnet8"\n[stage1]\nepochs = 2\n')
+    assert speed.main(["--recipe", str(recipe), "--rows", "alone-cold", "--write", str(file)]) == 0
+    (found,) = json.loads(file.read_text())["rows"]
+    (only,) = found["commands"]
+    assert only["log"]["epochs"] == 2
+    assert 0 < only["log"]["longest"] < only["wall"]
+    assert found["machine"]["gpu"] is None

@@ -32,6 +32,15 @@ def test_a_row_that_fails_says_why_and_the_others_go_on(tmp_path, monkeypatch):
     assert rows["on the device"]["images_per_second"] > 1
 
 
+def test_without_images_random_ones_are_read(tmp_path):
+    file = tmp_path / "streaming.json"
+    words = ["--images", "200", "--size", "16", "--batch", "8", "--seconds", "0.1", "--backbone", "resnet8"]
+    assert streaming.main([*words, "--rounds", "1", "--workers", "1", "--write", str(file)]) == 0
+    record = json.loads(file.read_text())
+    assert (record["data"], record["workers"]) == ("random images", 1)
+    assert record["rows"][0]["images_per_second"] > 1
+
+
 def test_data_that_are_not_there_are_a_sentence(tmp_path, capsys):
     assert streaming.main([str(tmp_path / "none")]) == 1
     assert "does not exist" in capsys.readouterr().err

@@ -55,6 +55,7 @@ def test_files(model, tmp_path, name, content):
         ("a.json", "[1, 2]", "is not a prior"),
         ("a.csv", lines(",") + "10,1\n", 'has the class "10", which the model does not have; did you mean'),
         ("a.csv", lines(",") + "9,1\n", 'has the class "9" twice'),
+        ("a.json", '{"0": 1, "0": 5}', 'has the class "0" twice'),
         ("a.csv", "0,1\n1,1\n", r"has no share for 8 of 10 classes \(2, 3, 4, 5, 6, …\)"),
         ("a.csv", lines(",").replace("0,2.0", "0,-1"), "must be a number of at least 0"),
         ("a.csv", lines(",").replace("1,1", "1,much"), "must be a number of at least 0"),

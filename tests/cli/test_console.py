@@ -98,3 +98,12 @@ def test_notes_appear_above_the_progress_bars(tmp_path, stderr_in_file):
     assert second_bar.startswith("another run stage1 ")
     assert above == ([] if stderr_in_file else notes)
     assert (tmp_path / "errors.txt").read_text().splitlines() == (notes if stderr_in_file else [])
+
+
+@pytest.mark.parametrize(("own", "found"), [(None, "32"), ("4", "4")])
+def test_streams_of_a_gpu_have_queues_of_their_own_unless_the_user_says_otherwise(own, found):
+    code = "import os, sys, tailcloud.cli; print(os.environ['CUDA_DEVICE_MAX_CONNECTIONS'], 'torch' in sys.modules)"
+    environment = {key: value for key, value in os.environ.items() if key != "CUDA_DEVICE_MAX_CONNECTIONS"}
+    environment |= {"CUDA_DEVICE_MAX_CONNECTIONS": own} if own else {}
+    said = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout.split() == [found, "False"]

@@ -164,9 +164,46 @@ def test_a_model_without_its_run_is_evaluated_on_other_data(place):
     assert figures("--data season")["per_class"] == before["per_class"]
 
 
-def test_data_that_changed_since_training_are_reported(place):
-    save_digits("photos", 0, 60, 5)
-    assert "photos has changed since the run was trained on it" in notes(figures(""))
+@pytest.mark.parametrize("change", ["added", "replaced", "removed"])
+def test_data_that_changed_since_training_are_refused(place, change):
+    """Test images are drawn from the images that are there: with others, training images are among them."""
+    if change in {"added", "replaced"}:
+        save_digits("photos", 0, 60, 1)
+    if change in {"removed", "replaced"}:
+        min(Path("photos/digit 0").iterdir()).unlink()
+    for words in ("", "--data photos"):
+        said = refusal(words)
+        assert "photos has changed since run was trained on it (fingerprint " in said
+        assert "restore it, or pass other images with --data" in said
+
+
+def test_files_of_data_that_have_changed_are_left_out_because_they_may_be_training_images(place):
+    min(Path("photos/digit 0").iterdir()).unlink()
+    save_digits("photos", 0, 60, 1)  # as many as before
+    for digit in range(4):
+        shutil.copytree(f"photos/digit {digit}", f"season/digit {digit}/copies")
+    found = figures("--data season")
+    assert found["test_counts"] == list(SEASON)
+    assert "102 images that are also in photos, which has changed since the run was trained on it." in notes(found)
+    assert "has changed since the run was trained, and has all 108 images of all" in refusal(
+        f"--data {shutil.copytree('photos', 'all')}"
+    )
+
+
+def test_training_images_are_known_although_a_file_was_unreadable(home, place):
+    Path("photos/digit 0/0.png").write_bytes(b"")
+    printed("train own/ce --data photos --out again --set stage1.epochs=0 --set model.width=0.25 --set data.size=16")
+    dataset = RunFolder(Path("again")).result().dataset
+    shutil.copytree("photos", "copies")
+    Path("copies/digit 0/0.png").unlink()
+    save_digits("copies", 0, 60, 1)
+    found = json.loads(printed("evaluate again --json --data copies"))
+    assert found["images"] == dataset.images["test"] + 1
+
+
+def test_a_run_whose_data_are_elsewhere_recognises_no_training_images_and_says_so(place):
+    shutil.rmtree("photos")
+    assert "photos, which the run was trained on, cannot be read: training images" in notes(figures("--data season"))
 
 
 def test_training_images_among_others_are_left_out(place):
@@ -183,15 +220,18 @@ def test_training_images_among_others_are_left_out(place):
 
 
 def test_a_folder_of_training_images_only_is_refused(place):
-    run = RunFolder(Path("run"))
-    files, certain = trained_files(run.recipe(), run.result())
-    assert certain
+    run, photos = RunFolder(Path("run")), sorted(Path("photos").rglob("*.png"))
+    trained, changed = trained_files(photos, run.recipe(), run.result())
+    assert not changed
+    files = [file for file, known in zip(photos, trained, strict=True) if known]
     assert len(files) == sum(run.result().dataset.images[split] for split in ("train", "val"))
     for file in files:
         target = Path("seen", file.parent.name, file.name)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, target)
-    assert f"the run was trained on all {len(files)} images of seen; pass images that it" in refusal("--data seen")
+    assert f"the run was trained on all {len(files)} images of seen; pass images that the run has not seen" in refusal(
+        "--data seen"
+    )
 
 
 def test_lists_and_arrays(place):

@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from PIL import Image
+from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from helpers.runs import run, small_recipe
@@ -45,6 +47,41 @@ def call(served, monkeypatch):
         return result
 
     return call
+
+
+def test_weights_that_are_nan_are_an_error(call, served, tmp_path):
+    shutil.copytree(served / "model", tmp_path / "model")
+    weights = load_file(tmp_path / "model" / "model.safetensors")
+    save_file({name: tensor * float("nan") for name, tensor in weights.items()}, tmp_path / "model/model.safetensors")
+    result = call("predict", str(tmp_path / "model"), "photos", "--out", str(tmp_path / "rows.jsonl"), code=1)
+    assert "are NaN or infinite for all 5 images: its weights are damaged" in str(result.exception)
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_an_image_whose_outputs_are_nan_has_an_error_instead_of_a_probability(call, monkeypatch):
+    def one_infinite(classifier, images):
+        return torch.tensor([[float("inf") if row == 2 else 0.0] * 10 for row in range(len(images))])
+
+    monkeypatch.setattr("tailcloud.classifier.Classifier.forward", one_infinite)
+    result = call("predict", "model", "photos", "--json", code=1)
+    rows = [json.loads(line, parse_constant=pytest.fail) for line in result.stdout.splitlines()]
+    assert [row["prediction"] is None for row in rows] == [False, False, True, False, False, True]
+    assert rows[2]["error"] == "the outputs of the model are NaN or infinite"
+    assert rows[2]["top"] == []
+
+
+def test_a_file_that_appears_while_predicting_is_kept_and_so_are_the_predictions(call, served, tmp_path, monkeypatch):
+    out, finish = tmp_path / "birds.csv", prediction_output.Summary.add
+
+    def meanwhile(*arguments):
+        out.write_text("of another predict")
+        finish(*arguments)
+
+    monkeypatch.setattr(prediction_output.Summary, "add", meanwhile)
+    result = call("predict", "model", "photos/0.png", "--out", str(out), code=1)
+    assert "birds.csv appeared in the meantime and is not overwritten; the new file is" in str(result.exception)
+    assert out.read_text() == "of another predict"
+    assert len((tmp_path / "birds-2.csv").read_text().splitlines()) == 2
 
 
 def test_csv_where_nobody_watches_and_a_row_for_what_is_broken(call):

@@ -16,6 +16,8 @@ from tailcloud.cli import app
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.runs.folder import RunFolder
 
+LONG = "--set model.width=0.25 --set engine.checkpoint_seconds=0.1 --set stage1.epochs=4000"  # and saved often
+
 
 @pytest.fixture
 def tailcloud(tmp_path, monkeypatch):
@@ -112,10 +114,11 @@ def test_a_finished_run_that_lost_its_model_or_report_gets_it_back(tailcloud, tm
 
 
 def test_what_a_killed_process_left_behind_is_swept_away(tailcloud, tmp_path):
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / ".tmp-half").write_text("cut sh")
+    half = tmp_path / "run" / f".tmp-{'0a' * 16}"
+    half.parent.mkdir()
+    half.write_text("cut sh")
     tailcloud(f"train --out run {SMALL}")
-    assert not (tmp_path / "run" / ".tmp-half").exists()
+    assert not half.exists()
 
 
 def test_paths_may_look_like_markup(tailcloud, tmp_path):
@@ -182,7 +185,7 @@ def test_one_failing_run_does_not_stop_the_others(tailcloud, tmp_path):
 
 
 def test_ctrl_c_stops_several_runs_and_they_go_on(tailcloud, background, tmp_path):
-    words = "train --seed 0 --seed 1 --out runs --set model.width=0.25 --set stage1.epochs=4000"
+    words = f"train --seed 0 --seed 1 --out runs {LONG}"
     process = background(words)
     wait_for_a_checkpoint(tmp_path / "runs" / "seed0", process)
     process.send_signal(signal.SIGINT)
@@ -193,7 +196,7 @@ def test_ctrl_c_stops_several_runs_and_they_go_on(tailcloud, background, tmp_pat
 
 
 def test_workers_die_with_their_parent_and_let_go_of_their_runs(tailcloud, background, tmp_path):
-    words = "train --seed 0 --seed 1 --out runs --set model.width=0.25 --set stage1.epochs=4000"
+    words = f"train --seed 0 --seed 1 --out runs {LONG}"
     process = background(words)
     wait_for_a_checkpoint(tmp_path / "runs" / "seed0", process)
     process.kill()
@@ -209,7 +212,7 @@ def test_workers_die_with_their_parent_and_let_go_of_their_runs(tailcloud, backg
 
 
 def test_ctrl_c_leaves_a_run_that_goes_on(tailcloud, background, tmp_path):
-    words = "train --out run --set model.width=0.25 --set stage1.epochs=4000 --set stage2.epochs=1"
+    words = f"train --out run {LONG}"
     process = background(words)
     wait_for_a_checkpoint(tmp_path / "run", process)
     process.send_signal(signal.SIGINT)
@@ -236,7 +239,7 @@ def test_sigterm_saves_the_runs_and_says_how_to_go_on(tailcloud, background, tmp
 
 
 def test_a_second_process_on_the_same_folder_is_refused(tailcloud, background, tmp_path):
-    first = background("train --out run --set model.width=0.25 --set stage1.epochs=4000")
+    first = background(f"train --out run {LONG}")
     try:
         wait_for_a_checkpoint(tmp_path / "run", first)
         with pytest.raises(TailcloudError, match="in use by another tailcloud process"):

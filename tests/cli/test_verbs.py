@@ -1,5 +1,6 @@
 """The other verbs, and the promises of the command line as a whole."""
 
+import gc
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 import tailcloud
 from tailcloud.cli import app
+from tailcloud.cli.garbage_collection import collection_paused
 from tailcloud.cli.inspect import bars
 from tailcloud.errors import TailcloudError
 
@@ -36,6 +38,18 @@ heavy = {"torch", "numpy", "sklearn", "pydantic", "jinja2", "safetensors"} & set
 sys.exit(str(heavy) if heavy else 0)
 """
 
+TRAINING_AND_WHAT_IT_LOADS = """
+import sys
+sys.argv = ["tailcloud", "train", "digits-lt/ce", "--set", "stage1.epochs=1", "--set", "logging.examples=false"]
+from tailcloud.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code
+slow = {"sklearn", "scipy", "matplotlib", "pandas", "torch._dynamo", "torch._inductor"} & set(sys.modules)
+sys.exit(str(slow) if slow else 0)
+"""
+
 
 def test_help_loads_nothing_heavy():
     """A quick start is a matter of what is imported."""
@@ -43,6 +57,25 @@ def test_help_loads_nothing_heavy():
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "tailcloud train" in done.stdout
+
+
+def test_training_loads_nothing_slow_but_torch(tmp_path):
+    command = [sys.executable, "-c", TRAINING_AND_WHAT_IT_LOADS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "runs" / "digits-lt-ce-seed0" / "report.html").is_file()
+
+
+def test_imports_are_never_searched_for_garbage():
+    before = gc.get_freeze_count()
+    try:
+        with collection_paused():
+            assert not gc.isenabled()
+            made = [[] for _ in range(1000)]
+        assert gc.isenabled()
+        assert gc.get_freeze_count() - before >= len(made)
+    finally:
+        gc.unfreeze()
 
 
 def test_version(call):

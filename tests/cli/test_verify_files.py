@@ -71,6 +71,32 @@ def test_a_report_is_renewed_and_other_files_are_not_touched(damaged, tmp_path):
     assert mine.read_text() == "a,b\n"
 
 
+@pytest.mark.parametrize("text", ["path,reason,notes\n1.png,empty,asked Ann\n", "path,reason\n1.png,empty,Ann\n"])
+def test_a_report_with_notes_is_not_touched(text, damaged, tmp_path):
+    notes = tmp_path / "notes.csv"
+    notes.write_text(text)
+    assert isinstance(run(damaged, "--report", notes).exception, UsageError)
+    draw_classes(damaged, {"cat": 8, "lynx": 5})
+    assert isinstance(run(damaged, "--report", notes).exception, UsageError)
+    assert notes.read_text() == text
+
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_a_file_that_appears_while_images_are_checked_is_not_replaced(broken, photos, tmp_path, monkeypatch):
+    place, checked = tmp_path / "broken.csv", checking.broken_files
+    if broken:
+        (photos / "cat" / "7.png").write_bytes(b"")
+
+    def meanwhile(*arguments):
+        place.write_text("mine")
+        yield from checked(*arguments)
+
+    monkeypatch.setattr(checking, "broken_files", meanwhile)
+    result = run(photos, "--report", place)
+    assert (f"because {place} cannot be written (File exists)" in str(result.exception)) == broken
+    assert place.read_text() == "mine"
+
+
 def test_a_report_that_cannot_be_written_is_printed(damaged, tmp_path):
     (tmp_path / "file").touch()
     place = tmp_path / "file" / "broken.csv"

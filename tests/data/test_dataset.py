@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from tailcloud.data import Dataset, Split, hold_out, open_dataset, parse_spec
+from tailcloud.data.benchmarks.digits import all_digits
 from tailcloud.data.dataset import channel_statistics
 from tailcloud.errors import TailcloudError, UsageError
 
@@ -68,6 +70,12 @@ def test_channel_statistics_of_a_constant_channel_do_not_divide_by_zero():
 def test_fingerprints_follow_the_images():
     assert open_dataset("digits-lt").fingerprint == open_dataset("digits-lt:50").fingerprint
     assert open_dataset("digits-lt").fingerprint != open_dataset("digits-lt:20").fingerprint
+
+
+def test_the_digits_are_those_of_scikit_learn():
+    known, digits = load_digits(), all_digits()
+    assert np.array_equal(digits.pixels[..., 0], np.rint(known.images * (255 / 16)))
+    assert np.array_equal(digits.labels, known.target)
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,9 @@ def repair_interpreter():
 interpreted_only = pytest.mark.skipif(not INTERPRETED, reason="blocks so small exist in the interpreter alone")
 
 if INTERPRETED:
+    from helpers import gluon_interpreter
+
     repair_interpreter()
+    gluon_interpreter.import_kernels()
 else:  # plain convolutions in float32 are what kernels are compared with
     torch.backends.cudnn.allow_tf32 = False

@@ -121,6 +121,41 @@ def test_maps_of_several_tiles(monkeypatch, modes, counts):
     assert past_the_end(memory) == 0
 
 
+@pytest.mark.parametrize(("pixels", "size"), [(2, (5, 8)), (4, (9, 7))])
+def test_products_of_several_pixels(monkeypatch, pixels, size):
+    """All three kernels, where the map's width is a multiple of the pixels and where it is not."""
+    for name in ("FORWARD", "BACKWARD", "WEIGHTS"):
+        monkeypatch.setattr(residual, name, dict.fromkeys((16, 32, 64), residual.Variant(pixels=pixels)))
+    monkeypatch.setattr(residual, "TILE", 16 * 8 * pixels * 2)  # two tiles of at least 16 rows of a product, or more
+    plain, fused = pair(size)
+    assert fused.layers[1].tiles > 1
+    for variant in (fused.layers[1].variant(residual.FORWARD), residual.weights_variant(fused.layers[1])):
+        assert variant.pixels == pixels
+    assert fused.layers[3].variant(residual.BACKWARD).pixels == 1  # stride 2
+    check_steps(plain, fused, size, ["moving"], [1])
+    (memory,) = fused._workspaces[True]
+    assert past_the_end(memory) == 0
+
+
+@interpreted_only  # on a GPU their tensor cores want bfloat16
+@pytest.mark.parametrize(
+    ("size", "tile", "channel_warps"),
+    [((9, 7), 1024, 1), ((3, 32), 1024, 1), ((4, 7), 1024, 2)],
+    ids=["several rows per instruction", "a row per instruction", "channels shared by warps"],
+)
+def test_operands_straight_into_registers(monkeypatch, size, tile, channel_warps):
+    for name in ("FORWARD", "BACKWARD"):
+        chosen = residual.Variant(channel_warps=channel_warps, contiguous=4)
+        monkeypatch.setattr(residual, name, dict.fromkeys((16, 32, 64), chosen))
+    monkeypatch.setattr(residual, "TILE", tile)
+    plain, fused = pair(size, width=1.0 if channel_warps > 1 else 0.25)
+    used = [layer.variant(residual.FORWARD).channel_warps for layer in fused.layers]
+    assert used.count(channel_warps) >= 2, used
+    check_steps(plain, fused, size, ["moving"], [2])
+    (memory,) = fused._workspaces[True]
+    assert past_the_end(memory) == 0
+
+
 def past_the_end(memory):
     """The sum of what lies behind the maps, where kernels may read and must not write."""
     maps = memory.raw, memory.kept[:-1], memory.kept[-1:], memory.bordered, memory.gradient, memory.weights

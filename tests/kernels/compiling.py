@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ from tailcloud.data.augment import Augment
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Split
 from tailcloud.data.loaders.resident import ResidentImages
-from tailcloud.kernels import FusedNetwork, batch_assembly, head_loss
+from tailcloud.kernels import FusedNetwork, batch_assembly, head_loss, residual
 from tailcloud.losses import CrossEntropyLoss, GCLLoss
 from tailcloud.objectives import Classify
 from tailcloud.sampling import make_sampler
@@ -57,7 +58,7 @@ class Launches:
 
     def note(self, kernel, grid, *arguments, **sizes) -> None:
         work = partial(kernel.warmup, *arguments, grid=grid, **sizes)
-        name = kernel.fn.__name__
+        name = f"gluon {kernel.fn.__name__}" if kernel.is_gluon() else kernel.fn.__name__
         self.variants.setdefault((name, *sorted(sizes.items())), (name, sizes, work))
 
     def chosen(self, everything: bool):
@@ -82,6 +83,11 @@ def all_launches() -> Launches:
         model.eval()
         with torch.no_grad():
             network(batch.images)
+    gluon = dict.fromkeys((16, 32, 64), residual.Variant(channel_warps=1))
+    with patch.multiple(residual, FORWARD=gluon, BACKWARD=gluon):
+        backbone = residual.FusedResNet(model.backbone.train(), SIZE, SIZE)
+        backbone.launch = launches.note
+        backbone(batch.images).sum().backward()
     return launches
 
 

@@ -37,6 +37,26 @@ def test_a_second_process_is_refused_and_the_lock_goes_with_its_holder(tmp_path)
         pass
 
 
+def test_only_what_a_killed_process_left_is_removed(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    folder.create(small_recipe())
+    left, mine = folder.path / f".tmp-{'0a' * 16}", folder.path / "checkpoint" / ".tmp-notes.txt"
+    cache = folder.path / f".tmp-{'0b' * 16}-{'0c' * 16}"
+    cache.mkdir()
+    mine.parent.mkdir()
+    for file in (left, mine, cache / "images.u8"):
+        file.write_text("half")
+    with folder.locked():
+        assert not left.exists()
+        assert mine.read_text() == (cache / "images.u8").read_text() == "half"
+
+
+def test_a_file_of_the_user_that_looks_temporary_makes_a_folder_not_empty(tmp_path):
+    (tmp_path / ".tmp-notes.txt").write_text("years of work")
+    with pytest.raises(TailcloudError, match="is not empty and holds no run"):
+        RunFolder(tmp_path).create(small_recipe())
+
+
 def test_a_resolved_recipe_survives_the_round_trip(tmp_path):
     recipe = small_recipe({"stage2": {"sampler": {"name": "cben", "a": 0.99}}})
     folder = RunFolder(tmp_path / "run")

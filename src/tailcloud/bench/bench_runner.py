@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Protocol
 
 from tailcloud import plugins
-from tailcloud.bench.plan import BenchRun, BenchStep, as_started, dependency_waves, steps_of
+from tailcloud.bench.plan import BenchRun, BenchStep, as_started, in_order, steps_of
 from tailcloud.bench.ray_cluster import Cluster, connected, machine_resources, run_resources
 from tailcloud.bench.ray_tasks import RayTask, train_on_ray
 from tailcloud.bench.table import CellKey
 from tailcloud.errors import TailcloudError, explained
 from tailcloud.formatting import counted
 from tailcloud.launch.execute import execute, resume_advice, run_jobs
-from tailcloud.launch.fleet import Outcome
+from tailcloud.launch.fleet import After, Outcome
 from tailcloud.launch.run_data import open_data
 from tailcloud.launch.run_plan import PlannedRun
 from tailcloud.runs.folder import FolderInUse
@@ -122,15 +122,27 @@ def wait_for(steps: Sequence[BenchStep], display: BenchDisplay) -> None:
 
 
 def on_this_machine(device: str) -> Trainer:
-    """Train here: first every first stage once, then the runs that start from one."""
+    """Train here: every first stage once. A run that starts from one starts as soon as that one is saved."""
 
     def train(steps: Sequence[BenchStep], display: BenchDisplay) -> Outcomes:
         unavailable = fail_without_data(steps, display)
-        for wave in dependency_waves([step for step in steps if step.run.spec not in unavailable]):
-            jobs = [partial(train_step, step, device) for step in wave]
-            yield from zip(wave, run_jobs(jobs, [display.observer(step.run) for step in wave], device), strict=True)
+        ordered = in_order([step for step in steps if step.run.spec not in unavailable])
+        jobs = [partial(train_step, step, device) for step in ordered]
+        observers = [display.observer(step.run) for step in ordered]
+        yield from zip(ordered, run_jobs(jobs, observers, device, first_stages_needed(ordered)), strict=True)
 
     return train
+
+
+def first_stages_needed(steps: Sequence[BenchStep]) -> list[After | None]:
+    """What each step waits for: the first stage of its parent, if that is trained by another of these steps."""
+    numbers = {step.run.folder.path: number for number, step in enumerate(steps)}
+    return [
+        After(numbers[step.parent.folder.path], first_stage_file(step.parent.folder, step.run.recipe).is_file)
+        if step.parent and step.parent.folder.path in numbers
+        else None
+        for step in steps
+    ]
 
 
 def on_a_cluster(cluster: Cluster, out: Path) -> Trainer:

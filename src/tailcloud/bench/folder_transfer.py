@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tailcloud.files import TEMPORARY, write_atomically
+from tailcloud.files import is_temporary, write_atomically
 from tailcloud.runs.folder import LOCK, RunFolder
 
 
@@ -34,7 +34,7 @@ def files_to_send(folder: RunFolder) -> Iterator[Path]:
     """All files except locks, temporary files and older checkpoints of a stage."""
     newest = {file.name.partition("-")[0]: file for file in sorted(folder.checkpoints.glob("*.safetensors"))}
     for file in sorted(folder.path.rglob("*")):
-        if not file.is_file() or file.name == LOCK or file.name.startswith(TEMPORARY):
+        if not file.is_file() or file.name == LOCK or is_temporary(file):
             continue
         if file.parent != folder.checkpoints or file in newest.values():
             yield file

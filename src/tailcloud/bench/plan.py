@@ -182,8 +182,6 @@ def owner_rank(run: BenchRun) -> tuple[bool, bool, bool, bool]:
     return reusable, not finished and run.folder.exists, not finished, not any(stage.epochs for stage in later)
 
 
-def dependency_waves(steps: Sequence[BenchStep]) -> list[list[BenchStep]]:
+def in_order(steps: Sequence[BenchStep]) -> list[BenchStep]:
     """First the runs that can start now, then those that wait for another run's first stage."""
-    ready = [step for step in steps if step.parent is None or step.parent.folder.finished]
-    later = [step for step in steps if step not in ready]
-    return [wave for wave in (ready, later) if wave]
+    return sorted(steps, key=lambda step: step.parent is not None and not step.parent.folder.finished)

@@ -4,7 +4,7 @@ import os
 import re
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,7 +71,8 @@ def connected(cluster: Cluster) -> Iterator[Any]:
     if ray.is_initialized():
         yield ray
         return
-    _connect(ray, cluster.address)
+    with chdir(os.sep):  # Ray's workers import from the folder in which it is started; a user's has files of anybody
+        _connect(ray, cluster.address)
     try:
         yield ray
     finally:

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from tailcloud import plugins
 from tailcloud.bench.folder_transfer import folder_copy
-from tailcloud.bench.plan import BenchStep, dependency_waves
+from tailcloud.bench.plan import BenchStep, in_order
 from tailcloud.bench.ray_cluster import RunResources
 from tailcloud.bench.ray_worker import Mailbox, WorkerSetup, work
 from tailcloud.errors import TailcloudError, explained
@@ -46,7 +46,7 @@ def train_on_ray(
     iterator, for example after Ctrl-C, cancels all tasks; finished runs stay.
     """
     by_run = {task.step.run.title: task for task in tasks}
-    ordered = [by_run[step.run.title] for wave in dependency_waves([task.step for task in tasks]) for step in wave]
+    ordered = [by_run[step.run.title] for step in in_order([task.step for task in tasks])]
     with token_in(out) as token:
         setup = WorkerSetup(token, Path.cwd(), resources.cores, tuple(plugins.loaded_files()))
         submitted = SubmittedTasks(ray, setup, resources, ray.remote(num_cpus=0, max_restarts=-1)(Mailbox).remote())

@@ -69,8 +69,8 @@ def _rows(path: Path) -> list[tuple[str, Any]]:
 
 
 def _json(text: str) -> list[tuple[str, Any]]:
-    content = json.loads(text)
-    return list(content.items()) if isinstance(content, dict) else []
+    content = json.loads(text, object_pairs_hook=tuple)  # pairs, because a dict would hide a class that is there twice
+    return list(content) if isinstance(content, tuple) else []
 
 
 def _csv(text: str) -> list[tuple[str, Any]]:

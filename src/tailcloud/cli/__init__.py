@@ -1,9 +1,9 @@
 """The command line: one file per verb. Heavy imports stay inside the verbs, so that ``--help`` is fast.
 
 Verbs: ``train``, ``watch``, ``evaluate``, ``predict``, ``inspect``, ``report``, ``review``, ``rebalance``, ``bench``,
-``export``, ``recipes``, ``data``, ``weights``. Shared: ``console`` (notes and errors), ``plugin_option``, and for verbs
-that train, ``progress`` and ``train_output``. For one verb: ``run_status`` and ``live_table`` (watch),
-``bench_display`` (bench), ``prediction_output`` (predict), ``verify`` (data).
+``export``, ``recipes``, ``data``, ``weights``. Shared: ``console`` (notes and errors), ``plugin_option``,
+``garbage_collection``, and for verbs that train, ``progress`` and ``train_output``. For one verb: ``run_status`` and
+``live_table`` (watch), ``bench_display`` (bench), ``prediction_output`` (predict), ``verify`` (data).
 """
 
 import os
@@ -20,6 +20,7 @@ from tailcloud.cli.bench import bench
 from tailcloud.cli.console import print_error, print_log_as_notes
 from tailcloud.cli.evaluate import evaluate
 from tailcloud.cli.export import export
+from tailcloud.cli.garbage_collection import exit_quickly
 from tailcloud.cli.inspect import inspect
 from tailcloud.cli.plugin_option import Plugin
 from tailcloud.cli.predict import predict
@@ -34,6 +35,8 @@ from tailcloud.errors import SilentExit, TailcloudWarning, explained
 
 # Threads that wait for each other sleep instead of spinning: on a busy machine a step is several times faster.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when PyTorch is imported
+# Runs on one GPU have a stream each, which by default share eight hardware queues and wait for each other there.
+os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # read when CUDA starts
 warnings.filterwarnings("ignore", category=TailcloudWarning)  # verbs print their own notes
 warnings.filterwarnings("ignore", message="Image size", module="PIL")  # verbs report such images themselves
 print_log_as_notes()
@@ -87,6 +90,8 @@ def tailcloud(
 
 def main() -> None:
     """Run the command line. An error is one sentence; the exit status is 2 for wrong use and 1 for failure."""
+    exit_quickly()
+    os.environ.setdefault("PYTHONSAFEPATH", "1")  # children import nothing from the working folder
     if "WORLD_SIZE" in os.environ:  # otherwise every process prints PyTorch's warnings
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     prepare_standard_streams()

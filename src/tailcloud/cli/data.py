@@ -72,7 +72,10 @@ def verify(
     spec: Annotated[
         str, typer.Argument(metavar="DATA", help="A data set, such as cifar10 or imagenet-lt, or a path to images.")
     ],
-    root: Root = Path("data"),
+    root: Annotated[
+        str | None,
+        typer.Option(help="The folder with the data sets, or with the images of a list.", show_default="data"),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The report of broken files.  [default: NAME-broken.csv next to the data]"),
@@ -88,16 +91,17 @@ def verify(
     Example: tailcloud data verify photos --report broken.csv
     """
     from tailcloud.data import OWN, is_in_files, open_dataset, parse_spec
+    from tailcloud.data.readers.open_path import named_root
     from tailcloud.errors import TailcloudError, UsageError
 
     if is_in_files(spec):
         from tailcloud.cli.verify import verify_files
 
-        verify_files(spec, root, report)
+        verify_files(spec, named_root(root), report)
         return
     if report:
         raise UsageError(f"--report is for image files, and the images of {spec} are in arrays; leave it out")
-    dataset = open_dataset(spec, root)
+    dataset = open_dataset(spec, named_root(root))
     if dataset.remarks and parse_spec(spec)[0] != OWN:
         raise TailcloudError("\n".join(dataset.remarks))
     counts = dataset.profile.counts

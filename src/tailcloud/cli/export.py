@@ -66,6 +66,7 @@ def export(
 def _test_images(run: Path, root: str | None) -> "tuple[NDArray[np.uint8] | None, str]":
     """Test images of the run and a description; None if its data cannot be opened or have changed."""
     from tailcloud.data import open_dataset
+    from tailcloud.data.readers.open_path import named_root
     from tailcloud.errors import TailcloudError
     from tailcloud.runs.folder import RunFolder
     from tailcloud.serving.evaluate import check_fits
@@ -75,7 +76,7 @@ def _test_images(run: Path, root: str | None) -> "tuple[NDArray[np.uint8] | None
     model = load(run)
     try:
         recipe = RunFolder(run).recipe()
-        dataset = open_dataset(recipe.data.spec, root or recipe.root, recipe.data.read_options)
+        dataset = open_dataset(recipe.data.spec, named_root(root, recipe.root), recipe.data.read_options)
         check_fits(run, model, dataset)
         images = sample_split(dataset.test)
     except (TailcloudError, OSError) as error:

@@ -25,7 +25,10 @@ def inspect(
         str,
         typer.Argument(metavar="DATA", help="A folder, list or .npz file of images; or a name such as cifar10-lt:100."),
     ] = "digits-lt",
-    root: Annotated[str, typer.Option(help="The folder with the data files, or with the images of a list.")] = "data",
+    root: Annotated[
+        str | None,
+        typer.Option(help="The folder with the data files, or with the images of a list.", show_default="data"),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the recipe, for example data.size=96."),
@@ -50,20 +53,22 @@ def inspect(
     from tailcloud.data.inspection import survey
     from tailcloud.data.inspection.duplicates import find_duplicates
     from tailcloud.data.inspection.group_suggestions import group_suggestions
+    from tailcloud.data.readers.open_path import named_root
     from tailcloud.recipe import load_recipe, parse_setting
     from tailcloud.reporting.inspection_page import inspection_path, write_inspection
 
     if html:
         inspection_path(html)
-    layers: list[Mapping[str, Any]] = [*map(parse_setting, settings or []), {"data": spec, "root": root}]
-    surveyed = survey(spec, root, load_recipe(None, layers).data.read_options)
+    place = named_root(root)
+    layers: list[Mapping[str, Any]] = [*map(parse_setting, settings or []), {"data": spec, "root": place}]
+    surveyed = survey(spec, place, load_recipe(None, layers).data.read_options)
     found = find_duplicates(surveyed.images)
     print_survey(surveyed)
     print_duplicates(surveyed, found)
     suggestions = list(group_suggestions(surveyed))
     for sentence in suggestions:
         print_note(sentence)
-    words = ["tailcloud", "train", "--data", spec, *(["--root", root] if root != "data" else [])]
+    words = ["tailcloud", "train", "--data", spec, *(["--root", root] if root else [])]
     command = shlex.join([*words, *(word for setting in settings or [] for word in ("--set", setting))])
     planned = print_plan(surveyed, device, layers, command) if plan else None
     for sentence in surveyed.refusals:

@@ -14,6 +14,7 @@ from tailcloud.launch.run_plan import PlannedRun
 from tailcloud.recipe import Stage
 
 PLAIN_LINES = 5  # per stage, about
+REFRESHES = 4  # per second; drawing many bars takes time from runs that train in this process
 
 
 def execute_with_progress(runs: Sequence[PlannedRun], device: str) -> list[Outcome]:
@@ -32,6 +33,7 @@ def shown_progress(titles: Sequence[str]) -> Iterator[list["RunProgress"]]:
         TextColumn("{task.fields[figures]}"),
         TimeRemainingColumn(),
         console=out,
+        refresh_per_second=REFRESHES,
         disable=not on_terminal(),
     )
     observers = [RunProgress(title, bars) for title in titles]

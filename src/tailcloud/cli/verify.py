@@ -1,7 +1,9 @@
 """``tailcloud data verify`` for image files: every file is decoded, and broken ones are listed in a CSV report."""
 
 import csv
+import errno
 import io
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,13 +13,13 @@ from typing import TYPE_CHECKING
 from tailcloud.cli.console import errors, out, print_note
 from tailcloud.csv_cells import no_formula
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.files import write_atomically
+from tailcloud.files import expand_home, write_atomically
 from tailcloud.formatting import counted, duration, readable, some_of
 
 if TYPE_CHECKING:
     from tailcloud.data.image_io import Unreadable
 
-REPORT_HEADER = "path,reason"
+REPORT_HEADER = ["path", "reason"]
 SECONDS_BETWEEN_LINES = 10.0
 MAX_NAMED = 3  # files in the error message
 
@@ -28,7 +30,7 @@ class VerifyInterrupted(TailcloudError):
     exit_code = 130
 
 
-def verify_files(spec: str, root: Path, report: Path | None) -> None:
+def verify_files(spec: str, root: str, report: Path | None) -> None:
     """Decode every image file of ``spec``; if some cannot be read, write a report and raise an error."""
     from tailcloud.data.inspection.verify import broken_files, files_of
 
@@ -47,7 +49,7 @@ def verify_files(spec: str, root: Path, report: Path | None) -> None:
         raise TailcloudError(
             f"{spec}: {len(broken):,} of {counted(progress.total, 'file')} cannot be read{_reported(broken, file)}"
         )
-    if file.exists():
+    if file.exists() and _is_report(file):
         write_report(file, [])
     out.print(f"OK: {spec} has {counted(progress.total, 'image file')}, and all can be read", markup=False)
 
@@ -71,7 +73,7 @@ def _reported(broken: "list[Unreadable]", file: Path) -> str:
 
 def report_file(spec: str, report: Path | None) -> Path:
     """The path of the report: next to the data by default; only an earlier report is overwritten."""
-    path = Path(spec).expanduser()
+    path = expand_home(spec)
     file = report or (path.parent if path.exists() else Path()) / f"{path.resolve().stem or 'images'}-broken.csv"
     if file.exists() and not _is_report(file):
         raise UsageError(f"{file} exists and is not a report of broken files; pass another file with --report")
@@ -79,14 +81,21 @@ def report_file(spec: str, report: Path | None) -> Path:
 
 
 def _is_report(file: Path) -> bool:
+    """Whether a file is a report as tailcloud writes it: one with further columns has somebody's notes."""
     if not file.is_file():
         return False
-    with file.open("rb") as stream:
-        return stream.read(len(REPORT_HEADER)) == REPORT_HEADER.encode()
+    try:
+        with file.open(encoding="utf-8", newline="") as stream:
+            rows = csv.reader(stream, strict=True)
+            return next(rows, None) == REPORT_HEADER and all(len(row) == len(REPORT_HEADER) for row in rows)
+    except (UnicodeDecodeError, csv.Error):
+        return False
 
 
 def write_report(file: Path, broken: "list[Unreadable]") -> None:
-    """Write the report atomically."""
+    """Write the report atomically; a file that appeared while images were checked is not replaced."""
+    if file.exists() and not _is_report(file):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(file))
     write_atomically(file, report_text(broken))
 
 
@@ -94,7 +103,7 @@ def report_text(broken: "list[Unreadable]") -> str:
     """A CSV of paths and reasons, without cells that a spreadsheet would run as a formula."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(REPORT_HEADER.split(","))
+    writer.writerow(REPORT_HEADER)
     writer.writerows([no_formula(str(error.path)), no_formula(error.why)] for error in broken)
     return stream.getvalue()
 

@@ -118,11 +118,12 @@ def open_dataset(spec: str = "digits-lt", root: str | Path = "data", options: Re
     official python or binary layout. ``cifar10-lt-tune:γ`` and ``cifar100-lt-tune:γ`` are for choosing settings: their
     test split has training images, and the test set is not used. ``imagenet-lt``, ``places-lt`` and ``inat2018`` are
     read from their published lists, and their images stay in files. A path means your own images, read as ``options``
-    say; the paths in a list start from the folder of the list, or from ``root`` if that is given.
+    say; the paths in a list start from the folder of the list, or from ``root`` if that is given (as text, "./data" for
+    the folder of the default name).
     """
     name, ratio = parse_spec(spec)
     if name == OWN:
-        return open_path(spec, Path(root), options)
+        return open_path(spec, root, options)
     allowed = FOR_EDITIONS if name in EDITIONS else set()
     for field in fields(ReadOptions):
         if field.name not in allowed and (value := getattr(options, field.name)) != field.default:

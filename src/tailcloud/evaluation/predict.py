@@ -9,6 +9,7 @@ from torch import Tensor
 from tailcloud.classifier import Classifier
 from tailcloud.data.loaders.batch import Batch
 from tailcloud.evaluation.metrics import Predictions
+from tailcloud.flat_copy import to_cpu
 
 TOP_K = 5
 
@@ -62,7 +63,7 @@ def _concatenate(parts: list[DevicePredictions]) -> DevicePredictions:
 
 def to_predictions(predictions: DevicePredictions, classes: int) -> Predictions:
     """Predictions on the CPU, for metrics. NaN outputs count as a wrong prediction with confidence 0."""
-    target, predicted, confidence, rank = (column.cpu().numpy() for column in predictions)
+    target, predicted, confidence, rank = (column.numpy() for column in to_cpu(predictions))
     top_k, failed = min(TOP_K, classes), np.isnan(confidence)
     predicted = np.where(failed, (target + 1) % classes, predicted)
     return Predictions(

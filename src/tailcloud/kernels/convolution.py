@@ -10,6 +10,11 @@ A program works on a tile: ``R`` rows of one output map. Y and gZ are stored as 
 as [tile, row, column, channel] with a border of one pixel around each tile. So a program writes everything that its
 nine taps read (also rows of adjacent tiles, and zeros outside of the image) and reads it without bounds checks.
 
+A product has ``P`` output pixels in a row of its matrix. With P = 1 there is one product per tap. With more, P + 2
+adjacent input pixels, which are contiguous in memory, are multiplied by one matrix that holds the three taps of a
+kernel row once for each output pixel, and zeros. So an input is loaded (P + 2) / P times per kernel row, not three
+times; the zeros cost multiplications, of which tensor cores have plenty. Convolutions with stride 2 have P = 1.
+
 Statistics and sums are written as one partial result per program. The last program, found by an atomic counter, adds
 all of them in a fixed order. No number is added atomically, so the bits are the same every time.
 """
@@ -32,21 +37,19 @@ def _is_last(counter):
 
 
 @triton.jit
-def _partials(partial, start, C: tl.constexpr, BC: tl.constexpr, BP: tl.constexpr):
+def _partials(partial, part, channel, C: tl.constexpr):
     """Some rows of the partial results [programs, 2, C], zeros past their end, and which rows are real."""
-    part, channel = start + tl.arange(0, BP)[:, None], tl.arange(0, BC)[None, :]
-    inside = (part < tl.num_programs(0)) & (channel < C)
-    place = partial + part * 2 * C + channel
+    inside = (part < tl.num_programs(0))[:, None] & (channel < C)[None, :]
+    place = partial + part[:, None] * 2 * C + channel[None, :]
     # ".cg": from the cache that all programs share; the L1 cache may hold old values
     first = tl.load(place, inside, 0.0, cache_modifier=".cg")
     return first, tl.load(place + C, inside, 0.0, cache_modifier=".cg"), inside
 
 
 @triton.jit
-def _squares(total, spread, inside, mean, start, BP: tl.constexpr, H: tl.constexpr, W: tl.constexpr, R: tl.constexpr):
+def _squares(total, spread, inside, mean, part, H: tl.constexpr, W: tl.constexpr, R: tl.constexpr):
     """Squared deviations from the common mean, from each tile's sum and squared deviations from its own mean."""
-    part = start + tl.arange(0, BP)[:, None]
-    count = (tl.minimum(H - part % ((H + R - 1) // R) * R, R) * W).to(tl.float32)
+    count = (tl.minimum(H - part % ((H + R - 1) // R) * R, R) * W).to(tl.float32)[:, None]
     away = total / count - mean[None, :]
     return tl.sum(tl.where(inside, spread + count * away * away, 0.0), 0)
 
@@ -54,24 +57,26 @@ def _squares(total, spread, inside, mean, start, BP: tl.constexpr, H: tl.constex
 @triton.jit
 def _finish_forward(
     partial, gamma, beta, running_mean, running_var, tracked, saved, affine, pixels, eps, momentum,
-    C: tl.constexpr, BC: tl.constexpr, BP: tl.constexpr, H: tl.constexpr, W: tl.constexpr, R: tl.constexpr,
+    part, channel, C: tl.constexpr, BP: tl.constexpr, H: tl.constexpr, W: tl.constexpr, R: tl.constexpr,
 ):  # fmt: skip
-    """Batch norm from the tiles' partial results: (sum, squared deviations from the own mean), combined exactly."""
-    channel = tl.arange(0, BC)
+    """Batch norm from the tiles' partial results: (sum, squared deviations from the own mean), combined exactly.
+
+    They are read ``BP`` at a time; ``part`` counts to BP, ``channel`` to the block that holds all C.
+    """
     inside = channel < C
-    total, spread, real = _partials(partial, 0, C, BC, BP)
+    total, spread, real = _partials(partial, part, channel, C)
     weight, bias = tl.load(gamma + channel, inside, 0.0), tl.load(beta + channel, inside, 0.0)
     old_mean = tl.load(running_mean + channel, inside, 0.0)
     old_var = tl.load(running_var + channel, inside, 0.0)
     sums = tl.sum(total, 0)
     for start in range(BP, tl.num_programs(0), BP):
-        more, _, _ = _partials(partial, start, C, BC, BP)
+        more, _, _ = _partials(partial, start + part, channel, C)
         sums += tl.sum(more, 0)
     mean = sums / pixels
-    squares = _squares(total, spread, real, mean, 0, BP, H, W, R)
+    squares = _squares(total, spread, real, mean, part, H, W, R)
     for start in range(BP, tl.num_programs(0), BP):
-        more, wide, here = _partials(partial, start, C, BC, BP)
-        squares += _squares(more, wide, here, mean, start, BP, H, W, R)
+        more, wide, here = _partials(partial, start + part, channel, C)
+        squares += _squares(more, wide, here, mean, start + part, H, W, R)
     variance = squares / pixels
     rstd = 1 / tl.sqrt(variance + eps)
     tl.store(affine + channel, weight * rstd, inside)
@@ -86,17 +91,16 @@ def _finish_forward(
 
 @triton.jit
 def _finish_backward(
-    partial, gamma, saved, sums, coefficients, pixels,
-    C: tl.constexpr, BC: tl.constexpr, BP: tl.constexpr, MOVING: tl.constexpr,
+    partial, gamma, saved, sums, coefficients, pixels, part, channel,
+    C: tl.constexpr, BP: tl.constexpr, MOVING: tl.constexpr,
 ):  # fmt: skip
     """The gradients of β and γ, and the constants of gY = a·gZ + b·Y + c."""
-    channel = tl.arange(0, BC)
     inside = channel < C
-    one, two, _ = _partials(partial, 0, C, BC, BP)
+    one, two, _ = _partials(partial, part, channel, C)
     mean, rstd = tl.load(saved + channel, inside, 0.0), tl.load(saved + C + channel, inside, 0.0)
     a = tl.load(gamma + channel, inside, 0.0) * rstd
     for start in range(BP, tl.num_programs(0), BP):
-        more, mores, _ = _partials(partial, start, C, BC, BP)
+        more, mores, _ = _partials(partial, start + part, channel, C)
         one += more
         two += mores
     first, second = tl.sum(one, 0), tl.sum(two, 0)
@@ -114,11 +118,8 @@ def _finish_backward(
 
 
 @triton.jit
-def _affine(
-    affine, gamma, beta, running_mean, running_var, saved, eps, C: tl.constexpr, BC: tl.constexpr, MOVING: tl.constexpr
-):
+def _affine(affine, gamma, beta, running_mean, running_var, saved, eps, channel, C: tl.constexpr, MOVING: tl.constexpr):
     """Scale and shift of a batch norm: of this batch, or of the running statistics."""
-    channel = tl.arange(0, BC)
     inside = channel < C
     if MOVING:
         scale, shift = tl.load(affine + channel, inside, 0.0), tl.load(affine + C + channel, inside, 0.0)
@@ -142,12 +143,12 @@ def _bordered(image, row, column, H: tl.constexpr, W: tl.constexpr, R: tl.conste
 
 @triton.jit
 def _source(
-    raw, shortcut, image, row, column, inside,
-    H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, BC: tl.constexpr,
+    raw, shortcut, image, row, column, inside, channels,
+    H: tl.constexpr, W: tl.constexpr, C: tl.constexpr,
     SHORTCUT: tl.constexpr, SH: tl.constexpr, SW: tl.constexpr, SC: tl.constexpr, SBC: tl.constexpr, SR: tl.constexpr,
 ):  # fmt: skip
-    """Raw map and shortcut of an activation, at some pixels [·, BC]."""
-    channel = tl.arange(0, BC)[None, :]
+    """Raw map and shortcut of an activation, at some pixels [·, channels]."""
+    channel = channels[None, :]
     valid = inside[:, None] & (channel < C)
     value = tl.load(raw + ((image * H + row) * W + column)[:, None] * C + channel, valid, 0.0)
     if SHORTCUT == 1:  # the same shape
@@ -174,6 +175,15 @@ def _activation(value, extra, scale, shift, NORM: tl.constexpr, SHORTCUT: tl.con
     return result
 
 
+@triton.jit
+def _reach(step, across, P: tl.constexpr):
+    """How many pixels of a bordered tile lie between the first operand of a product and that of product ``step``."""
+    pixels = step * across
+    if P == 1:
+        pixels = step // 3 * across + step % 3
+    return pixels
+
+
 @triton.jit(do_not_specialize=RUNTIME)
 def convolve(
     raw, shortcut, kept, weight, result,
@@ -184,47 +194,52 @@ def convolve(
     BCI: tl.constexpr, BCO: tl.constexpr, R: tl.constexpr, BP: tl.constexpr,
     NORM: tl.constexpr, MOVING: tl.constexpr, SHORTCUT: tl.constexpr,
     SH: tl.constexpr, SW: tl.constexpr, SC: tl.constexpr, SBC: tl.constexpr, SR: tl.constexpr,
-    BWI: tl.constexpr, BWO: tl.constexpr,
+    BWI: tl.constexpr, BWO: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
     """Y[l] = conv3×3(A[l]) on a tile of R rows; A[l] is computed first, from the raw map and the norm before it."""
     HO: tl.constexpr = (H + S - 1) // S
     WO: tl.constexpr = (W + S - 1) // S
     tiles: tl.constexpr = (HO + R - 1) // R
     image, first = tl.program_id(0) // tiles, tl.program_id(0) % tiles * R
+    ci, co = tl.arange(0, BCI), tl.arange(0, BCO)
     own = tl.arange(0, R * S * BWI)
     row, column = first * S + own // BWI, own % BWI
     inside = (row < H) & (column < W)
     value, extra = _source(
-        raw, shortcut, image, row, column, inside, H, W, CI, BCI, SHORTCUT, SH, SW, SC, SBC, SR
+        raw, shortcut, image, row, column, inside, ci, H, W, CI, SHORTCUT, SH, SW, SC, SBC, SR
     )  # fmt: skip
     border = tl.arange(0, 2 * BWI)
     row_b, column_b = first * S - 1 + border // BWI * (R * S + 1), border % BWI
     inside_b = (row_b >= 0) & (row_b < H) & (column_b < W)
     value_b, extra_b = _source(
-        raw, shortcut, image, row_b, column_b, inside_b, H, W, CI, BCI, SHORTCUT, SH, SW, SC, SBC, SR
+        raw, shortcut, image, row_b, column_b, inside_b, ci, H, W, CI, SHORTCUT, SH, SW, SC, SBC, SR
     )  # fmt: skip
     scale, shift = 0.0, 0.0
     if NORM:
-        scale, shift = _affine(affine_in, gamma_in, beta_in, mean_in, var_in, saved_in, eps, CI, BCI, MOVING)
-    ci, co = tl.arange(0, BCI), tl.arange(0, BCO)
+        scale, shift = _affine(affine_in, gamma_in, beta_in, mean_in, var_in, saved_in, eps, ci, CI, MOVING)
     home = kept + tl.program_id(0) * ((R * S + 2) * (W + 2) * BCI)
     place = home + ((own // BWI + 1) * (W + 2) + column + 1)[:, None] * BCI + ci[None, :]
     tl.store(place, _activation(value, extra, scale, shift, NORM, SHORTCUT), inside[:, None] & (ci[None, :] < CI))
     place = home + (border // BWI * (R * S + 1) * (W + 2) + column_b + 1)[:, None] * BCI + ci[None, :]
     tl.store(place, _activation(value_b, extra_b, scale, shift, NORM, SHORTCUT), inside_b[:, None] & (ci[None, :] < CI))
     tl.debug_barrier()
-    pixel = tl.arange(0, R * BWO)
-    row, column = pixel // BWO, pixel % BWO
-    corner = home + (row * S * (W + 2) + column * S)[:, None] * BCI + ci[None, :]
-    taps = weight + ci[:, None] * BCO + co[None, :]
+    products: tl.constexpr = 9 if P == 1 else 3
+    read: tl.constexpr = BCI if P == 1 else 2 * P * BCI
+    span, many = tl.arange(0, read), tl.arange(0, P * BCO)
+    block = tl.arange(0, R * BWO // P)
+    row, column = block // (BWO // P), block % (BWO // P) * P
+    corner = home + (row * S * (W + 2) + column * S)[:, None] * BCI + span[None, :]
+    taps = weight + span[:, None] * (P * BCO) + many[None, :]
     seen, factors = tl.load(corner), tl.load(taps)
-    total = tl.zeros([R * BWO, BCO], tl.float32)
-    for step in range(1, 10):  # the next tap is read while this one is computed; the tenth is not used
-        next_seen = tl.load(corner + (step // 3 * (W + 2) + step % 3) * BCI)
-        next_factors = tl.load(taps + step * (BCI * BCO))
+    total = tl.zeros([R * BWO // P, P * BCO], tl.float32)
+    for step in range(1, products + 1):  # the next operands are read while these are multiplied; the last are not used
+        next_seen = tl.load(corner + _reach(step, W + 2, P) * BCI)
+        next_factors = tl.load(taps + step * (read * P * BCO))
         total = tl.dot(seen, factors, total, input_precision="ieee")
         seen, factors = next_seen, next_factors
-    rounded = total.to(result.dtype.element_ty)
+    rounded = tl.reshape(total.to(result.dtype.element_ty), [R * BWO, BCO])
+    pixel = tl.arange(0, R * BWO)
+    row, column = pixel // BWO, pixel % BWO
     inside = (first + row < HO) & (column < WO)
     place = result + ((image * HO + first + row) * WO + column)[:, None] * CO + co[None, :]
     tl.store(place, rounded, inside[:, None] & (co[None, :] < CO))
@@ -233,7 +248,7 @@ def convolve(
         if _is_last(counter):
             _finish_forward(
                 partial, gamma, beta, running_mean, running_var, tracked, saved, affine, images * (HO * WO),
-                eps, momentum, CO, BCO, BP, HO, WO, R,
+                eps, momentum, tl.arange(0, BP), co, CO, BP, HO, WO, R,
             )  # fmt: skip
 
 
@@ -259,9 +274,9 @@ def pool(
     image, place, channel = tl.program_id(0), tl.arange(0, BHW), tl.arange(0, BC)
     inside = place < H * W
     value, extra = _source(
-        raw, shortcut, image, place // W, place % W, inside, H, W, C, BC, SHORTCUT, SH, SW, SC, SBC, SR
+        raw, shortcut, image, place // W, place % W, inside, channel, H, W, C, SHORTCUT, SH, SW, SC, SBC, SR
     )  # fmt: skip
-    scale, shift = _affine(affine_in, gamma_in, beta_in, mean_in, var_in, saved_in, eps, C, BC, MOVING)
+    scale, shift = _affine(affine_in, gamma_in, beta_in, mean_in, var_in, saved_in, eps, channel, C, MOVING)
     value = _activation(value, extra, scale, shift, True, SHORTCUT)
     valid = inside[:, None] & (channel[None, :] < C)
     tl.store(kept + (image * (H * W) + place)[:, None] * C + channel[None, :], value, valid)
@@ -295,7 +310,9 @@ def unpool(
     tl.store(result + place, rounded, valid)
     _store_sums(partial, rounded.to(tl.float32), below, saved, valid, C, channel)
     if _is_last(counter):
-        _finish_backward(partial, gamma, saved, sums, coefficients, images * HW, C, BC, BP, MOVING)
+        _finish_backward(
+            partial, gamma, saved, sums, coefficients, images * HW, tl.arange(0, BP), channel, C, BP, MOVING
+        )  # fmt: skip
 
 
 @triton.jit
@@ -305,11 +322,13 @@ def _normed_back(gradient, value, a, b, c):
 
 
 @triton.jit
-def _window(home, row, column, step, S: tl.constexpr, WO: tl.constexpr, BC: tl.constexpr):
-    """The gradients that one mirrored tap reads from a bordered tile."""
-    channel = tl.arange(0, BC)[None, :]
+def _window(
+    home, row, column, step, S: tl.constexpr, WO: tl.constexpr, BC: tl.constexpr, READ: tl.constexpr, P: tl.constexpr
+):
+    """The gradients that one product with mirrored taps reads from a bordered tile."""
+    channel = tl.arange(0, READ)[None, :]
     if S == 1:
-        seen = tl.load(home + ((row + step // 3) * (WO + 2) + column + step % 3)[:, None] * BC + channel)
+        seen = tl.load(home + (row * (WO + 2) + column + _reach(step, WO + 2, P))[:, None] * BC + channel)
     else:
         up, left = row + step // 3 - 1, column + step % 3 - 1
         even = (up >= 0) & (up % S == 0) & (left >= 0) & (left % S == 0)
@@ -325,6 +344,7 @@ def convolve_back(
     H: tl.constexpr, W: tl.constexpr, S: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr,
     BCI: tl.constexpr, BCO: tl.constexpr, R: tl.constexpr, BP: tl.constexpr,
     MOVING: tl.constexpr, SKIP: tl.constexpr, LAST: tl.constexpr, BWI: tl.constexpr, BWO: tl.constexpr,
+    P: tl.constexpr,
 ):  # fmt: skip
     """gZ[l−1] on R·S rows, from gZ[l] through convolution l, with the shortcut's gradient. LAST: only make gY[l]."""
     HO: tl.constexpr = (H + S - 1) // S
@@ -352,17 +372,23 @@ def convolve_back(
     tl.store(place_b, _normed_back(slope_b, value_b, a, b, c), valid_b)
     if not LAST:
         tl.debug_barrier()
-        pixel = tl.arange(0, R * S * BWI)
-        row, column = pixel // BWI, pixel % BWI
-        taps = weight + co[:, None] * BCI + ci[None, :]
-        seen = _window(home, row, column, 0, S, WO, BCO)
+        products: tl.constexpr = 9 if P == 1 else 3
+        read: tl.constexpr = BCO if P == 1 else 2 * P * BCO
+        span, many = tl.arange(0, read), tl.arange(0, P * BCI)
+        block = tl.arange(0, R * S * BWI // P)
+        row, column = block // (BWI // P), block % (BWI // P) * P
+        taps = weight + span[:, None] * (P * BCI) + many[None, :]
+        seen = _window(home, row, column, 0, S, WO, BCO, read, P)
         factors = tl.load(taps)
-        total = tl.zeros([R * S * BWI, BCI], tl.float32)
-        for step in range(1, 10):
-            next_seen = _window(home, row, column, step, S, WO, BCO)
-            next_factors = tl.load(taps + step * (BCI * BCO))
+        total = tl.zeros([R * S * BWI // P, P * BCI], tl.float32)
+        for step in range(1, products + 1):
+            next_seen = _window(home, row, column, step, S, WO, BCO, read, P)
+            next_factors = tl.load(taps + step * (read * P * BCI))
             total = tl.dot(seen, factors, total, input_precision="ieee")
             seen, factors = next_seen, next_factors
+        total = tl.reshape(total, [R * S * BWI, BCI])
+        pixel = tl.arange(0, R * S * BWI)
+        row, column = pixel // BWI, pixel % BWI
         place = ((image * H + first * S + row) * W + column)[:, None] * CI + ci[None, :]
         valid = ((first * S + row < H) & (column < W))[:, None] & (ci[None, :] < CI)
         if SKIP == 1:
@@ -379,7 +405,9 @@ def convolve_back(
         tl.store(result + place, rounded, valid)
         _store_sums(partial, rounded.to(tl.float32), below, saved, valid, CI, ci)
         if _is_last(counter):
-            _finish_backward(partial, gamma, saved, sums, coefficients, images * (H * W), CI, BCI, BP, MOVING)
+            _finish_backward(
+                partial, gamma, saved, sums, coefficients, images * (H * W), tl.arange(0, BP), ci, CI, BP, MOVING
+            )  # fmt: skip
 
 
 @triton.jit
@@ -398,21 +426,27 @@ def weigh(
     kept, bordered, partial, tiles, kept_stride, bordered_stride, partial_stride,
     W: tl.constexpr, S: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr,
     BCI: tl.constexpr, BCO: tl.constexpr, R: tl.constexpr, BWO: tl.constexpr, TILES: tl.constexpr, CHUNKS: tl.constexpr,
+    P: tl.constexpr,
 ):  # fmt: skip
-    """The gradient of a convolution's weights: one row of taps, some tiles, one of several convolutions per program."""
+    """The gradient of a convolution's weights: one row of taps, some tiles, one of several convolutions per program.
+
+    Each of the P output pixels of a product gives a partial result of its own.
+    """
     WO: tl.constexpr = (W + S - 1) // S
     down, layer = tl.program_id(1), tl.program_id(2).to(tl.int64)
-    span, co = tl.arange(0, 4 * BCI), tl.arange(0, BCO)  # three adjacent taps, and one that is not used
-    pixel = tl.arange(0, R // CHUNKS * BWO)
-    row, column = pixel // BWO, pixel % BWO
+    read: tl.constexpr = 4 * BCI if P == 1 else 2 * P * BCI  # P + 2 adjacent inputs, and some that are not used
+    span, many = tl.arange(0, read), tl.arange(0, P * BCO)
+    output, co = many // BCO, many % BCO
+    block = tl.arange(0, R // CHUNKS * BWO // P)
+    row, column = block // (BWO // P), block % (BWO // P) * P
     corner = ((row * S + down) * (W + 2) + column * S)[:, None] * BCI + span[None, :]
-    middle = ((row + 1) * (WO + 2) + column + 1)[:, None] * BCO + co[None, :]
-    real = (column < WO)[:, None]
+    middle = ((row + 1) * (WO + 2) + column + 1)[:, None] * BCO + many[None, :]
+    real = column[:, None] + output[None, :] < WO
     kept += layer * kept_stride
     bordered += layer * bordered_stride
     start = tl.program_id(0) * TILES
     end = tl.minimum(start + TILES, tiles) * CHUNKS
-    total = tl.zeros([4 * BCI, BCO], tl.float32)
+    total = tl.zeros([read, P * BCO], tl.float32)
     slope, seen = _operands(
         kept, bordered, start * CHUNKS, corner, middle, real, W, WO, S, BCI, BCO, R, CHUNKS
     )  # fmt: skip
@@ -422,10 +456,10 @@ def weigh(
         )  # fmt: skip
         total = tl.dot(tl.trans(seen), slope, total, input_precision="ieee")
         slope, seen = next_slope, next_seen
-    place = partial + tl.program_id(0).to(tl.int64) * partial_stride + layer * (9 * CI * CO)
-    tap, channel = span // BCI, span % BCI
-    place += (co[None, :] * 9 + down * 3 + tap[:, None]) * CI + channel[:, None]
-    tl.store(place, total, (co[None, :] < CO) & ((tap < 3) & (channel < CI))[:, None])
+    place = partial + tl.program_id(0).to(tl.int64) * P * partial_stride + layer * (9 * CI * CO)
+    tap, channel = span[:, None] // BCI - output[None, :], span[:, None] % BCI
+    place += output[None, :].to(tl.int64) * partial_stride + (co[None, :] * 9 + down * 3 + tap) * CI + channel
+    tl.store(place, total, (co[None, :] < CO) & (tap >= 0) & (tap < 3) & (channel < CI))
 
 
 @triton.jit
@@ -445,17 +479,24 @@ def add_partials(partial, result, table, SPLITS: tl.constexpr, BLOCK: tl.constex
 
 @triton.jit
 def pack(table, forward, backward, BLOCK: tl.constexpr):
-    """Weights as the kernels read them, tap by tap: [input, output] forward, mirrored and [output, input] backward.
+    """Weights as the products read them: as they are forward, mirrored and with inputs for outputs backward.
 
-    A row of ``table`` is one tap of one convolution: where its weights [output, tap, input] lie, where they go, the
-    numbers of channels, and the blocks that they fill.
+    A row of ``table`` is one tap of one convolution: where its weights [output, tap, input] lie, the numbers of
+    channels; for each direction where they go, the strides of inputs and outputs there, copies, and their distance.
     """
-    row = table + tl.program_id(0) * 8
+    row = table + tl.program_id(0) * 14
     source = (tl.load(row)).to(tl.pointer_type(tl.float32))
-    onward, mirrored, tap = tl.load(row + 1), tl.load(row + 2), tl.load(row + 3)
-    inputs, outputs, block_in, block_out = tl.load(row + 4), tl.load(row + 5), tl.load(row + 6), tl.load(row + 7)
+    tap, inputs, outputs = tl.load(row + 1), tl.load(row + 2), tl.load(row + 3)
     ci, co = tl.arange(0, BLOCK)[None, :], tl.arange(0, BLOCK)[:, None]
     real = (ci < inputs) & (co < outputs)
     value = tl.load(source + (co * 9 + tap) * inputs + ci, real, 0.0).to(forward.dtype.element_ty)
-    tl.store(forward + onward + ci * block_out + co, value, real)
-    tl.store(backward + mirrored + co * block_in + ci, value, real)
+    _copies(forward, row + 4, ci, co, value, real)
+    _copies(backward, row + 9, co, ci, value, real)
+
+
+@triton.jit
+def _copies(target, row, ci, co, value, real):
+    place, step_in, step_out = tl.load(row), tl.load(row + 1), tl.load(row + 2)
+    copies, distance = tl.load(row + 3), tl.load(row + 4)
+    for copy in range(copies):
+        tl.store(target + place + copy * distance + ci * step_in + co * step_out, value, real)

@@ -1,6 +1,6 @@
 """A CIFAR ResNet computed by the fused kernels: the model's own parameters and buffers, fewer and larger kernels."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass
@@ -24,11 +24,49 @@ CHUNK = 128  # pixels of a tile that a program loads at a time
 BUFFERS = 3  # maps of one size that evaluation needs at a time: a block's input and two intermediate maps
 ADD_BLOCK, ADD_SPLITS = 128, 16
 LARGEST_BLOCK = 64  # channels
-FORWARD = {"num_warps": 4, "num_stages": 1}
-BACKWARD = {"num_warps": 4, "num_stages": 1}
-WEIGHTS = {"num_warps": 4, "num_stages": 1}
 
 Sizes = dict[str, int]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How a kernel computes a convolution.
+
+    With ``channel_warps``, by ``gluon_convolution``: so many warps share the output channels, the others the pixels; a
+    thread loads ``contiguous`` channels at a time. Without, by ``convolution`` with ``pixels`` in a row of a product.
+    """
+
+    pixels: int = 1
+    num_warps: int = 4
+    num_stages: int = 1
+    channel_warps: int = 0
+    contiguous: int = 2
+
+    @property
+    def sizes(self) -> Sizes:
+        """What the kernels are compiled for."""
+        gluon = {"CHANNEL_WARPS": self.channel_warps, "CONTIGUOUS": self.contiguous}
+        own = gluon if self.channel_warps else {"P": self.pixels}
+        return {**own, "num_warps": self.num_warps, "num_stages": self.num_stages}
+
+    @property
+    def kernels(self) -> Any:
+        """The module that has them."""
+        if not self.channel_warps:
+            return kernels
+        from tailcloud.kernels import gluon_convolution  # experimental in Triton, so only where it is chosen
+
+        return gluon_convolution
+
+    def simple(self) -> "Variant":
+        """The same warps and stages, one product per tap."""
+        return Variant(num_warps=self.num_warps, num_stages=self.num_stages)
+
+
+# By channels of a block. The fastest of benchmarks/kernel_variants.py.
+FORWARD = {16: Variant(), 32: Variant(), 64: Variant()}
+BACKWARD = {16: Variant(), 32: Variant(), 64: Variant()}
+WEIGHTS = {16: Variant(), 32: Variant(), 64: Variant()}
 
 
 def block_of(channels: int) -> int:
@@ -80,6 +118,16 @@ class Layer:
         sizes = {"H": self.height, "W": self.width, "S": self.stride}
         return {**sizes, "CI": self.conv.in_channels, "CO": self.conv.out_channels, **self.blocks}
 
+    def variant(self, variants: Mapping[int, Variant], chunks: int = 1) -> Variant:
+        """The variant for this layer, whose tiles come in chunks; the simple one if the layer is too small for it."""
+        small, large = sorted((self.blocks["BCI"], self.blocks["BCO"]))
+        variant, pixels = variants[large], self.rows * self.blocks["BWO"] // chunks
+        wide = variant.pixels <= min(self.blocks["BWO"], pixels // 16)  # a product has at least 16 rows
+        if variant.channel_warps:  # an instruction has 16 channels and 8 pixels; 4 threads share the inputs
+            wide = 16 * variant.channel_warps <= small and 4 * variant.contiguous <= small
+            wide = wide and 8 * (variant.num_warps // variant.channel_warps) <= pixels
+        return variant if self.stride == 1 and wide else variant.simple()
+
     @cached_property
     def bordered_in(self) -> int:
         """Numbers of an activation in tiles with borders, per image."""
@@ -122,6 +170,41 @@ def chunks(layer: Layer) -> int:
     return max(1, min(layer.rows, pixels // CHUNK))
 
 
+def weights_variant(layer: Layer) -> Variant:
+    """The variant that computes a layer's weight gradients."""
+    return layer.variant(WEIGHTS, chunks(layer))
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The weights of a convolution as a variant multiplies by them: matrices of [inputs, outputs] or the other way."""
+
+    inputs: int
+    outputs: int
+    variant: Variant
+
+    @property
+    def size(self) -> int:
+        """Numbers of all matrices."""
+        return self.place(9)
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """Numbers from one input, and from one output, to the next."""
+        return (1, self.inputs) if self.variant.channel_warps else (self.variant.pixels * self.outputs, 1)
+
+    @property
+    def copies(self) -> tuple[int, int]:
+        """How often each tap is in a matrix, and numbers from one copy to the next: a pixel further in both ways."""
+        return self.variant.pixels, self.inputs * self.steps[0] + self.outputs * self.steps[1]
+
+    def place(self, tap: int) -> int:
+        """Where the first copy of a tap starts."""
+        pixels = self.variant.pixels
+        before = tap if pixels == 1 else tap // 3 * 2 * pixels + tap % 3  # input pixels
+        return before * self.inputs * self.outputs * pixels
+
+
 class Workspace:
     """The memory that the kernels write for up to ``capacity`` images, at fixed addresses.
 
@@ -143,9 +226,7 @@ class Workspace:
         self.partial = self._zeros(
             [2 * capacity * count * channel for count, channel in zip(programs, channels, strict=True)]
         )
-        blocks = [9 * layer.blocks["BCI"] * layer.blocks["BCO"] for layer in layers]
-        self.onward, self.mirrored = self._zeros(blocks, dtype), self._zeros(blocks, dtype)
-        self.pack_table = self._pack_table()
+        self._prepare_packed()
         if training:
             self.gradient = self._maps([layer.numbers for layer in layers], training=True)
             self.bordered = self._maps([layer.bordered_out for layer in layers], training=True)
@@ -153,17 +234,24 @@ class Workspace:
             self.coefficients = self._zeros([3 * count for count in channels])
             self._prepare_weights()
 
-    def _pack_table(self) -> Tensor:
-        """For each tap of each convolution: source, target and sizes."""
-        rows, offset = [], 0
-        for layer in self.layers:
-            sizes = layer.blocks["BCI"] * layer.blocks["BCO"]
-            channels = layer.conv.in_channels, layer.conv.out_channels, layer.blocks["BCI"], layer.blocks["BCO"]
+    def _prepare_packed(self) -> None:
+        """Weights in the layout of the kernels, and for each tap of each convolution its source and its targets."""
+        blocks = [(layer.blocks["BCI"], layer.blocks["BCO"]) for layer in self.layers]
+        chosen = [(layer.variant(FORWARD), layer.variant(BACKWARD)) for layer in self.layers]
+        onward = [Packed(*block, there) for block, (there, _) in zip(blocks, chosen, strict=True)]
+        mirrored = [Packed(*block[::-1], back) for block, (_, back) in zip(blocks, chosen, strict=True)]
+        # a kernel reads one matrix past its last one, so a spare follows
+        *self.onward, _ = self._zeros([one.size for one in [*onward, onward[-1]]], self.dtype)
+        *self.mirrored, _ = self._zeros([one.size for one in [*mirrored, mirrored[-1]]], self.dtype)
+        rows, start, start_back = [], 0, 0
+        for layer, there, back in zip(self.layers, onward, mirrored, strict=True):
             for tap in range(9):
-                places = layer.conv.weight.data_ptr(), offset + tap * sizes, offset + (8 - tap) * sizes
-                rows.append((*places, tap, *channels))
-            offset += 9 * sizes
-        return torch.tensor(rows, dtype=torch.int64).to(self.device)
+                source = layer.conv.weight.data_ptr(), tap, layer.conv.in_channels, layer.conv.out_channels
+                target = start + there.place(tap), *there.steps, *there.copies
+                target_back = start_back + back.place(8 - tap), *back.steps, *back.copies
+                rows.append((*source, *target, *target_back))
+            start, start_back = start + there.size, start_back + back.size
+        self.pack_table = torch.tensor(rows, dtype=torch.int64).to(self.device)
 
     def _prepare_weights(self) -> None:
         """Adjacent layers of one shape compute their weight gradients in one launch, as several partial results."""
@@ -173,14 +261,19 @@ class Workspace:
         self.weights = self._zeros(sizes)
         self.group_sizes = [sum(sizes[number] for number in group) for group in self.groups]
         counts = [
-            size * self.splits(group, self.capacity) for size, group in zip(self.group_sizes, self.groups, strict=True)
+            size * self.partials(group, self.capacity)
+            for size, group in zip(self.group_sizes, self.groups, strict=True)
         ]
         self.weight_partials = self._zeros(counts)
         self._tables: dict[int, Tensor] = {}
 
     def splits(self, group: Sequence[int], images: int) -> int:
-        """Partial results of a group's weight gradients."""
+        """Programs that share the tiles of a group's weight gradients."""
         return -(-images * self.layers[group[0]].tiles // TILES_PER_SPLIT)
+
+    def partials(self, group: Sequence[int], images: int) -> int:
+        """Partial results of a group's weight gradients."""
+        return self.splits(group, images) * weights_variant(self.layers[group[0]]).pixels
 
     def table(self, images: int) -> Tensor:
         """For every program that adds partial weight gradients: source, target, size, stride, number of partials."""
@@ -189,7 +282,7 @@ class Workspace:
             for group, size, partials in zip(self.groups, self.group_sizes, self.weight_partials, strict=True):
                 for start in range(0, size, ADD_BLOCK):
                     here = min(ADD_BLOCK, size - start)
-                    rows.append((source + start, target + start, here, size, self.splits(group, images)))
+                    rows.append((source + start, target + start, here, size, self.partials(group, images)))
                 source, target = source + len(partials), target + size
             self._tables[images] = torch.tensor(rows, dtype=torch.int64).to(self.device)
         return self._tables[images]
@@ -275,14 +368,15 @@ class FusedResNet:
             workspace.pack_table, workspace.onward[0], workspace.mirrored[0], BLOCK=LARGEST_BLOCK
         )  # fmt: skip
         for number, layer in enumerate(self.layers):
+            variant = layer.variant(FORWARD)
             self.launch(
-            kernels.convolve, (count * layer.tiles,),
+                variant.kernels.convolve, (count * layer.tiles,),
                 *self._input(workspace, number, images), workspace.onward[number], workspace.raw[number],
                 *self._norm(workspace, max(number - 1, 0)), *self._norm(workspace, number),
                 layer.norm.num_batches_tracked, workspace.partial[number], workspace.counter[number],
                 count, layer.norm.eps, layer.norm.momentum,
                 **layer.shape, BP=PARTIALS // layer.blocks["BCO"], NORM=number > 0, MOVING=moving,
-                **self._shortcut(number), **FORWARD,
+                **self._shortcut(number), **variant.sizes,
             )  # fmt: skip
         last, number = self.layers[-1], len(self.layers)
         features = torch.empty(count, last.conv.out_channels, device=workspace.device)
@@ -343,13 +437,14 @@ class FusedResNet:
     def _layer_backward(self, workspace: Workspace, number: int, images: int) -> None:
         layer, below = self.layers[number], max(number - 1, 0)
         skip = self._shortcut(number + 2)["SHORTCUT"] if number % 2 else 0
+        variant = layer.variant(BACKWARD) if number else layer.variant(BACKWARD).simple()
         self.launch(
-            kernels.convolve_back, (images * layer.tiles,),
+            variant.kernels.convolve_back, (images * layer.tiles,),
             workspace.gradient[number], workspace.raw[number], workspace.bordered[number], workspace.mirrored[number],
             workspace.coefficients[number], workspace.gradient[number + 1 if skip else number], workspace.kept[number],
             workspace.raw[below], workspace.gradient[below], *self._closing(workspace, below), images,
             **layer.shape, BP=PARTIALS // layer.blocks["BCI"], MOVING=self.backbone.training, SKIP=skip,
-            LAST=number == 0, **BACKWARD,
+            LAST=number == 0, **variant.sizes,
         )  # fmt: skip
 
     def _weights_backward(self, workspace: Workspace, which: int, images: int) -> None:
@@ -362,7 +457,7 @@ class FusedResNet:
             workspace.kept[first], workspace.bordered[first], workspace.weight_partials[which], images * layer.tiles,
             workspace.capacity * layer.bordered_in, workspace.capacity * layer.bordered_out,
             workspace.group_sizes[which],
-            **shape, TILES=TILES_PER_SPLIT, CHUNKS=chunks(layer), **WEIGHTS,
+            **shape, TILES=TILES_PER_SPLIT, CHUNKS=chunks(layer), **weights_variant(layer).sizes,
         )  # fmt: skip
 
     def _closing(self, workspace: Workspace, number: int) -> tuple[Tensor, ...]:

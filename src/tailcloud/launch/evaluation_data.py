@@ -2,9 +2,10 @@
 
 An image that the run was trained on is never counted as a test image:
 
-- If the data are those of the run, at the same place or moved (same fingerprint), its own test images are used.
+- If the data are those of the run, at the same place or moved (same fingerprint), its own test images are used. If they
+  have changed since, they are refused: which of them were trained on is not known.
 - Other data are compared with the files of the run's data, if these are still there. Training files among them, or
-  copies of training files, are left out.
+  copies of training files, are left out; if the run's data have changed, all files that are in them.
 """
 
 import os
@@ -15,23 +16,26 @@ from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tailcloud.data import OWN, Dataset, ReadOptions, Split, is_in_files, open_dataset, parse_spec
+from tailcloud.data import OWN, SOURCES, Dataset, ReadOptions, Split, open_dataset, parse_spec
 from tailcloud.data.benchmarks.editions import EDITIONS
+from tailcloud.data.file_images import FileImages
 from tailcloud.data.parallel_io import MAX_UNREADABLE
-from tailcloud.data.readers.groups import group_keys
 from tailcloud.data.readers.labelled_images import InputFormat, LabelledImages, list_labelled
-from tailcloud.data.readers.open_path import list_files
-from tailcloud.data.readers.split_assignment import NO_SPLIT, TEST, assign_splits
+from tailcloud.data.readers.open_path import list_files, named_root
 from tailcloud.data.splits import Vector
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.formatting import counted, some_of
+from tailcloud.files import expand_home
+from tailcloud.formatting import counted, readable, some_of
 from tailcloud.launch.run_data import open_data
 from tailcloud.profile import classes_text
 from tailcloud.recipe import Recipe
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.result import Result
 from tailcloud.serving.load import TrainedClassifier
+
+Mask = NDArray[np.bool_]
 
 LISTED = 5  # classes that a sentence names
 
@@ -70,17 +74,17 @@ def open_evaluation_data(
         UsageError: ``data`` have classes that the model does not know, and ``ignore_unknown`` is False.
     """
     result = folder.result() if recipe and folder.finished else None
-    if recipe and root:
-        recipe = recipe.model_copy(update={"root": root})
+    if recipe:
+        recipe = recipe.model_copy(update={"root": named_root(root, recipe.root)})
     if recipe and (data is None or (result and _is_own(result, data))):
-        return _own_test_images(recipe, result, named=data is not None)
+        return _own_test_images(folder, recipe, result, named=data is not None)
     assert data is not None  # a recipe is needed only for the run's own data
-    place = recipe.root if recipe else root or "data"
+    place = recipe.root if recipe else named_root(root)
     if parse_spec(data)[0] != OWN:
         return EvaluationData(_benchmark(model, data, place, ignore_unknown=ignore_unknown), own=False)
-    listed = list_labelled(Path(data).expanduser(), Path(place))
+    listed = list_labelled(expand_home(data), place)
     if recipe and result and _is_moved(recipe, result, len(listed.labels)):
-        return _own_test_images(recipe, result, named=True)
+        return _own_test_images(folder, recipe, result, named=True)
     chosen = Selection(data, listed.labels, model.class_names, [*listed.remarks])
     chosen.keep_split(listed.splits)
     chosen.keep_known_classes(ignore_unknown=ignore_unknown)
@@ -96,17 +100,22 @@ def _is_own(result: Result, data: str) -> bool:
     """Whether ``data`` are the place that the run was trained on."""
     if data == result.dataset.spec:
         return True
-    places = Path(data).expanduser(), Path(result.dataset.spec).expanduser()
+    places = expand_home(data), expand_home(result.dataset.spec)
     return all(place.exists() for place in places) and places[0].samefile(places[1])
 
 
-def _own_test_images(recipe: Recipe, result: Result | None, *, named: bool) -> EvaluationData:
+def _own_test_images(folder: RunFolder, recipe: Recipe, result: Result | None, *, named: bool) -> EvaluationData:
     """The test images of the run's own data; ``named`` if the user gave these data."""
     dataset, remarks = open_data(recipe), []
-    if result and dataset.fingerprint != result.dataset.fingerprint:
+    if result is None:
         remarks.append(
-            f"{dataset.spec} has changed since the run was trained on it: some of these test images may be training "
-            "images; for a fair measurement, pass new images with --data."
+            f"{folder.result_file.name} is missing: whether {dataset.spec} is as it was in training cannot be checked."
+        )
+    elif dataset.fingerprint != result.dataset.fingerprint:
+        raise TailcloudError(
+            f"{dataset.spec} has changed since {folder.path} was trained on it (fingerprint {dataset.fingerprint}, "
+            f"then {result.dataset.fingerprint}), so its test images may be training images now; restore it, or pass "
+            "other images with --data"
         )
     elif named:
         remarks.append(f"{dataset.spec} is the data of the run: only the test images are used, as after training.")
@@ -178,49 +187,65 @@ class Selection:
 
     def leave_out_trained(self, listed: LabelledImages, recipe: Recipe, result: Result) -> None:
         """Leave out the files that the run was trained on, and copies of them."""
-        trained, certain = trained_files(recipe, result)
-        if not trained or not listed.paths:
+        spec = result.dataset.spec
+        if not listed.paths or spec.partition(":")[0] in SOURCES or spec.endswith(".npz"):  # one of them has no files
             return
-        found = same_files([listed.paths[row] for row in self.rows], trained)
-        if not found.any():
-            return
-        images = counted(int(found.sum()), "image")
-        if not certain:
+        try:
+            trained, changed = trained_files([listed.paths[row] for row in self.rows], recipe, result)
+        except TailcloudError:
             self.remarks.append(
-                f"{images} of {self.spec} are also in {result.dataset.spec}, which has changed since the run was "
-                "trained on it: some may be training images, on which the figures are too good."
+                f"{spec}, which the run was trained on, cannot be read: training images among these are not recognised."
             )
             return
-        if found.all():
+        if not trained.any():
+            return
+        images = counted(int(trained.sum()), "image")
+        if trained.all():
+            seen = f"{spec} has changed since the run was trained, and has" if changed else "the run was trained on"
             raise UsageError(
-                f"the run was trained on all {images} of {self.spec}; pass images that it has not seen, or leave out "
-                "--data to evaluate it on its own test images"
+                f"{seen} all {images} of {self.spec}; pass images that the run has not seen, or leave out --data to "
+                "evaluate it on its own test images"
             )
-        self.rows = self.rows[~found]
-        self.remarks.append(f"Left out: {images} that the run was trained on, or copies of them.")
+        self.rows = self.rows[~trained]
+        which = "that the run was trained on, or copies of them"
+        if changed:
+            which = f"that are also in {spec}, which has changed since the run was trained on it"
+        self.remarks.append(f"Left out: {images} {which}.")
 
 
-def trained_files(recipe: Recipe, result: Result) -> tuple[list[Path], bool]:
-    """The training and validation files of a run, as far as they are still there.
+def trained_files(files: Sequence[Path], recipe: Recipe, result: Result) -> tuple[Mask, bool]:
+    """For each file, whether the run was trained on it or on a copy; and whether the data of the run have changed.
 
-    False if the data have changed: then the test images of the run are not known, and all files are given.
+    If they have changed, its training images are not known any more, so every file of the data counts as one.
+
+    Raises:
+        TailcloudError: the files of the run's data cannot be listed.
     """
-    spec, options = result.dataset.spec, recipe.data.read_options
-    if not Path(spec).expanduser().exists() or not is_in_files(spec):
-        return [], True
+    data = recipe.data.model_copy(update={"spec": result.dataset.spec})
+    listed = list_files(expand_home(data.spec), recipe.root, data.group)
+    found = same_files(files, listed.paths)
+    if not found.any():
+        return found, False
     try:
-        files = list_files(Path(spec).expanduser(), Path(recipe.root), options.group)
-        keys, _ = group_keys(files, options.group)
-        assignment = assign_splits(spec, files.labels, files.splits, keys, options)
+        dataset = open_data(recipe.model_copy(update={"data": data}))
     except TailcloudError:
-        return [], True
-    if assignment.has_test and assignment.counts("test").tolist() != result.dataset.test_counts:
-        return files.paths, False
-    paths, splits = files.paths, assignment.splits.tolist()
-    return [path for path, split in zip(paths, splits, strict=True) if split not in {TEST, NO_SPLIT}], True
+        return found, True
+    if dataset.fingerprint != result.dataset.fingerprint:
+        return found, True
+    names = {name for split in (dataset.train, dataset.val) if split for name in _file_names(split)}
+    used = [path for name, path in zip(listed.names, listed.paths, strict=True) if name in names]
+    found[found] = same_files([file for file, known in zip(files, found, strict=True) if known], used)
+    return found, False
 
 
-def same_files(files: Sequence[Path], others: Sequence[Path]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _file_names(split: Split) -> list[str]:
+    """The files of a split, as they can be printed."""
+    if split.names is not None:
+        return list(map(str, split.names))
+    return [readable(name) for name in split.images.names] if isinstance(split.images, FileImages) else []
+
+
+def same_files(files: Sequence[Path], others: Sequence[Path]) -> Mask:
     """For each file, whether it is one of ``others``, or has the same bytes. Only files of equal size are read."""
     places = {os.path.realpath(other) for other in others}
     sizes: dict[int, list[Path]] = {}

@@ -16,7 +16,7 @@ import torch
 from tailcloud import plugins
 from tailcloud.data import Dataset
 from tailcloud.errors import TailcloudError, disk_full, explained
-from tailcloud.launch.fleet import Job, Outcome, train_on_streams, train_side_by_side
+from tailcloud.launch.fleet import After, Job, Outcome, train_on_streams, train_side_by_side
 from tailcloud.launch.run_data import open_data
 from tailcloud.launch.run_plan import PlannedRun, check_machine
 from tailcloud.recipe import Recipe
@@ -164,7 +164,7 @@ def resume_advice(command: Callable[[], str], folders: Sequence[RunFolder]) -> I
             raise Stopped(NOTHING_WRITTEN) from None
         if not any(folder.checkpoints.is_dir() and any(folder.checkpoints.iterdir()) for folder in folders):
             raise Stopped(f"stopped before the first checkpoint; start again with {command()}") from None
-        raise Stopped(f"stopped; training is saved up to about the last second; continue with {command()}") from None
+        raise Stopped(f"stopped; training is saved up to its last checkpoint; continue with {command()}") from None
     except Terminated:
         if not any(folder.exists for folder in folders):
             raise Terminated(f"{NOTHING_WRITTEN} (SIGTERM)") from None
@@ -184,13 +184,18 @@ def resume_command(runs: Sequence[PlannedRun]) -> str:
     )
 
 
-def run_jobs(jobs: Sequence[Job], observers: Sequence[Observer], device: str) -> list[Outcome]:
-    """Run all jobs, at the same time if there are several and the device allows it; SIGTERM ends all."""
+def run_jobs(
+    jobs: Sequence[Job], observers: Sequence[Observer], device: str, after: Sequence[After | None] | None = None
+) -> list[Outcome]:
+    """Run all jobs, at the same time if there are several and the device allows it; SIGTERM ends all.
+
+    ``after`` has what each job waits for. A job must come after those that it waits for.
+    """
     kind = pick_device(device).type
     if len(jobs) > 1 and kind == "cpu":
-        outcomes = train_side_by_side(jobs, observers)
+        outcomes = train_side_by_side(jobs, observers, after)
     elif len(jobs) > 1 and kind == "cuda":
-        outcomes = train_on_streams(jobs, observers)
+        outcomes = train_on_streams(jobs, observers, after=after)
     else:
         outcomes = [run_job(job, observer) for job, observer in zip(jobs, observers, strict=True)]
     for outcome in outcomes:

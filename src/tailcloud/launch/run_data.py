@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from pathlib import Path
 from threading import Lock
 from typing import Protocol
 
@@ -127,7 +126,7 @@ def open_for_choice(recipe: Recipe, source: DataSource | None = None) -> Dataset
     data = recipe.data
     if source or parse_spec(data.spec)[0] != OWN:
         return open_whole(recipe, source)
-    files = open_headers(data.spec, Path(recipe.root), data.read_options)
+    files = open_headers(data.spec, recipe.root, data.read_options)
     if files is None:
         return open_whole(recipe)
     with _lock:

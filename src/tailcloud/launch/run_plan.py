@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tailcloud.data import OWN, Dataset, hold_out, is_path, parse_spec
+from tailcloud.data.readers.open_path import named_root
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.launch.run_data import DataSource, has_test, note_same_images, open_data, open_for_choice
 from tailcloud.plugins import plugin_arguments
@@ -79,7 +80,7 @@ class TrainRequest:
 
     def overrides(self) -> list[Mapping[str, Any]]:
         """The settings that replace fields of a recipe; later ones win."""
-        options = {"data": self.spec, "root": self.root}
+        options = {"data": self.spec, "root": None if self.root is None else named_root(self.root)}
         return [*map(parse_setting, self.settings), {key: value for key, value in options.items() if value is not None}]
 
     def names(self) -> list[str]:
@@ -367,5 +368,5 @@ def existing_run(folder: RunFolder, request: TrainRequest, requested: Recipe | N
             f"{folder.path} was started with {field} = {then}, and this command has {now}; resume it with "
             f'"tailcloud train --resume --out {folder.path}", or start a new run in another folder'
         )
-    recipe = own.model_copy(update={"root": request.root or own.root})
+    recipe = own.model_copy(update={"root": named_root(request.root, own.root)})
     return PlannedRun(folder, recipe, folder.command(), source=request.source)

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tailcloud.errors import PLUGIN_MODULES, UsageError, plugin_sentence
+from tailcloud.files import expand_home
 
 GROUP = "tailcloud.plugins"
 
@@ -20,7 +21,7 @@ def load_plugin(path: str | Path) -> None:
 
     The file may import modules from its own folder. Any error in it becomes a ``UsageError`` with file and line.
     """
-    file = Path(path).expanduser()
+    file = expand_home(str(path))
     if not file.is_file():
         problem = "is a folder" if file.is_dir() else "does not exist"
         raise UsageError(f"the plugin {path} {problem}; --plugin takes the path of a Python file")

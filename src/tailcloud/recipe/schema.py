@@ -170,7 +170,7 @@ class Engine(RecipeTable):
     workers: Annotated[int, Field(ge=0, le=1024)] = 0  # processes that decode image files; 0: one per core
     accumulate: Annotated[int, Field(ge=1, le=1_000_000)] = 1  # micro-batches per process and step
     sync_batch_norm: bool = False  # over all processes of a run
-    checkpoint_seconds: Annotated[float, Field(ge=0)] = 1.0  # between two, also within an epoch; 0: every epoch
+    checkpoint_seconds: Annotated[float, Field(ge=0)] = 10.0  # at least, also within an epoch; 0: every epoch
 
 
 class Logging(RecipeTable):

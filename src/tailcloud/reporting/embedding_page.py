@@ -12,6 +12,7 @@ import torch
 from markupsafe import Markup
 
 from tailcloud.data import Dataset, hold_out, open_dataset
+from tailcloud.data.readers.open_path import named_root
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.evaluation.embeddings import (
     Embedding,
@@ -144,7 +145,7 @@ def _data(runs: Sequence[RunRecord], root: str | None) -> Dataset:
             )
     recipe = RunFolder(first.folder).recipe()
     dataset = hold_out(
-        open_dataset(recipe.data.spec, root or recipe.root, recipe.data.read_options), recipe.selection.split
+        open_dataset(recipe.data.spec, named_root(root, recipe.root), recipe.data.read_options), recipe.selection.split
     )
     if dataset.fingerprint != data.fingerprint:
         raise TailcloudError(

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -31,7 +32,9 @@ def tested_text(result: Result, group: str) -> str:
     return f"; {formatting.counted(images, 'test image')}{some}"
 
 
+@cache
 def _environment() -> Environment:
+    """The templates, compiled once for all pages of this process."""
     environment = Environment(
         loader=PackageLoader("tailcloud.reporting"),
         autoescape=True,  # class names, specifications and commands are untrusted text

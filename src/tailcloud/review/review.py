@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from tailcloud.errors import UsageError
+from tailcloud.files import expand_home
 from tailcloud.launch.run_data import clear_data_cache, open_data
 from tailcloud.review.cross_validation import FOLDS, head_recipe, predict_held_out
 from tailcloud.review.review_images import ReviewImages, duplicates_among, open_images, run_recipe
@@ -70,7 +71,7 @@ def check_outside(out: Path, run: Path, data: str | None) -> None:
     Raises:
         UsageError: ``out`` is there.
     """
-    images = Path(run_recipe(run, data).data.spec).expanduser()
+    images = expand_home(run_recipe(run, data).data.spec)
     if images.is_dir() and out.resolve().is_relative_to(images.resolve()):
         raise UsageError(
             f"{out} is inside {images}, and a review writes nothing to the folder of the images; choose another place "

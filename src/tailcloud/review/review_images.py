@@ -9,9 +9,10 @@ import numpy as np
 from tailcloud.data import SOURCES, Dataset, Split
 from tailcloud.data.file_images import FileImages
 from tailcloud.data.inspection.duplicates import Duplicates, find_duplicates
-from tailcloud.data.readers.open_path import list_files
+from tailcloud.data.readers.open_path import list_files, named_root
 from tailcloud.data.splits import Vector
 from tailcloud.errors import TailcloudError, UsageError
+from tailcloud.files import expand_home
 from tailcloud.formatting import readable
 from tailcloud.launch.run_data import open_data
 from tailcloud.recipe import Recipe, load_recipe, read_toml
@@ -60,11 +61,13 @@ def run_recipe(run: Path, data: str | None = None, root: str | None = None) -> R
             f"{run} was trained on {spec}, whose images are not files of their own; a review ends in a list of files, "
             "so it needs a run on a folder or list of images"
         )
-    if not Path(spec).expanduser().exists():
+    if not expand_home(spec).exists():
         raise TailcloudError(f"{spec}, with the images of {run}, does not exist; pass where it is now with --data")
     if data is None and root is None:
         return folder.recipe()
-    return load_recipe(str(folder.recipe_file), [{"data": {"spec": spec}}, {} if root is None else {"root": root}])
+    return load_recipe(
+        str(folder.recipe_file), [{"data": {"spec": spec}}, {} if root is None else {"root": named_root(root)}]
+    )
 
 
 def open_images(recipe: Recipe) -> tuple[ReviewImages, Dataset]:
@@ -95,8 +98,8 @@ class _Files:
     """The files behind the splits of a data set. Images in memory have printable names, which are looked up here."""
 
     def __init__(self, recipe: Recipe) -> None:
-        self.spec = Path(recipe.data.spec).expanduser()
-        self.root, self.group = Path(recipe.root), recipe.data.group
+        self.spec = expand_home(recipe.data.spec)
+        self.root, self.group = recipe.root, recipe.data.group
         self.known: dict[str, Path] = {}
 
     def of(self, split: Split) -> list[Path]:

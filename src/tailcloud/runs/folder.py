@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.files import FORMAT, TEMPORARY, check_regular, named_in_errors, write_atomically
+from tailcloud.files import FORMAT, TEMPORARY, check_regular, is_temporary, named_in_errors, write_atomically
 from tailcloud.plugins import loaded_files
 from tailcloud.recipe import Recipe, differences, load_recipe
 from tailcloud.runs.result import Result, read_result
@@ -55,7 +55,7 @@ class RunFolder:
             )
         if self.path.exists() and not self.path.is_dir():
             raise TailcloudError(f"{self.path} is a file, and a run needs a folder; choose another one with --out")
-        if self.path.is_dir() and any(not entry.name.startswith((LOCK, TEMPORARY)) for entry in self.path.iterdir()):
+        if self.path.is_dir() and any(entry.name != LOCK and not is_temporary(entry) for entry in self.path.iterdir()):
             raise TailcloudError(f"{self.path} is not empty and holds no run; choose another folder with --out")
 
     def create(self, recipe: Recipe, command: str = "") -> None:
@@ -118,10 +118,13 @@ class RunFolder:
         return read_result(self.result_file)
 
     def append_log(self, line: dict[str, Any]) -> None:
-        """Append the line of an epoch."""
+        """Append the line of an epoch. It survives the process; ``sync_log`` makes it survive the machine too."""
         with named_in_errors(self.log_file), self.log_file.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"format": FORMAT, **line}) + "\n")
-            file.flush()
+
+    def sync_log(self) -> None:
+        """Wait until the log is on the disk."""
+        with named_in_errors(self.log_file), self.log_file.open("ab") as file:
             os.fsync(file.fileno())
 
     def truncate_log(self, keep: Callable[[dict[str, Any]], bool]) -> None:
@@ -187,9 +190,8 @@ class RunFolder:
                 raise TailcloudError(
                     f"{self.path} cannot be locked ({error.strerror}); choose a folder on another disk with --out"
                 ) from None
-            for leftover in self.path.rglob(f"{TEMPORARY}*"):  # from a process that was killed while writing
-                if not leftover.is_dir():  # a folder is a cache that was being filled, which removes it itself
-                    leftover.unlink(missing_ok=True)
+            for leftover in filter(is_temporary, self.path.rglob(f"{TEMPORARY}*")):  # of a process that was killed
+                leftover.unlink(missing_ok=True)
             yield
 
 

@@ -31,6 +31,7 @@ def fork_run(parent: RunFolder, child: RunFolder, recipe: Recipe, command: str) 
         for line in parent.log():
             if line["stage"] == FIRST:
                 child.append_log(line)
+        child.sync_log()
         state = {**checkpoint.state, "recipe": recipe.substance()}
         save_checkpoint(child.checkpoints, FIRST, recipe.stage1.epochs, Checkpoint(checkpoint.tensors, state))
 

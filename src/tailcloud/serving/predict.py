@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from math import isfinite
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,13 @@ from tailcloud.calibration.priors import Prior
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.image_io import ImageArray, Unreadable, read_image_at_size
 from tailcloud.data.loaders.resident import evaluation_batch
+from tailcloud.errors import TailcloudError
 from tailcloud.serving.load import TrainedClassifier
 from tailcloud.training.devices import cores
 
 BATCH = 256
 BATCHES_AHEAD = 4  # batches that are decoded while one is computed
+NOT_FINITE = "the outputs of the model are NaN or infinite"
 
 Decoded = ImageArray | str  # the image at the size of the model, or why it cannot be read
 
@@ -45,7 +48,11 @@ def predict_files(
     top: int = 1,
     prior: Prior | None = None,
 ) -> Iterator[FilePrediction]:
-    """One prediction per path, in order; for a file that cannot be read, it has an error."""
+    """One prediction per path, in order; for a file that cannot be read, it has an error.
+
+    Raises:
+        TailcloudError: the outputs of the model are NaN or infinite for every image, so its weights are damaged.
+    """
     predict = BatchPredictor(model, torch.device(device), top, prior)
     batch = min(BATCH, evaluation_batch(predict.device, model.size[0] * model.size[1]))
     decode = partial(_decoded, channels=len(model.transform.mean), model=model)
@@ -89,6 +96,7 @@ class BatchPredictor:
 
     def __init__(self, model: TrainedClassifier, device: torch.device, top: int, prior: Prior | None) -> None:
         self.device, self.names = device, model.class_names
+        self.worked = False  # whether any image had finite outputs
         self.top = min(top, len(self.names))
         self.classifier = model.classifier.to(device)
         self.transform = Normalise(model.transform.mean, model.transform.std, device)
@@ -98,19 +106,27 @@ class BatchPredictor:
     def __call__(self, decoded: list[tuple[Path, Decoded]]) -> Iterator[FilePrediction]:
         """The predictions for a batch, in order."""
         images = [image for _, image in decoded if not isinstance(image, str)]
-        tops = iter(self.top_classes(np.stack(images)) if images else ())
+        found = self.top_classes(np.stack(images)) if images else []
+        self.worked = self.worked or any(found)
+        if images and not self.worked:
+            raise TailcloudError(
+                f"{NOT_FINITE} for all {len(images):,} images: its weights are damaged; copy the run folder again, or "
+                "train it again"
+            )
+        tops = iter(found)
         for path, image in decoded:
-            yield FilePrediction(path, error=image) if isinstance(image, str) else FilePrediction(path, next(tops))
+            top = () if isinstance(image, str) else next(tops)
+            yield FilePrediction(path, top, error=None if top else image if isinstance(image, str) else NOT_FINITE)
 
     @torch.inference_mode()
     def top_classes(self, images: ImageArray) -> list[tuple[tuple[str, float], ...]]:
-        """The top classes of uint8 images [batch, H, W, C], with their probabilities."""
+        """The top classes of uint8 images [batch, H, W, C], with their probabilities; none if these are NaN."""
         normalised = self.transform(torch.from_numpy(images).to(self.device))
         logits: Tensor = self.factor * self.classifier(normalised).float()
         if self.shift is not None:
             logits = logits + self.shift
         values, classes = logits.softmax(dim=1).topk(self.top, dim=1)
         return [
-            tuple((self.names[c], p) for c, p in zip(row, probabilities, strict=True))
+            tuple((self.names[c], p) for c, p in zip(row, probabilities, strict=True) if isfinite(p))
             for row, probabilities in zip(classes.tolist(), values.tolist(), strict=True)
         ]

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from tailcloud.data import Dataset
 from tailcloud.errors import TailcloudError
+from tailcloud.flat_copy import to_cpu
 from tailcloud.kernels import CannotFuse
 from tailcloud.recipe import Recipe
 from tailcloud.runs.checkpoint import Checkpoint, TrainingProgress
@@ -113,27 +114,27 @@ def train_stage(
             parts.optimizer.restore(checkpoint.tensors)
         resume_from = unfinished_epoch(checkpoint, progress)
     progress.seconds += time.perf_counter() - started
-    checkpointer = Checkpointer(session, folder, progress, parts)
     steps = parts.loader.steps
     schedule = StageSchedule(stage, steps, EarlyEnd(*progress.early_end) if progress.early_end else None)
     clock = StageClock(schedule, progress.epoch * steps + progress.step, name, limit)
-    while progress.epoch < clock.schedule.epochs:
-        checkpointer.epoch_started()
-        epoch, rates = progress.epoch, clock.schedule.rates(progress.epoch)
-        parts.loader.follow(clock.schedule.progress)
-        clock.done = epoch * steps + progress.step
-        between = partial(between_steps, checkpointer, clock, rates)
-        loss = train_epoch(session, parts, epoch, rates, resume_from, between)
-        resume_from = None  # only the first epoch after a resume is unfinished
-        line = {"stage": name, "epoch": epoch + 1, "lr": rates[-1], "loss": loss}
-        last = is_last(checkpointer, clock, epoch + 1)
-        if is_evaluated(epoch + 1, clock.schedule.epochs, session.recipe.selection, session.evaluation_share):
-            line |= evaluate(checkpointer, epoch + 1)
-        session.images.share_unreadable(session.world)
-        if last and (remark := clock.remark()):
-            progress.changes.append(remark)
-            observer.note(remark)
-        finish_epoch(checkpointer, line, observer, last=last)
+    with Checkpointer(session, folder, progress, parts) as checkpointer:
+        while progress.epoch < clock.schedule.epochs:
+            checkpointer.epoch_started()
+            epoch, rates = progress.epoch, clock.schedule.rates(progress.epoch)
+            parts.loader.follow(clock.schedule.progress)
+            clock.done = epoch * steps + progress.step
+            between = partial(between_steps, checkpointer, clock, rates)
+            loss = train_epoch(session, parts, epoch, rates, resume_from, between)
+            resume_from = None  # only the first epoch after a resume is unfinished
+            line = {"stage": name, "epoch": epoch + 1, "lr": rates[-1], "loss": loss}
+            last = is_last(checkpointer, clock, epoch + 1)
+            if is_evaluated(epoch + 1, clock.schedule.epochs, session.recipe.selection, session.evaluation_share):
+                line |= evaluate(checkpointer, epoch + 1)
+            session.images.share_unreadable(session.world)
+            if last and (remark := clock.remark()):
+                progress.changes.append(remark)
+                observer.note(remark)
+            finish_epoch(checkpointer, line, observer, last=last)
 
 
 def between_steps(checkpointer: Checkpointer, clock: StageClock, rates: list[float]) -> None:
@@ -196,22 +197,23 @@ def train_epoch(
 ) -> float:
     """Train one epoch, or the rest of an unfinished one (``resume_from``); returns the mean loss.
 
-    ``rates`` has the learning rate of each step. Nothing is copied from the device before the end. Then all ranks take
-    the batch-norm statistics of rank 0.
+    ``rates`` has the learning rate of each step. Nothing is copied from the device before the end, and then once. All
+    ranks take the batch-norm statistics of rank 0.
     """
     set_modes(session.model, parts.stage)
     parts.objective.advance(parts.loader.progress(epoch))
     losses = parts.executor.epoch(epoch, rates, resume_from=resume_from, between_steps=between_steps)
+    norms = torch.stack(torch._foreach_norm([parameter.detach() for parameter in parts.parameters.values()]))
+    losses, loss, norms = to_cpu([losses, losses.mean(), norms])
     with session.world.rank0_errors():
-        check_finite(losses, parts, epoch, max(rates))
+        check_finite(losses, norms, parts, epoch, max(rates))
     session.world.broadcast(session.model.buffers())
-    return float(losses.mean())
+    return float(loss)
 
 
-def check_finite(losses: Tensor, parts: StageParts, epoch: int, lr: float) -> None:
-    """Stop a run whose loss or weights are NaN or infinite; the last good checkpoint stays."""
-    weights = torch.stack([parameter.detach().sum() for parameter in parts.parameters.values()])
-    bad = torch.cat([~torch.isfinite(losses), ~torch.isfinite(weights).all()[None]]).nonzero()
+def check_finite(losses: Tensor, norms: Tensor, parts: StageParts, epoch: int, lr: float) -> None:
+    """Stop a run whose losses or norms of weights are NaN or infinite; the last good checkpoint stays."""
+    bad = torch.cat([~torch.isfinite(losses), ~torch.isfinite(norms).all()[None]]).nonzero()
     if len(bad):
         step = min(int(bad[0]) + 1, len(losses))
         what = "loss" if int(bad[0]) < len(losses) else "model's weights"

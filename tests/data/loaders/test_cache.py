@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -24,6 +25,7 @@ from tailcloud.data.packed_names import Names
 from tailcloud.errors import TailcloudError
 from tailcloud.sampling import make_sampler
 
+CACHE_FILES = ["about.json", "aspects.f32", "checksums.u32", "images.u8"]
 LEVELS = Normalise([0.0] * 3, [1 / 255] * 3)
 
 
@@ -63,7 +65,7 @@ def test_a_cache_is_read_again_without_the_files_being_opened(tmp_path, monkeypa
     again = place_images(streamed, CPU, DECODERS, str(tmp_path / "cache"))
     assert torch.equal(shown(again), torch.from_numpy(resident.images))
     (place,) = caches(tmp_path / "cache")
-    assert sorted(file.name for file in place.iterdir()) == ["about.json", "aspects.f32", "images.u8"]
+    assert sorted(file.name for file in place.iterdir()) == CACHE_FILES
 
 
 def test_a_file_that_changed_has_another_cache(tmp_path):
@@ -148,6 +150,56 @@ def test_a_damaged_cache_is_refused_and_left_alone(tmp_path):
     with pytest.raises(TailcloudError, match="is damaged; remove that folder to build it again"):
         place_images(streamed, CPU, DECODERS, str(tmp_path / "cache"))
     assert (place / "images.u8").read_bytes() == b"short"
+
+
+@pytest.mark.parametrize("name", CACHE_FILES)
+def test_a_file_of_zeros_is_damage(name, tmp_path):
+    streamed, _ = files(tmp_path / "images", 20)
+    place_images(streamed, CPU, DECODERS, str(tmp_path / "cache"))
+    (place,) = caches(tmp_path / "cache")
+    (place / name).write_bytes(bytes((place / name).stat().st_size))
+    with pytest.raises(TailcloudError, match="damaged"):
+        shown(place_images(streamed, CPU, DECODERS, str(tmp_path / "cache")))
+
+
+def test_one_image_of_zeros_is_damage(tmp_path):
+    streamed, _ = files(tmp_path / "images", 20)
+    place_images(streamed, CPU, DECODERS, str(tmp_path / "cache"))
+    (place,) = caches(tmp_path / "cache")
+    pixels = np.memmap(place / "images.u8", np.uint8, "r+", shape=streamed.images.shape)
+    pixels[13] = 0
+    pixels.flush()
+    with pytest.raises(TailcloudError, match="is damaged; remove that folder to build it again"):
+        shown(place_images(streamed, CPU, DECODERS, str(tmp_path / "cache")))
+
+
+@pytest.mark.parametrize("foreign", ["owner", "link", "writable"])
+def test_a_folder_in_memory_that_others_can_change_is_refused(foreign, tmp_path, monkeypatch):
+    monkeypatch.setattr("tailcloud.data.loaders.cache.SHARED_MEMORY", tmp_path)
+    folder = tmp_path / f"tailcloud-{os.getuid()}"
+    if foreign == "owner":
+        uid = os.getuid()
+        monkeypatch.setattr(os, "getuid", lambda: uid + 1)
+        folder = tmp_path / f"tailcloud-{uid + 1}"
+        folder.mkdir()
+    elif foreign == "link":
+        (tmp_path / "elsewhere").mkdir()
+        folder.symlink_to(tmp_path / "elsewhere")
+    else:
+        folder.mkdir()
+        folder.chmod(0o777)
+    streamed, _ = files(tmp_path / "images", 20)
+    with pytest.raises(TailcloudError, match="somebody else could change the images in it"):
+        place_images(streamed, CPU, DECODERS, "ram")
+    assert list(folder.iterdir()) == []
+
+
+def test_the_folder_in_memory_is_closed_to_others(tmp_path, monkeypatch):
+    monkeypatch.setattr("tailcloud.data.loaders.cache.SHARED_MEMORY", tmp_path)
+    streamed, _ = files(tmp_path / "images", 20)
+    part = place_images(streamed, CPU, DECODERS, "ram")
+    assert (tmp_path / f"tailcloud-{os.getuid()}").stat().st_mode & 0o077 == 0
+    del part
 
 
 def test_memory_is_given_back(tmp_path, monkeypatch):

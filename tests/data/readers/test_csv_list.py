@@ -1,6 +1,7 @@
 """List files: CSV, TSV and lines of path and label; parts, groups, and every way to get them wrong."""
 
 import logging
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -8,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers.bad_inputs import command
 from helpers.drawing import draw
 from tailcloud.data import ReadOptions, open_dataset
 from tailcloud.data.inspection.survey import survey
 from tailcloud.data.inspection.verify import files_of
 from tailcloud.data.readers.csv_list import _normalized, read_list
-from tailcloud.data.readers.open_path import list_root
+from tailcloud.data.readers.open_path import list_root, named_root
 from tailcloud.errors import TailcloudError, UsageError
 
 
@@ -229,3 +231,23 @@ def test_the_usual_root_is_meant_only_for_images_that_are_in_it(photos, monkeypa
 def test_a_root_that_is_named_is_meant_though_the_list_has_such_files_beside_it(photos):
     place = written(photos, "photos/0.png 0\nphotos/1.png 1\n", "l.txt")
     assert list_root(place, photos / "elsewhere", "photos/0.png") == photos / "elsewhere"
+    assert list_root(place, named_root("data"), "photos/0.png") == Path("data")
+    assert list_root(place, named_root(None), "photos/0.png") == photos
+
+
+@pytest.mark.parametrize("verb", ["inspect l.csv --no-plan", "data verify l.csv"])
+def test_a_root_that_is_named_as_the_default_is_meant_too(photos, monkeypatch, verb):
+    monkeypatch.chdir(photos)
+    written(photos, "path,label\n" + "".join(f"photos/{number}.png,{number % 2}\n" for number in range(12)), "l.csv")
+    shutil.copytree(photos / "photos", photos / "data" / "photos")
+    for file in (photos / "data" / "photos").iterdir():
+        file.write_bytes(b"")
+    assert command(verb)[0] == 0
+    code, said = command(f"{verb} --root data")
+    assert (code, "is empty (0 bytes)" in said) == (1, True), said
+
+
+def test_labels_that_look_alike_are_not_one_class(photos):
+    place = written(photos, "path,label\nphotos/0.png,a\x01\nphotos/1.png,a\x02\n")
+    with pytest.raises(UsageError, match=r"has the classes 'a.x01' and 'a.x02', whose names differ only in characters"):
+        opened(place)

@@ -32,6 +32,28 @@ def test_one_level_of_classes_is_parted_by_class(tmp_path):
     assert not set(names(data.train)) & set(names(data.test))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+@pytest.mark.parametrize(
+    "folders", [(b"caf\xe9", b"caf\xe8"), (b"train/caf\xe9", b"test/caf\xe8"), (b"a\x01", b"a\x02")]
+)
+def test_classes_whose_names_look_alike_are_not_one_class(folders, tmp_path):
+    draw_classes(tmp_path, {os.fsdecode(name): 4 for name in folders})
+    with pytest.raises(UsageError, match="whose names differ only in characters that cannot be printed"):
+        opened(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_one_name_that_is_not_utf8_is_a_class(tmp_path):
+    assert opened(draw_classes(tmp_path, {os.fsdecode(b"caf\xe9"): 4, "tea": 4})).class_names == ["caf\ufffd", "tea"]
+
+
+def test_a_folder_with_a_tilde_is_not_the_home_of_another_user(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    draw_classes(tmp_path / "~root", {"cat": 4, "dog": 4})
+    for spec in ("./~root", "~root"):
+        assert opened(spec).class_names == ["cat", "dog"]
+
+
 def test_every_image_keeps_its_label_and_name(tmp_path):
     data = opened(draw_classes(tmp_path, {"cat": 6, "horse": 6}), test=0.5)
     for split in (data.train, data.test):

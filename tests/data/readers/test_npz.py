@@ -187,3 +187,10 @@ def test_an_archive_packed_as_numpy_never_does_is_not_opened(packing, tmp_path):
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 2**20
+
+
+def test_labels_that_look_alike_are_not_one_class(tmp_path):
+    images = np.zeros((4, 8, 8), np.uint8)
+    np.savez(tmp_path / "a.npz", x=images, y=np.array([b"caf\xe9", b"caf\xe8"] * 2))
+    with pytest.raises(UsageError, match="whose names differ only in characters that cannot be printed"):
+        open_dataset(str(tmp_path / "a.npz"))

@@ -107,6 +107,25 @@ def test_a_graph_takes_the_rate_of_each_step_from_the_device(name, monkeypatch):
     assert all(torch.equal(value, found[1][key]) for key, value in found[0].items())
 
 
+def test_graphs_of_the_same_batch_size_share_a_warm_up(monkeypatch):
+    class Counting(DrawingStep):
+        def __call__(self, batch, generator):
+            drawn.append(len(batch.target))
+            return super().__call__(batch, generator)
+
+    def captured(work, warm_up, generator):
+        warm_up()
+
+    drawn = []
+    monkeypatch.setattr(cuda_graph, "capture", captured)
+    monkeypatch.setattr("tailcloud.optimizers.base.GRAPH_DEVICES", {"cpu"})
+    data = ResidentImages(Split(np.zeros((23, 4, 4, 1), np.uint8), np.arange(23) % 3), CPU)
+    made = GraphedExecutor(Counting(), ResidentLoader(data, ShuffledSampler(23), Normalise([0.0], [1.0]), batch=4))
+    made.prepare()
+    assert list(made.graphs) == [(4, 4), (1, 4), (1, 3)]
+    assert drawn == [4, 3]
+
+
 def test_a_warm_up_leaves_no_gradient_for_the_next_size_of_batch():
     class Careful(TrainingStep):
         def loss(self, batch, generator):

@@ -1,5 +1,8 @@
 """digits-lt: the 1,797 handwritten 8×8 digits of scikit-learn, made long-tailed; no download."""
 
+from importlib.util import find_spec
+from pathlib import Path
+
 import numpy as np
 
 from tailcloud.data.dataset import Dataset, Split, channel_statistics
@@ -34,7 +37,14 @@ def open_digits(ratio: float | None) -> Dataset:
 
 def all_digits() -> Split:
     """All 1,797 digits, their grey levels 0 … 16 stretched to 0 … 255."""
-    from sklearn.datasets import load_digits
+    rows = np.loadtxt(digits_file(), delimiter=",", dtype=np.int64)
+    images = rows[:, :-1].reshape(-1, 8, 8, 1)
+    return Split(np.rint(images * (255 / 16)).astype(np.uint8), np.ascontiguousarray(rows[:, -1]))
 
-    bunch = load_digits()
-    return Split(np.rint(bunch.images[..., None] * (255 / 16)).astype(np.uint8), bunch.target.astype(np.int64))
+
+def digits_file() -> Path:
+    """The file that ``sklearn.datasets.load_digits`` reads; importing scikit-learn for it would take a second."""
+    found = find_spec("sklearn")
+    assert found is not None  # tailcloud depends on it
+    assert found.origin is not None
+    return Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz"

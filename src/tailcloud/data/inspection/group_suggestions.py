@@ -3,7 +3,6 @@
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from tailcloud.data.inspection.survey import Survey
 from tailcloud.data.readers.burst_groups import BURST, find_bursts
 from tailcloud.data.readers.csv_list import other_columns, read_list
 from tailcloud.data.readers.groups import grouped
+from tailcloud.files import expand_home
 
 LEAST_SHARED = 3  # images of a split: fewer change its accuracy by little
 LEAST_GROUPS = 5  # of a column: with fewer, whole groups make no sensible split
@@ -48,7 +48,7 @@ def burst_suggestion(survey: Survey) -> Iterator[str]:
 
 def group_columns(survey: Survey) -> list[str]:
     """The columns of the list whose names say that they are about groups."""
-    file = Path(survey.spec).expanduser()
+    file = expand_home(survey.spec)
     if file.suffix.lower() not in {".csv", ".tsv"}:
         return []
     return [column for column in other_columns(file) if ABOUT_GROUPS.search(column)]
@@ -56,7 +56,7 @@ def group_columns(survey: Survey) -> list[str]:
 
 def column_suggestion(survey: Survey, column: str) -> Iterator[str]:
     """A sentence on groups of a column that are in two splits."""
-    keys = read_list(Path(survey.spec).expanduser(), column).groups or ()
+    keys = read_list(expand_home(survey.spec), column).groups or ()
     first = _first_of_each([keys[row] for row in survey.file_rows()])
     groups = len(np.unique(first[grouped(first)]))
     if groups >= LEAST_GROUPS:

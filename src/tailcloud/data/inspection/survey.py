@@ -19,6 +19,7 @@ from tailcloud.data.readers.npz import read_labels
 from tailcloud.data.readers.open_path import list_files, read_if_large
 from tailcloud.data.readers.split_assignment import SPLIT_NAMES, as_listed
 from tailcloud.errors import TailcloudError
+from tailcloud.files import expand_home
 
 Vector = NDArray[np.int64]
 
@@ -106,12 +107,12 @@ def survey(spec: str, root: str | Path = "data", options: ReadOptions = ReadOpti
         return _survey_benchmark(name, Path(root), options)
     if name != OWN:
         return survey_dataset(open_dataset(spec, root, options))
-    path = Path(spec).expanduser()
+    path = expand_home(spec)
     if path.suffix.lower() == ".npz" and path.is_file():
         return _survey_npz(spec, path, options)
     if options.loader == "stream" or read_if_large(path, options):
         return survey_dataset(open_dataset(spec, root, options))
-    return survey_files(spec, list_files(path, Path(root), options.group), options)
+    return survey_files(spec, list_files(path, root, options.group), options)
 
 
 def survey_dataset(dataset: Dataset) -> Survey:

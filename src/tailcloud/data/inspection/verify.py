@@ -14,6 +14,7 @@ from tailcloud.data.packed_names import Names
 from tailcloud.data.read_options import ReadOptions
 from tailcloud.data.readers.build_dataset import CHANNELS, UnopenedFiles
 from tailcloud.data.readers.open_path import list_files, list_root, read_if_large
+from tailcloud.files import expand_home
 
 BLOCK = 32  # files that a thread checks at a time
 THREADS = min(16, 2 * (os.cpu_count() or 1))  # some wait for the disk while others decode
@@ -32,7 +33,7 @@ class NamedFiles(Protocol):
         """Where one of them is."""
 
 
-def files_of(spec: str, root: Path) -> list[NamedFiles]:
+def files_of(spec: str, root: str | Path) -> list[NamedFiles]:
     """The image files of a folder, a list or a large benchmark (one entry per split), none of them opened.
 
     Raises:
@@ -40,8 +41,8 @@ def files_of(spec: str, root: Path) -> list[NamedFiles]:
     """
     name = parse_spec(spec)[0]
     if name != OWN:
-        return [*images_of(name, root)]
-    path = Path(spec).expanduser()
+        return [*images_of(name, Path(root))]
+    path = expand_home(spec)
     if large := read_if_large(path, ReadOptions(loader="stream")):
         return [UnopenedFiles(spec, list_root(path, root, large.names[0]), large.names)]
     files = list_files(path, root)

@@ -2,15 +2,16 @@
 
 ``cached`` opens the cache of a split, and fills it first if it does not exist.
 
-A cache is a folder named by its content, FOLDER/KEY: ``images.u8`` (uint8, one image after the other), ``aspects.f32``
-and ``about.json``, which also lists the files that could not be read. The folder gets its name when it is complete.
+A cache is a folder named by its content, FOLDER/KEY: ``images.u8`` (uint8, one image after the other), ``aspects.f32``,
+``checksums.u32`` (CRC-32 of the pixels of each image) and ``about.json``, which also lists the files that could not be
+read. The folder gets its name when it is complete.
 """
 
 import errno
 import fcntl
-import json
 import logging
 import os
+import stat
 import weakref
 from collections import deque
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 from uuid import uuid4
+from zlib import crc32
 
 import numpy as np
 import PIL
@@ -37,23 +39,24 @@ from tailcloud.data.loaders.substitutes import Substitutes
 from tailcloud.data.memory import available_memory
 from tailcloud.data.packed_names import Positions
 from tailcloud.errors import TailcloudError
-from tailcloud.files import FORMAT, TEMPORARY, read_json
+from tailcloud.files import TEMPORARY, expand_home, is_temporary, read_json, write_atomically, write_json
 from tailcloud.formatting import magnitude
 
-PIXELS, ASPECTS, ABOUT = "images.u8", "aspects.f32", "about.json"
+PIXELS, ASPECTS, CHECKSUMS, ABOUT = "images.u8", "aspects.f32", "checksums.u32", "about.json"
 SHARED_MEMORY = Path("/dev/shm")
 BLOCK = 4096  # files whose size and time a thread reads per task
 THREADS = 4
 COPY_BYTES = 1 << 24  # per task: fewer tasks, since each of them delays the thread that launches kernels
 IMAGES_PER_WRITE = 4 * CHUNK
 SECONDS_BETWEEN_NOTES = 5.0
+OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 log = logging.getLogger(__name__)
 
 
 def key_of(images: FileImages) -> str:
     """A digest of the files (names, sizes, times, inodes) and of how they are resized: other files, another key."""
-    digest = sha256(f"2 {PIL.__version__} {images.shape} {images.fit} {images.keep}".encode())
+    digest = sha256(f"3 {PIL.__version__} {images.shape} {images.fit} {images.keep}".encode())
     digest.update(images.names.digest().encode())
     with ThreadPoolExecutor(THREADS) as pool:
         for stamps in pool.map(lambda start: _stamps(images, start), range(0, len(images), BLOCK)):
@@ -101,25 +104,47 @@ def _is_at(path: Path, file: int) -> bool:
 
 @dataclass(frozen=True)
 class OpenCache:
-    """An open cache: memory-mapped pixels [N, side, side, channels] and aspects [N], and the unreadable images."""
+    """An open cache: memory-mapped pixels [N, side, side, channels] and aspects [N], and the unreadable images.
+
+    ``checksums`` [N] are those of the pixels; ``checked`` [N] says which images have been compared with them.
+    """
 
     place: Path
     pixels: Pixels
     aspects: Aspects
+    checksums: NDArray[np.uint32]
+    checked: NDArray[np.bool_]
     unreadable: Failures
     about: dict[str, Any]
 
+    def check(self, rows: Positions) -> None:
+        """Compare images with their checksums; each only once, because that takes as long as to copy it."""
+        for row in rows[~self.checked[rows]].tolist():
+            if crc32(self.pixels[row].data) != self.checksums[row]:
+                raise _damaged(self.place)
+            self.checked[row] = True
+
+
+def _damaged(place: Path) -> TailcloudError:
+    return TailcloudError(f"the cache in {place} is damaged; remove that folder to build it again")
+
 
 def open_cache(place: Path, images: FileImages) -> OpenCache:
-    """Open a complete cache; a damaged one is refused."""
+    """Open a complete cache; a damaged one is refused. The pixels of an image are checked when it is read."""
     about = read_json(place / ABOUT)
+    count = (len(images),)
     try:
         pixels = np.memmap(place / PIXELS, np.uint8, "r", shape=images.shape)
-        aspects = np.memmap(place / ASPECTS, np.float32, "r", shape=(len(images),))
+        aspects = np.memmap(place / ASPECTS, np.float32, "r", shape=count)
+        checksums = np.memmap(place / CHECKSUMS, np.uint32, "r", shape=count)
         unreadable = {int(row): str(reason) for row, reason in about["broken"].items()}
+        whole = about["aspects"] == crc32(aspects.data)
     except (OSError, ValueError, KeyError, AttributeError):
-        raise TailcloudError(f"the cache in {place} is damaged; remove that folder to build it again") from None
-    return OpenCache(place, np.asarray(pixels), np.asarray(aspects), unreadable, about)
+        raise _damaged(place) from None
+    if not whole:
+        raise _damaged(place)
+    arrays = np.asarray(pixels), np.asarray(aspects), np.asarray(checksums), np.zeros(count, bool)
+    return OpenCache(place, *arrays, unreadable, about)
 
 
 class CachedReader:
@@ -146,6 +171,7 @@ class CachedReader:
 
     def _copy(self, fetched: Fetched, here: slice) -> Failures:
         rows = fetched.rows[here]
+        self.cache.check(rows)
         np.take(self.cache.pixels, rows, axis=0, out=fetched.pixels.numpy()[here], mode="clip")
         np.take(self.cache.aspects, rows, out=fetched.aspects.numpy()[here], mode="clip")
         return {}
@@ -154,7 +180,7 @@ class CachedReader:
 def cached(images: FileImages, labels: Labels, decoders: Decoders, where: str) -> CachedReader:
     """A reader of the cache in the folder ``where``, or in memory ("ram"); a missing cache is filled first."""
     in_memory, key = where == "ram", key_of(images)
-    place = (_memory_folder() if in_memory else _folder(Path(where).expanduser())) / key
+    place = (_memory_folder() if in_memory else _folder(expand_home(where))) / key
     with locked(place):
         if new := not place.is_dir():
             _check_room(images, place.parent, in_memory=in_memory)
@@ -179,7 +205,16 @@ def _memory_folder() -> Path:
     """A folder in shared memory, for all processes of this user."""
     if not SHARED_MEMORY.is_dir():
         raise TailcloudError(f'data.cache = "ram" needs {SHARED_MEMORY}, which is not on this system; name a folder')
-    return _folder(SHARED_MEMORY / f"tailcloud-{os.getuid()}")
+    folder = SHARED_MEMORY / f"tailcloud-{os.getuid()}"
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & OTHERS_MAY_WRITE:
+        raise TailcloudError(
+            f'data.cache = "ram" uses {folder}, which is not a folder that only you can write to: somebody else could '
+            "change the images in it; remove it, or name a folder for data.cache"
+        )
+    return folder
 
 
 def _check_room(images: FileImages, folder: Path, *, in_memory: bool) -> None:
@@ -223,9 +258,9 @@ def _build(images: FileImages, labels: Labels, decoders: Decoders, place: Path) 
 
 
 def _fill(images: FileImages, labels: Labels, decoders: Decoders, folder: Path) -> None:
-    """Write the three files of a cache."""
+    """Write the files of a cache."""
     reader = FileReader(images, labels, decoders)
-    aspects = np.ones(len(images), np.float32)
+    aspects, checksums = np.ones(len(images), np.float32), np.zeros(len(images), np.uint32)
     with (folder / PIXELS).open("xb") as file:
         if hasattr(os, "posix_fallocate"):  # a full disk fails now instead of after hours
             os.posix_fallocate(file.fileno(), 0, images.nbytes)
@@ -233,14 +268,17 @@ def _fill(images: FileImages, labels: Labels, decoders: Decoders, folder: Path) 
             for number, part in enumerate(fetched.parts):
                 for position, reason in part.result().items():
                     reader.substitutes.report(start + number * CHUNK + position, reason)
-            file.write(fetched.pixels.numpy().data)
-            aspects[start : start + len(fetched.rows)] = fetched.aspects.numpy()
+            pixels, here = fetched.pixels.numpy(), slice(start, start + len(fetched.rows))
+            file.write(pixels.data)
+            aspects[here] = fetched.aspects.numpy()
+            checksums[here] = [crc32(image.data) for image in pixels]
         file.flush()
         os.fsync(file.fileno())
-    aspects.tofile(folder / ASPECTS)
-    about = {"format": FORMAT, "process": os.getpid(), "shape": images.shape, "fit": images.fit, "keep": images.keep}
+    write_atomically(folder / ASPECTS, aspects.tobytes())
+    write_atomically(folder / CHECKSUMS, checksums.tobytes())
+    about = {"process": os.getpid(), "shape": images.shape, "fit": images.fit, "keep": images.keep}
     broken = {str(row): reason for row, reason in reader.substitutes.reasons.items()}
-    (folder / ABOUT).write_text(json.dumps(about | {"broken": broken}))
+    write_json(folder / ABOUT, about | {"aspects": crc32(aspects.data), "broken": broken})
 
 
 def _fetched(reader: FileReader) -> Iterator[tuple[int, Fetched]]:
@@ -276,8 +314,9 @@ def _with_notes(fetched_parts: Iterator[tuple[int, Fetched]], images: int) -> It
 
 def _remove(folder: Path) -> None:
     """Delete a cache: its own files, and the folder if nothing else is in it."""
-    for name in (ABOUT, ASPECTS, PIXELS):
-        (folder / name).unlink(missing_ok=True)
+    unfinished = filter(is_temporary, folder.glob(f"{TEMPORARY}*"))
+    for file in (*(folder / name for name in (ABOUT, CHECKSUMS, ASPECTS, PIXELS)), *unfinished):
+        file.unlink(missing_ok=True)
     with suppress(OSError):
         folder.rmdir()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic
 
 from tailcloud.data.image_io import SUFFIXES
-from tailcloud.data.readers.file_list import SPLIT_WORDS, FileList
+from tailcloud.data.readers.file_list import SPLIT_WORDS, FileList, printable_labels
 from tailcloud.errors import UsageError
 from tailcloud.formatting import counted, readable, some_of
 
@@ -56,7 +56,7 @@ def read_list(file: Path, group: str | None = None) -> FileList:
     return FileList(
         files=[row.path for row in unique],
         names=[readable(row.path) for row in unique],
-        labels=[row.label for row in unique],
+        labels=printable_labels(file, [row.label for row in unique]),
         splits=[row.split for row in unique],
         groups=groups,
         remarks=tuple(remarks),
@@ -98,8 +98,8 @@ def _unique(rows: Iterable[ListRow]) -> list[ListRow]:
         for what, then, now in (("label", before.label, row.label), ("split", before.split, row.split)):
             if then != now:
                 raise UsageError(
-                    f'{readable(row.path)} has the {what} "{then}" in line {before.line} of {before.file} and "{now}" '
-                    f"in line {row.line} of {row.file}; an image can have only one"
+                    f'{readable(row.path)} has the {what} "{readable(then)}" in line {before.line} of {before.file} '
+                    f'and "{readable(now)}" in line {row.line} of {row.file}; an image can have only one'
                 )
     return list(first.values())
 
@@ -111,7 +111,7 @@ def _rows(file: Path, group: str | None, split: str = "") -> Iterator[ListRow]:
             raise UsageError(f"line {line} of {file} has no {'path' if not path else 'label'}")
         if word and word.lower() not in SPLIT_WORDS:
             raise UsageError(f'line {line} of {file} has the split "{readable(word)}"; it should be train, val or test')
-        yield ListRow(file, line, _normalized(path), readable(label), split or SPLIT_WORDS.get(word.lower(), ""), key)
+        yield ListRow(file, line, _normalized(path), label, split or SPLIT_WORDS.get(word.lower(), ""), key)
 
 
 def _normalized(path: str) -> str:

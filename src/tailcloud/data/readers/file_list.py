@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tailcloud.data.packed_names import Names
+from tailcloud.errors import UsageError
+from tailcloud.formatting import readable
 
 SPLIT_WORDS = {  # names of folders, and values of a split column
     "train": "train",
@@ -16,6 +18,23 @@ SPLIT_WORDS = {  # names of folders, and values of a split column
     "test": "test",
     "testing": "test",
 }
+
+
+def printable_labels(spec: str | Path, labels: Sequence[str]) -> list[str]:
+    """Class names as they can be printed.
+
+    Raises:
+        UsageError: two classes would have the same name.
+    """
+    printed = {label: readable(label) for label in set(labels)}
+    first: dict[str, str] = {}
+    for label in sorted(printed):
+        if (other := first.setdefault(printed[label], label)) != label:
+            raise UsageError(
+                f"{spec} has the classes {other!a} and {label!a}, whose names differ only in characters that "
+                "cannot be printed or are not UTF-8; rename them"
+            )
+    return [printed[label] for label in labels]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tailcloud.data.image_io import SUFFIXES
-from tailcloud.data.readers.file_list import SPLIT_WORDS, FileList
+from tailcloud.data.readers.file_list import SPLIT_WORDS, FileList, printable_labels
 from tailcloud.errors import UsageError
 from tailcloud.formatting import counted, readable, some_of
 
@@ -35,7 +35,7 @@ class _FolderScan:
             images = [path for path in files if _is_image(path)]
             self.others.update(readable(path.suffix.lower()) or "no suffix" for path in files if not _is_image(path))
             self.paths += images
-            self.labels += [readable(place.name)] * len(images)
+            self.labels += [place.name] * len(images)
             self.splits += [split] * len(images)
             if not images:
                 self.empty.append(self.name(place))
@@ -79,7 +79,8 @@ def read_folder(root: Path, *, needs_training: bool = True) -> FileList:
     ]
     above = len(root.parts)
     files = ["/".join(path.parts[above:]) for path in scan.paths]  # as relative_to, which takes a second for 30,000
-    return FileList(files, list(map(readable, files)), scan.labels, scan.splits, None, tuple(remarks), root)
+    labels = printable_labels(root, scan.labels)
+    return FileList(files, list(map(readable, files)), labels, scan.splits, None, tuple(remarks), root)
 
 
 def _split_folders(root: Path, needs_training: bool) -> dict[Path, str]:

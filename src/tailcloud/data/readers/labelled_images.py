@@ -86,7 +86,7 @@ class LabelledArrays:
         return Split(pixels, labels), []
 
 
-def list_labelled(path: Path, root: Path) -> LabelledImages:
+def list_labelled(path: Path, root: str | Path) -> LabelledImages:
     """The images of a path, none of them read; ``root`` is what paths of a list start from, as in ``open_path``.
 
     A folder may have class folders, or any of train, val and test with class folders in them.

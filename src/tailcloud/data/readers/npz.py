@@ -18,6 +18,7 @@ from tailcloud.data.image_io import Pixels, resize_image
 from tailcloud.data.memory import check_images_fit, shortage
 from tailcloud.data.read_options import Fit, ReadOptions
 from tailcloud.data.readers.build_dataset import assemble
+from tailcloud.data.readers.file_list import printable_labels
 from tailcloud.data.readers.image_size import choose_size
 from tailcloud.data.readers.split_assignment import assign_splits
 from tailcloud.errors import TailcloudError, UsageError
@@ -134,7 +135,7 @@ def read_labels(path: Path, *, needs_training: bool = True) -> tuple[list[str], 
     _check_memory(path, headers.values())
     labels = {split: _as_text(read_array(path, name)) for split, (_, name) in pairs.items()}
     return (
-        [label for each in labels.values() for label in each],
+        printable_labels(path, [label for each in labels.values() for label in each]),
         [split for split, each in labels.items() for _ in each],
     )
 
@@ -204,8 +205,8 @@ def _check_labels(path: Path, name: str, header: ArrayHeader) -> None:
 
 def _as_text(values: NDArray[Any]) -> list[str]:
     flat = values.reshape(-1)
-    text = np.char.decode(flat, "utf-8", "replace") if flat.dtype.kind == "S" else flat
-    return [readable(str(value)) for value in text.tolist()]
+    text = np.char.decode(flat, "utf-8", "surrogateescape") if flat.dtype.kind == "S" else flat
+    return list(map(str, text.tolist()))
 
 
 def _resized(path: Path, name: str, size: int, fit: Fit) -> Pixels:

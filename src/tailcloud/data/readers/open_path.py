@@ -13,17 +13,18 @@ from tailcloud.data.readers.large_list import LargeList, UnexpectedLine, read_la
 from tailcloud.data.readers.npz import open_npz
 from tailcloud.data.readers.split_assignment import complete_assignment
 from tailcloud.errors import TailcloudError, UsageError
+from tailcloud.files import expand_home
 from tailcloud.formatting import readable
 
 LIST_SUFFIXES = {".csv", ".tsv", ".txt"}
 LARGE_LIST = 2**25  # bytes of a list, about half a million images
-DEFAULT_ROOT = Path("data")
+DEFAULT_ROOT = "data"
 KINDS = "give a folder of images, a .csv, .tsv or .txt list, or an .npz file"
 
 
-def open_path(spec: str, root: Path, options: ReadOptions) -> Dataset:
+def open_path(spec: str, root: str | Path, options: ReadOptions) -> Dataset:
     """The data set at a path; its images are in memory, or in their files if ``options`` or their number say so."""
-    path = Path(spec).expanduser()
+    path = expand_home(spec)
     if spec.encode(errors="replace").decode() != spec:
         raise UsageError(f"{readable(spec)} is not a valid text name, so a recipe could not store it; rename it")
     if path.suffix.lower() == ".npz" and path.is_file():
@@ -43,9 +44,9 @@ def open_path(spec: str, root: Path, options: ReadOptions) -> Dataset:
     return dataset
 
 
-def open_headers(spec: str, root: Path, options: ReadOptions) -> OpenedFiles | None:
+def open_headers(spec: str, root: str | Path, options: ReadOptions) -> OpenedFiles | None:
     """The image files at a path with their headers read; None if they are arrays, a large list, or stay in files."""
-    path = Path(spec).expanduser()
+    path = expand_home(spec)
     if path.suffix.lower() == ".npz" or options.loader == "stream" or read_if_large(path, options):
         return None
     files = list_files(path, root, options.group)
@@ -73,18 +74,26 @@ def read_if_large(path: Path, options: ReadOptions) -> LargeList | None:
         raise UsageError(f"{error}; a list of more than {csv_list.MAX_BYTES:,} bytes needs such lines only") from None
 
 
-def list_root(file: Path, root: Path, first: str) -> Path:
-    """The folder that the paths of a list start from: ``root`` if it was given, else the folder of the list.
+def named_root(root: str | None, otherwise: str = DEFAULT_ROOT) -> str:
+    """The root that a user named, or ``otherwise``. "data" is the default, so who names that folder gets "./data"."""
+    if root is None:
+        return otherwise
+    return f"./{root}" if root == DEFAULT_ROOT else root
+
+
+def list_root(file: Path, root: str | Path, first: str) -> Path:
+    """The folder that the paths of a list start from: ``root`` if a user named it, else the folder of the list.
 
     The default root is taken only if the ``first`` path leads to a file from there, and not from the list.
     """
-    if root != DEFAULT_ROOT:
-        return root
-    return root if (root / first).exists() and not (file.parent / first).exists() else file.parent
+    place = Path(root)
+    if str(root) != DEFAULT_ROOT or ((place / first).exists() and not (file.parent / first).exists()):
+        return place
+    return file.parent
 
 
 def list_files(
-    path: Path, root: Path = DEFAULT_ROOT, group: str | None = None, *, needs_training: bool = True
+    path: Path, root: str | Path = DEFAULT_ROOT, group: str | None = None, *, needs_training: bool = True
 ) -> FileList:
     """The image files of a folder or list, none of them opened; for lists ``list_root`` says what ``root`` means.
 

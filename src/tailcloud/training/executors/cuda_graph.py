@@ -20,7 +20,7 @@ from tailcloud.training.executors.eager import EagerExecutor
 from tailcloud.training.executors.step import TrainingStep
 
 STEPS_PER_GRAPH = 4
-WARM_UP_RUNS = 3  # before a capture, so that libraries have chosen their algorithms
+ROOM = 2  # free memory that a capture should find, as a multiple of what its warm-up may have taken
 
 _capturing = Lock()  # one capture at a time, whatever other runs of this process do meanwhile
 
@@ -28,7 +28,13 @@ _capturing = Lock()  # one capture at a time, whatever other runs of this proces
 def capture(
     work: Callable[[], None], warm_up: Callable[[], None], generator: torch.Generator | None = None
 ) -> torch.cuda.CUDAGraph:
-    """A graph of ``work``, after a few calls of ``warm_up``; ``generator`` is what the work draws from."""
+    """A graph of ``work``, after a call of ``warm_up``; ``generator`` is what the work draws from.
+
+    One call compiles kernels and creates the handles of libraries; algorithms are not chosen by trial, because they are
+    deterministic. Other runs of this process go on: unlike ``torch.cuda.graph``, this does not wait for the whole
+    device before the capture. The warm-up is inside the lock, since it is Python code that would only slow down the
+    capture of another run.
+    """
     graph = torch.cuda.CUDAGraph()
     with _capturing:
         # Streams come from a small pool; nothing else here uses those of high priority.
@@ -36,17 +42,35 @@ def capture(
         stream.wait_stream(torch.cuda.current_stream())
         try:
             with torch.cuda.stream(stream):
-                for _ in range(WARM_UP_RUNS):
-                    warm_up()
+                warm_up()
         finally:  # a caller that restores tensors after a failed warm-up must do so after it
             torch.cuda.current_stream().wait_stream(stream)
         if generator is not None:
             graph.register_generator_state(generator)
         torch._C._cuda_clearCublasWorkspaces()  # graphs that run at the same time must not share one
-        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-            work()
+        if memory_is_short():
+            torch.cuda.empty_cache()
+        with torch.cuda.stream(stream):
+            graph.capture_begin(capture_error_mode="thread_local")
+            try:
+                work()
+            finally:
+                graph.capture_end()
+        torch.cuda.current_stream().wait_stream(stream)  # which has set the generator's seed
         torch._C._cuda_clearCublasWorkspaces()
     return graph
+
+
+def memory_is_short() -> bool:
+    """Whether a capture may need the memory that PyTorch keeps for tensors to come, which a graph cannot take."""
+    free, _ = torch.cuda.mem_get_info()
+    return free < ROOM * (torch.cuda.memory_reserved() - torch.cuda.memory_allocated())
+
+
+def release_cached_memory() -> None:
+    """Give back the memory that no tensor and no graph needs. It waits for the device, so it is for rare occasions."""
+    with _capturing:  # not while a graph is captured
+        torch.cuda.empty_cache()
 
 
 class GraphedEvaluation:
@@ -92,9 +116,9 @@ class GraphedExecutor(EagerExecutor):
         before = {name: value.clone() for name, value in state.items()}
         try:
             for steps, size in dict.fromkeys(self.launches(self.loader.steps)):
-                self.graphs[steps, size] = capture(
-                    partial(self.several_steps, steps, size), partial(self.warm_up_step, size), self.generator
-                )
+                warm = any(size == captured for _, captured in self.graphs)
+                warm_up = optimizer.zero_grad if warm else partial(self.warm_up_step, size)
+                self.graphs[steps, size] = capture(partial(self.several_steps, steps, size), warm_up, self.generator)
         finally:
             for name, value in state.items():
                 value.copy_(before[name])

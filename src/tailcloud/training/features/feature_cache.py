@@ -19,7 +19,7 @@ from safetensors.numpy import save
 
 from tailcloud.data.image_io import Pixels
 from tailcloud.data.loaders.cache import locked
-from tailcloud.files import FORMAT, write_atomically
+from tailcloud.files import FORMAT, expand_home, write_atomically
 
 Digests = list[bytes]
 HalfFeatures = NDArray[np.float16]
@@ -41,7 +41,7 @@ def cache_of(setting: str, note: Callable[[str], None]) -> "FeatureCache | None"
     """The cache of ``data.feature_cache``: "auto", "none" or a folder."""
     if setting == "none":
         return None
-    return FeatureCache(default_folder() if setting == "auto" else Path(setting).expanduser(), note)
+    return FeatureCache(default_folder() if setting == "auto" else expand_home(setting), note)
 
 
 def pixel_digests(images: Pixels) -> Digests:
