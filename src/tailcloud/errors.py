@@ -1,6 +1,7 @@
 """Errors for users: one sentence with the thing, the value and the way out."""
 
 import errno
+import os
 import re
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -46,6 +47,19 @@ def explained(error: Exception) -> TailcloudError | None:
         return _of_system(error)
     sentence = plugin_sentence(error)
     return TailcloudError(sentence) if sentence else None
+
+
+def unexpected(error: Exception) -> TailcloudError:
+    """The sentence for an error that nobody has thought of. With TAILCLOUD_DEBUG the error itself is raised.
+
+    Its traceback is not kept: the frames would keep memory of a run alive.
+    """
+    if os.environ.get("TAILCLOUD_DEBUG"):
+        raise error
+    return TailcloudError(
+        f"this should not have happened ({type(error).__name__}: {error}); please report it, with what "
+        "TAILCLOUD_DEBUG=1 in front of the same command prints"
+    )
 
 
 def _of_system(error: OSError) -> TailcloudError:

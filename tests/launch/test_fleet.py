@@ -37,15 +37,20 @@ def full_disk(observer):
     raise OSError(28, "No space left on device", "run/log.jsonl")
 
 
+def unforeseen(observer):
+    raise RuntimeError("nobody thought of this")
+
+
 def test_a_failing_run_leaves_the_others_alone():
-    watchers = [Watcher() for _ in range(4)]
-    outcomes = train_side_by_side([good, bad, good, full_disk], watchers)
+    watchers = [Watcher() for _ in range(5)]
+    outcomes = train_side_by_side([good, bad, good, full_disk, unforeseen], watchers)
     assert outcomes[0]["ok"] != os.getpid()
     assert isinstance(outcomes[1], TailcloudError)
     assert str(outcomes[1]) == "this one fails"
     assert "ok" in outcomes[2]
     assert str(outcomes[3]).startswith("the disk is full: run/log.jsonl could not be written")
-    assert [watcher.notes for watcher in watchers] == [["one"], ["two"], ["one"], []]
+    assert str(outcomes[4]).startswith("this should not have happened (RuntimeError: nobody thought of this)")
+    assert [watcher.notes for watcher in watchers] == [["one"], ["two"], ["one"], [], []]
     assert watchers[2].lines == [{"epoch": 1, "seconds": 0.01}]
 
 

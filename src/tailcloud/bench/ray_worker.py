@@ -14,7 +14,7 @@ import torch
 import tailcloud
 from tailcloud import plugins
 from tailcloud.bench.folder_transfer import FolderCopy, folder_copy
-from tailcloud.errors import TailcloudError, explained
+from tailcloud.errors import TailcloudError, explained, unexpected
 from tailcloud.launch.fleet import Job, Message, Outcome, QueueObserver
 from tailcloud.runs.folder import RunFolder
 
@@ -107,5 +107,5 @@ def with_machine_name(error: Exception) -> TailcloudError:
     sentence = explained(error)
     if sentence is None:
         traceback.print_exc(file=sys.stderr)
-        sentence = TailcloudError(f"this should not have happened ({type(error).__name__}: {error}); please report it")
+        sentence = unexpected(error)
     return type(sentence)(f"{sentence} [on the machine {platform.node()}]")

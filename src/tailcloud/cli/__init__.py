@@ -31,7 +31,7 @@ from tailcloud.cli.standard_streams import prepare_standard_streams
 from tailcloud.cli.termination import clean_exit_on_signals
 from tailcloud.cli.train import train
 from tailcloud.cli.watch import watch
-from tailcloud.errors import SilentExit, TailcloudWarning, explained
+from tailcloud.errors import SilentExit, TailcloudWarning, explained, unexpected
 
 # Threads that wait for each other sleep instead of spinning: on a busy machine a step is several times faster.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when PyTorch is imported
@@ -103,26 +103,9 @@ def _run() -> None:
     try:
         app(prog_name="tailcloud")
     except Exception as error:
-        sentence = explained(error)
+        sentence = explained(error) or unexpected(error)
         if isinstance(sentence, SilentExit):
             time.sleep(ERROR_GRACE_SECONDS)
             sys.exit(sentence.exit_code)
-        if sentence is None:
-            _unexpected(error)
-        else:
-            _fail(str(sentence), sentence.exit_code)
-
-
-def _fail(sentence: str, code: int) -> None:
-    print_error(sentence)
-    sys.exit(code)
-
-
-def _unexpected(error: Exception) -> None:
-    if os.environ.get("TAILCLOUD_DEBUG"):
-        raise error
-    _fail(
-        f"this should not have happened ({type(error).__name__}: {error}); please report it, with what "
-        "TAILCLOUD_DEBUG=1 in front of the same command prints",
-        1,
-    )
+        print_error(str(sentence))
+        sys.exit(sentence.exit_code)

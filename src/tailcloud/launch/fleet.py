@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import torch
 
 from tailcloud import plugins
-from tailcloud.errors import TailcloudError, explained
+from tailcloud.errors import TailcloudError, explained, unexpected
 from tailcloud.launch.admission import Admission, room_on_gpu
 from tailcloud.launch.worker_process import ENDED, Messages, WorkerProcess
 from tailcloud.recipe import Stage
@@ -322,8 +322,6 @@ def _outcome(outcome: Result | BaseException) -> Outcome:
 
 def _sentence(error: Exception) -> TailcloudError:
     """The error that ended a run, without its traceback: the frames would keep the run's device memory alive."""
-    sentence = explained(error)
-    if sentence is None:
-        raise error
+    sentence = explained(error) or unexpected(error)
     sentence.__cause__ = sentence.__context__ = None
     return sentence.with_traceback(None)
