@@ -3,7 +3,9 @@
 A graph reads and writes its tensors at fixed addresses: all of them must exist as long as the graph does.
 """
 
-from collections.abc import Callable, Sequence
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from threading import Lock
 
@@ -50,7 +52,7 @@ def capture(
         torch._C._cuda_clearCublasWorkspaces()  # graphs that run at the same time must not share one
         if memory_is_short():
             torch.cuda.empty_cache()
-        with torch.cuda.stream(stream):
+        with torch.cuda.stream(stream), no_garbage_collection():
             graph.capture_begin(capture_error_mode="thread_local")
             try:
                 work()
@@ -59,6 +61,18 @@ def capture(
         torch.cuda.current_stream().wait_stream(stream)  # which has set the generator's seed
         torch._C._cuda_clearCublasWorkspaces()
     return graph
+
+
+@contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Python frees nothing in reference cycles here: device memory that is freed during a capture makes it fail."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def memory_is_short() -> bool:
