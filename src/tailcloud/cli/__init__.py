@@ -1,9 +1,9 @@
 """The command line: one file per verb. Heavy imports stay inside the verbs, so that ``--help`` is fast.
 
 Verbs: ``train``, ``watch``, ``evaluate``, ``predict``, ``inspect``, ``report``, ``review``, ``rebalance``, ``bench``,
-``export``, ``recipes``, ``data``, ``weights``. Shared: ``console`` (notes and errors), ``plugin_option``,
-``garbage_collection``, and for verbs that train, ``progress`` and ``train_output``. For one verb: ``run_status`` and
-``live_table`` (watch), ``bench_display`` (bench), ``prediction_output`` (predict), ``verify`` (data).
+``export``, ``recipes``, ``data``, ``weights``. Shared: ``console`` (notes and errors), ``plugin_option``, and for
+verbs that train, ``progress`` and ``train_output``. For one verb: ``run_status`` and ``live_table`` (watch),
+``bench_display`` (bench), ``prediction_output`` (predict), ``verify`` (data).
 """
 
 import os
@@ -20,7 +20,6 @@ from tailcloud.cli.bench import bench
 from tailcloud.cli.console import print_error, print_log_as_notes
 from tailcloud.cli.evaluate import evaluate
 from tailcloud.cli.export import export
-from tailcloud.cli.garbage_collection import exit_quickly
 from tailcloud.cli.inspect import inspect
 from tailcloud.cli.plugin_option import Plugin
 from tailcloud.cli.predict import predict
@@ -32,6 +31,7 @@ from tailcloud.cli.termination import clean_exit_on_signals
 from tailcloud.cli.train import train
 from tailcloud.cli.watch import watch
 from tailcloud.errors import SilentExit, TailcloudWarning, explained, unexpected
+from tailcloud.garbage_collection import exit_quickly
 
 # Threads that wait for each other sleep instead of spinning: on a busy machine a step is several times faster.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when PyTorch is imported

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tailcloud.cli.console import print_note
-from tailcloud.cli.garbage_collection import collection_paused
+from tailcloud.garbage_collection import imports_kept
 
 
 def load_plugins(context: typer.Context, files: list[str] | None) -> list[str] | None:
@@ -16,7 +16,7 @@ def load_plugins(context: typer.Context, files: list[str] | None) -> list[str] |
     of_a_verb = context.parent is not None
     if context.resilient_parsing or not (files or of_a_verb):
         return files
-    with collection_paused():  # imports PyTorch
+    with imports_kept():  # imports PyTorch
         from tailcloud.plugins import load_entry_points, load_plugin
 
     for remark in load_entry_points() if of_a_verb else []:

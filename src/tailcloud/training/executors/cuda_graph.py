@@ -3,9 +3,7 @@
 A graph reads and writes its tensors at fixed addresses: all of them must exist as long as the graph does.
 """
 
-import gc
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Lock
 
@@ -17,6 +15,7 @@ from tailcloud.data.loaders.base import Loader
 from tailcloud.data.loaders.epoch_plan import EpochPlan
 from tailcloud.data.loaders.images import Images
 from tailcloud.evaluation import DevicePredictions, predict_on_device
+from tailcloud.garbage_collection import collection_paused
 from tailcloud.training.executors.base import EpochState
 from tailcloud.training.executors.eager import EagerExecutor
 from tailcloud.training.executors.step import TrainingStep
@@ -52,7 +51,7 @@ def capture(
         torch._C._cuda_clearCublasWorkspaces()  # graphs that run at the same time must not share one
         if memory_is_short():
             torch.cuda.empty_cache()
-        with torch.cuda.stream(stream), no_garbage_collection():
+        with torch.cuda.stream(stream), collection_paused():  # memory that is freed during a capture makes it fail
             graph.capture_begin(capture_error_mode="thread_local")
             try:
                 work()
@@ -61,18 +60,6 @@ def capture(
         torch.cuda.current_stream().wait_stream(stream)  # which has set the generator's seed
         torch._C._cuda_clearCublasWorkspaces()
     return graph
-
-
-@contextmanager
-def no_garbage_collection() -> Iterator[None]:
-    """Python frees nothing in reference cycles here: device memory that is freed during a capture makes it fail."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def memory_is_short() -> bool:
