@@ -64,9 +64,9 @@ class Variant:
 
 
 # By channels of a block. The fastest of benchmarks/kernel_variants.py.
-FORWARD = {16: Variant(), 32: Variant(), 64: Variant()}
-BACKWARD = {16: Variant(), 32: Variant(), 64: Variant()}
-WEIGHTS = {16: Variant(), 32: Variant(), 64: Variant()}
+FORWARD = {16: Variant(channel_warps=1), 32: Variant(channel_warps=2, contiguous=8), 64: Variant()}
+BACKWARD = {16: Variant(channel_warps=1), 32: Variant(channel_warps=2, contiguous=8), 64: Variant()}
+WEIGHTS = {16: Variant(pixels=2), 32: Variant(pixels=2), 64: Variant()}
 
 
 def block_of(channels: int) -> int:
