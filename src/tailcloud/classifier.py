@@ -168,7 +168,7 @@ def cost_of(model: Classifier, channels: int, height: int, width: int) -> Cost:
     kept: list[int] = []
     device = next(model.parameters()).device
     if device.type not in {"cpu", "meta"}:  # a GPU prepares every convolution for a new shape: seconds
-        model, device = deepcopy(model).cpu(), torch.device("cpu")
+        model, device = _on_cpu(model), torch.device("cpu")
     image = torch.zeros(1, channels, height, width, device=device)
     leaves = [module for module in model.modules() if not list(module.children())]
     hooks = [module.register_forward_hook(partial(_note_size, kept)) for module in leaves]
@@ -185,6 +185,13 @@ def cost_of(model: Classifier, channels: int, height: int, width: int) -> Cost:
         for hook in hooks:
             hook.remove()
     return Cost(sum(parameter.numel() for parameter in model.parameters()), counter.flops, sum(kept))
+
+
+def _on_cpu(model: Classifier) -> Classifier:
+    """A copy of a model on the CPU with zeros for weights: nothing waits for the device."""
+    zeros = {id(tensor): torch.zeros_like(tensor, device="cpu") for tensor in (*model.parameters(), *model.buffers())}
+    parameters = {id(tensor): nn.Parameter(zeros[id(tensor)], tensor.requires_grad) for tensor in model.parameters()}
+    return deepcopy(model, zeros | parameters)
 
 
 class _FlopCounter(TorchFunctionMode):

@@ -116,22 +116,20 @@ def test_maps_of_several_tiles(monkeypatch, modes, counts):
     assert [layer.tiles for layer in fused.layers] == [4, 4, 4, 1, 1, 1, 1]
     check_steps(plain, fused, size, modes, counts)
     (memory,) = fused._workspaces[True]  # a smaller batch is computed in the place of a larger one
-    assert max(residual.chunks(layer) for layer in fused.layers) > 1
+    assert max(layer.chunks for layer in fused.layers) > 1
     assert max(memory.splits(group, 3) for group in memory.groups) > 2 * SMALL_BLOCKS["ADD_SPLITS"]
     assert past_the_end(memory) == 0
 
 
 @pytest.mark.parametrize(("pixels", "size"), [(2, (5, 8)), (4, (9, 7))])
-def test_products_of_several_pixels(monkeypatch, pixels, size):
-    """All three kernels, where the map's width is a multiple of the pixels and where it is not."""
-    for name in ("FORWARD", "BACKWARD", "WEIGHTS"):
-        monkeypatch.setattr(residual, name, dict.fromkeys((16, 32, 64), residual.Variant(pixels=pixels)))
+def test_weight_gradients_by_products_of_several_pixels(monkeypatch, pixels, size):
+    """Where the map's width is a multiple of the pixels and where it is not."""
+    monkeypatch.setattr(residual, "PIXELS", dict.fromkeys((16, 32, 64), pixels))
     monkeypatch.setattr(residual, "TILE", 16 * 8 * pixels * 2)  # two tiles of at least 16 rows of a product, or more
     plain, fused = pair(size)
     assert fused.layers[1].tiles > 1
-    for variant in (fused.layers[1].variant(residual.FORWARD), residual.weights_variant(fused.layers[1])):
-        assert variant.pixels == pixels
-    assert fused.layers[3].variant(residual.BACKWARD).pixels == 1  # stride 2
+    assert fused.layers[1].pixels == pixels
+    assert fused.layers[3].pixels == 1  # stride 2
     check_steps(plain, fused, size, ["moving"], [1])
     (memory,) = fused._workspaces[True]
     assert past_the_end(memory) == 0
@@ -144,16 +142,43 @@ def test_products_of_several_pixels(monkeypatch, pixels, size):
     ids=["several rows per instruction", "a row per instruction", "channels shared by warps"],
 )
 def test_operands_straight_into_registers(monkeypatch, size, tile, channel_warps):
-    for name in ("FORWARD", "BACKWARD"):
-        chosen = residual.Variant(channel_warps=channel_warps, contiguous=4)
-        monkeypatch.setattr(residual, name, dict.fromkeys((16, 32, 64), chosen))
+    chosen = residual.Registers(channel_warps, contiguous=4)
+    monkeypatch.setattr(residual, "known_registers", lambda _dtype: dict.fromkeys((16, 32, 64), chosen))
     monkeypatch.setattr(residual, "TILE", tile)
     plain, fused = pair(size, width=1.0 if channel_warps > 1 else 0.25)
-    used = [layer.variant(residual.FORWARD).channel_warps for layer in fused.layers]
-    assert used.count(channel_warps) >= 2, used
+    used = [layer.registers for layer in fused.layers]
+    assert used.count(chosen) >= 2, used
     check_steps(plain, fused, size, ["moving"], [2])
     (memory,) = fused._workspaces[True]
     assert past_the_end(memory) == 0
+
+
+@interpreted_only
+def test_registers_are_for_maps_of_16_bits():
+    _, half = pair((4, 4), dtype=torch.bfloat16)
+    _, whole = pair((4, 4))
+    assert any(layer.known for layer in half.layers)
+    assert not any(layer.known for layer in whole.layers)
+
+
+def test_without_gluon_the_other_kernels_compute(monkeypatch):
+    """What does not compile is not tried again by the next network of the same shape."""
+    _, fused = pair((4, 4))
+    tried = []
+
+    def compile_with(known):
+        tried.append(len(known))
+        if known:
+            raise residual.CannotFuse("no gluon")
+
+    monkeypatch.setattr(residual, "_compiling", {})
+    fused.layers = residual.layers_of(fused.backbone, 4, 4, residual.REGISTERS)
+    monkeypatch.setattr(fused, "_compile_with", compile_with)
+    fused.compile()
+    assert tried == [2, 0]
+    assert not any(layer.known for layer in fused.layers)
+    fused.compile()
+    assert tried == [2, 0]
 
 
 def past_the_end(memory):

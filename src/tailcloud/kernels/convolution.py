@@ -10,11 +10,6 @@ A program works on a tile: ``R`` rows of one output map. Y and gZ are stored as 
 as [tile, row, column, channel] with a border of one pixel around each tile. So a program writes everything that its
 nine taps read (also rows of adjacent tiles, and zeros outside of the image) and reads it without bounds checks.
 
-A product has ``P`` output pixels in a row of its matrix. With P = 1 there is one product per tap. With more, P + 2
-adjacent input pixels, which are contiguous in memory, are multiplied by one matrix that holds the three taps of a
-kernel row once for each output pixel, and zeros. So an input is loaded (P + 2) / P times per kernel row, not three
-times; the zeros cost multiplications, of which tensor cores have plenty. Convolutions with stride 2 have P = 1.
-
 Statistics and sums are written as one partial result per program. The last program, found by an atomic counter, adds
 all of them in a fixed order. No number is added atomically, so the bits are the same every time.
 """
@@ -23,6 +18,14 @@ import triton
 import triton.language as tl
 
 RUNTIME = ["images"]  # changes from batch to batch and must not cause a recompilation
+
+
+@triton.jit
+def _after_the_kernel_before(EARLY: tl.constexpr):
+    """EARLY: this kernel was started while the one before it ended; wait for that. The next one may start then."""
+    if EARLY:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
 
 
 @triton.jit
@@ -175,15 +178,6 @@ def _activation(value, extra, scale, shift, NORM: tl.constexpr, SHORTCUT: tl.con
     return result
 
 
-@triton.jit
-def _reach(step, across, P: tl.constexpr):
-    """How many pixels of a bordered tile lie between the first operand of a product and that of product ``step``."""
-    pixels = step * across
-    if P == 1:
-        pixels = step // 3 * across + step % 3
-    return pixels
-
-
 @triton.jit(do_not_specialize=RUNTIME)
 def convolve(
     raw, shortcut, kept, weight, result,
@@ -194,9 +188,10 @@ def convolve(
     BCI: tl.constexpr, BCO: tl.constexpr, R: tl.constexpr, BP: tl.constexpr,
     NORM: tl.constexpr, MOVING: tl.constexpr, SHORTCUT: tl.constexpr,
     SH: tl.constexpr, SW: tl.constexpr, SC: tl.constexpr, SBC: tl.constexpr, SR: tl.constexpr,
-    BWI: tl.constexpr, BWO: tl.constexpr, P: tl.constexpr,
+    BWI: tl.constexpr, BWO: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
     """Y[l] = conv3×3(A[l]) on a tile of R rows; A[l] is computed first, from the raw map and the norm before it."""
+    _after_the_kernel_before(EARLY)
     HO: tl.constexpr = (H + S - 1) // S
     WO: tl.constexpr = (W + S - 1) // S
     tiles: tl.constexpr = (HO + R - 1) // R
@@ -223,23 +218,18 @@ def convolve(
     place = home + (border // BWI * (R * S + 1) * (W + 2) + column_b + 1)[:, None] * BCI + ci[None, :]
     tl.store(place, _activation(value_b, extra_b, scale, shift, NORM, SHORTCUT), inside_b[:, None] & (ci[None, :] < CI))
     tl.debug_barrier()
-    products: tl.constexpr = 9 if P == 1 else 3
-    read: tl.constexpr = BCI if P == 1 else 2 * P * BCI
-    span, many = tl.arange(0, read), tl.arange(0, P * BCO)
-    block = tl.arange(0, R * BWO // P)
-    row, column = block // (BWO // P), block % (BWO // P) * P
-    corner = home + (row * S * (W + 2) + column * S)[:, None] * BCI + span[None, :]
-    taps = weight + span[:, None] * (P * BCO) + many[None, :]
-    seen, factors = tl.load(corner), tl.load(taps)
-    total = tl.zeros([R * BWO // P, P * BCO], tl.float32)
-    for step in range(1, products + 1):  # the next operands are read while these are multiplied; the last are not used
-        next_seen = tl.load(corner + _reach(step, W + 2, P) * BCI)
-        next_factors = tl.load(taps + step * (read * P * BCO))
-        total = tl.dot(seen, factors, total, input_precision="ieee")
-        seen, factors = next_seen, next_factors
-    rounded = tl.reshape(total.to(result.dtype.element_ty), [R * BWO, BCO])
     pixel = tl.arange(0, R * BWO)
     row, column = pixel // BWO, pixel % BWO
+    corner = home + (row * S * (W + 2) + column * S)[:, None] * BCI + ci[None, :]
+    taps = weight + ci[:, None] * BCO + co[None, :]
+    seen, factors = tl.load(corner), tl.load(taps)
+    total = tl.zeros([R * BWO, BCO], tl.float32)
+    for tap in range(1, 10):  # the next operands are read while these are multiplied; the last are not used
+        next_seen = tl.load(corner + (tap // 3 * (W + 2) + tap % 3) * BCI)
+        next_factors = tl.load(taps + tap * (BCI * BCO))
+        total = tl.dot(seen, factors, total, input_precision="ieee")
+        seen, factors = next_seen, next_factors
+    rounded = total.to(result.dtype.element_ty)
     inside = (first + row < HO) & (column < WO)
     place = result + ((image * HO + first + row) * WO + column)[:, None] * CO + co[None, :]
     tl.store(place, rounded, inside[:, None] & (co[None, :] < CO))
@@ -322,15 +312,12 @@ def _normed_back(gradient, value, a, b, c):
 
 
 @triton.jit
-def _window(
-    home, row, column, step, S: tl.constexpr, WO: tl.constexpr, BC: tl.constexpr, READ: tl.constexpr, P: tl.constexpr
-):
-    """The gradients that one product with mirrored taps reads from a bordered tile."""
-    channel = tl.arange(0, READ)[None, :]
+def _window(home, row, column, tap, channel, S: tl.constexpr, WO: tl.constexpr, BC: tl.constexpr):
+    """The gradients that one mirrored tap reads from a bordered tile."""
     if S == 1:
-        seen = tl.load(home + (row * (WO + 2) + column + _reach(step, WO + 2, P))[:, None] * BC + channel)
+        seen = tl.load(home + ((row + tap // 3) * (WO + 2) + column + tap % 3)[:, None] * BC + channel)
     else:
-        up, left = row + step // 3 - 1, column + step % 3 - 1
+        up, left = row + tap // 3 - 1, column + tap % 3 - 1
         even = (up >= 0) & (up % S == 0) & (left >= 0) & (left % S == 0)
         there = ((up // S + 1) * (WO + 2) + left // S + 1)[:, None] * BC + channel
         seen = tl.load(home + there, even[:, None], 0.0)
@@ -344,9 +331,10 @@ def convolve_back(
     H: tl.constexpr, W: tl.constexpr, S: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr,
     BCI: tl.constexpr, BCO: tl.constexpr, R: tl.constexpr, BP: tl.constexpr,
     MOVING: tl.constexpr, SKIP: tl.constexpr, LAST: tl.constexpr, BWI: tl.constexpr, BWO: tl.constexpr,
-    P: tl.constexpr,
+    EARLY: tl.constexpr,
 ):  # fmt: skip
     """gZ[l−1] on R·S rows, from gZ[l] through convolution l, with the shortcut's gradient. LAST: only make gY[l]."""
+    _after_the_kernel_before(EARLY)
     HO: tl.constexpr = (H + S - 1) // S
     WO: tl.constexpr = (W + S - 1) // S
     tiles: tl.constexpr = (HO + R - 1) // R
@@ -372,23 +360,16 @@ def convolve_back(
     tl.store(place_b, _normed_back(slope_b, value_b, a, b, c), valid_b)
     if not LAST:
         tl.debug_barrier()
-        products: tl.constexpr = 9 if P == 1 else 3
-        read: tl.constexpr = BCO if P == 1 else 2 * P * BCO
-        span, many = tl.arange(0, read), tl.arange(0, P * BCI)
-        block = tl.arange(0, R * S * BWI // P)
-        row, column = block // (BWI // P), block % (BWI // P) * P
-        taps = weight + span[:, None] * (P * BCI) + many[None, :]
-        seen = _window(home, row, column, 0, S, WO, BCO, read, P)
-        factors = tl.load(taps)
-        total = tl.zeros([R * S * BWI // P, P * BCI], tl.float32)
-        for step in range(1, products + 1):
-            next_seen = _window(home, row, column, step, S, WO, BCO, read, P)
-            next_factors = tl.load(taps + step * (read * P * BCI))
-            total = tl.dot(seen, factors, total, input_precision="ieee")
-            seen, factors = next_seen, next_factors
-        total = tl.reshape(total, [R * S * BWI, BCI])
         pixel = tl.arange(0, R * S * BWI)
         row, column = pixel // BWI, pixel % BWI
+        taps = weight + co[:, None] * BCI + ci[None, :]
+        seen, factors = _window(home, row, column, 0, co[None, :], S, WO, BCO), tl.load(taps)
+        total = tl.zeros([R * S * BWI, BCI], tl.float32)
+        for tap in range(1, 10):
+            next_seen = _window(home, row, column, tap, co[None, :], S, WO, BCO)
+            next_factors = tl.load(taps + tap * (BCO * BCI))
+            total = tl.dot(seen, factors, total, input_precision="ieee")
+            seen, factors = next_seen, next_factors
         place = ((image * H + first * S + row) * W + column)[:, None] * CI + ci[None, :]
         valid = ((first * S + row < H) & (column < W))[:, None] & (ci[None, :] < CI)
         if SKIP == 1:
@@ -430,7 +411,9 @@ def weigh(
 ):  # fmt: skip
     """The gradient of a convolution's weights: one row of taps, some tiles, one of several convolutions per program.
 
-    Each of the P output pixels of a product gives a partial result of its own.
+    A product has ``P`` output pixels in a row of its matrix, and the P + 2 adjacent input pixels of their taps, which
+    are contiguous in memory: an input is loaded (P + 2) / P times instead of three times. With stride 2, P is 1. Each
+    of the P pixels gives a partial result of its own.
     """
     WO: tl.constexpr = (W + S - 1) // S
     down, layer = tl.program_id(1), tl.program_id(2).to(tl.int64)
@@ -482,21 +465,15 @@ def pack(table, forward, backward, BLOCK: tl.constexpr):
     """Weights as the products read them: as they are forward, mirrored and with inputs for outputs backward.
 
     A row of ``table`` is one tap of one convolution: where its weights [output, tap, input] lie, the numbers of
-    channels; for each direction where they go, the strides of inputs and outputs there, copies, and their distance.
+    channels; for each direction where they go, and the strides of inputs and outputs there.
     """
-    row = table + tl.program_id(0) * 14
+    row = table + tl.program_id(0) * 10
     source = (tl.load(row)).to(tl.pointer_type(tl.float32))
     tap, inputs, outputs = tl.load(row + 1), tl.load(row + 2), tl.load(row + 3)
     ci, co = tl.arange(0, BLOCK)[None, :], tl.arange(0, BLOCK)[:, None]
     real = (ci < inputs) & (co < outputs)
     value = tl.load(source + (co * 9 + tap) * inputs + ci, real, 0.0).to(forward.dtype.element_ty)
-    _copies(forward, row + 4, ci, co, value, real)
-    _copies(backward, row + 9, co, ci, value, real)
-
-
-@triton.jit
-def _copies(target, row, ci, co, value, real):
-    place, step_in, step_out = tl.load(row), tl.load(row + 1), tl.load(row + 2)
-    copies, distance = tl.load(row + 3), tl.load(row + 4)
-    for copy in range(copies):
-        tl.store(target + place + copy * distance + ci * step_in + co * step_out, value, real)
+    there = forward + tl.load(row + 4)
+    tl.store(there + ci * tl.load(row + 5) + co * tl.load(row + 6), value, real)
+    back = backward + tl.load(row + 7)
+    tl.store(back + co * tl.load(row + 8) + ci * tl.load(row + 9), value, real)

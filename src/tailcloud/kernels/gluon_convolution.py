@@ -17,6 +17,7 @@ from tailcloud.kernels.convolution import (
     RUNTIME,
     _activation,
     _affine,
+    _after_the_kernel_before,
     _bordered,
     _finish_backward,
     _finish_forward,
@@ -70,9 +71,11 @@ def convolve(
     BCI: tl.constexpr, BCO: tl.constexpr, R: tl.constexpr, BP: tl.constexpr,
     NORM: tl.constexpr, MOVING: tl.constexpr, SHORTCUT: tl.constexpr,
     SH: tl.constexpr, SW: tl.constexpr, SC: tl.constexpr, SBC: tl.constexpr, SR: tl.constexpr,
-    BWI: tl.constexpr, BWO: tl.constexpr, CHANNEL_WARPS: tl.constexpr, CONTIGUOUS: tl.constexpr,
+    BWI: tl.constexpr, BWO: tl.constexpr, EARLY: tl.constexpr,
+    CHANNEL_WARPS: tl.constexpr, CONTIGUOUS: tl.constexpr,
 ):  # fmt: skip
     """``convolution.convolve`` with stride 1."""
+    _after_the_kernel_before(EARLY)
     tiles: tl.constexpr = (H + R - 1) // R
     inputs: tl.constexpr = gl.BlockedLayout([1, 8], [256 // BCI, BCI // 8], [gl.num_warps(), 1], [1, 0])
     outputs: tl.constexpr = gl.BlockedLayout([1, 8], [256 // BCO, BCO // 8], [gl.num_warps(), 1], [1, 0])
@@ -139,9 +142,10 @@ def convolve_back(
     H: tl.constexpr, W: tl.constexpr, S: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr,  # noqa: ARG001
     BCI: tl.constexpr, BCO: tl.constexpr, R: tl.constexpr, BP: tl.constexpr,
     MOVING: tl.constexpr, SKIP: tl.constexpr, LAST: tl.constexpr, BWI: tl.constexpr, BWO: tl.constexpr,  # noqa: ARG001
-    CHANNEL_WARPS: tl.constexpr, CONTIGUOUS: tl.constexpr,
+    EARLY: tl.constexpr, CHANNEL_WARPS: tl.constexpr, CONTIGUOUS: tl.constexpr,
 ):  # fmt: skip
     """``convolution.convolve_back`` with stride 1, and not LAST."""
+    _after_the_kernel_before(EARLY)
     tiles: tl.constexpr = (H + R - 1) // R
     inputs: tl.constexpr = gl.BlockedLayout([1, 8], [256 // BCI, BCI // 8], [gl.num_warps(), 1], [1, 0])
     outputs: tl.constexpr = gl.BlockedLayout([1, 8], [256 // BCO, BCO // 8], [gl.num_warps(), 1], [1, 0])

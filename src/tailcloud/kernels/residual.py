@@ -29,44 +29,26 @@ Sizes = dict[str, int]
 
 
 @dataclass(frozen=True)
-class Variant:
-    """How a kernel computes a convolution.
+class Registers:
+    """How the kernels of ``gluon_convolution`` share a tile.
 
-    With ``channel_warps``, by ``gluon_convolution``: so many warps share the output channels, the others the pixels; a
-    thread loads ``contiguous`` channels at a time. Without, by ``convolution`` with ``pixels`` in a row of a product.
+    So many warps share the output channels, the others the pixels; a thread loads ``contiguous`` channels at a time.
     """
 
-    pixels: int = 1
-    num_warps: int = 4
-    num_stages: int = 1
-    channel_warps: int = 0
-    contiguous: int = 2
+    channel_warps: int
+    contiguous: int
 
     @property
     def sizes(self) -> Sizes:
         """What the kernels are compiled for."""
-        gluon = {"CHANNEL_WARPS": self.channel_warps, "CONTIGUOUS": self.contiguous}
-        own = gluon if self.channel_warps else {"P": self.pixels}
-        return {**own, "num_warps": self.num_warps, "num_stages": self.num_stages}
-
-    @property
-    def kernels(self) -> Any:
-        """The module that has them."""
-        if not self.channel_warps:
-            return kernels
-        from tailcloud.kernels import gluon_convolution  # experimental in Triton, so only where it is chosen
-
-        return gluon_convolution
-
-    def simple(self) -> "Variant":
-        """The same warps and stages, one product per tap."""
-        return Variant(num_warps=self.num_warps, num_stages=self.num_stages)
+        return {"CHANNEL_WARPS": self.channel_warps, "CONTIGUOUS": self.contiguous}
 
 
-# By channels of a block. The fastest of benchmarks/kernel_variants.py.
-FORWARD = {16: Variant(channel_warps=1), 32: Variant(channel_warps=2, contiguous=8), 64: Variant()}
-BACKWARD = {16: Variant(channel_warps=1), 32: Variant(channel_warps=2, contiguous=8), 64: Variant()}
-WEIGHTS = {16: Variant(pixels=2), 32: Variant(pixels=2), 64: Variant()}
+# By channels of a block, measured by benchmarks/kernel_passes.py. Where there is none, ``convolution`` is faster.
+REGISTERS = {16: Registers(1, 2), 32: Registers(2, 8)}
+PIXELS = {16: 2, 32: 2, 64: 1}  # output pixels in a row of a product that gives weight gradients
+WARPS: Sizes = {"num_warps": 4, "num_stages": 1}
+EARLY_FROM = (9, 0)  # the compute capability from which a kernel can start while the one before it ends
 
 
 def block_of(channels: int) -> int:
@@ -76,12 +58,13 @@ def block_of(channels: int) -> int:
 
 @dataclass(frozen=True)
 class Layer:
-    """A convolution, the batch norm after it, and the size of its input maps."""
+    """A convolution, the batch norm after it, the size of its input maps, and which blocks have ``Registers``."""
 
     conv: nn.Conv2d
     norm: nn.BatchNorm2d
     height: int
     width: int
+    known: Mapping[int, Registers]
 
     @cached_property
     def stride(self) -> int:
@@ -118,15 +101,43 @@ class Layer:
         sizes = {"H": self.height, "W": self.width, "S": self.stride}
         return {**sizes, "CI": self.conv.in_channels, "CO": self.conv.out_channels, **self.blocks}
 
-    def variant(self, variants: Mapping[int, Variant], chunks: int = 1) -> Variant:
-        """The variant for this layer, whose tiles come in chunks; the simple one if the layer is too small for it."""
+    @cached_property
+    def registers(self) -> Registers | None:
+        """How ``gluon_convolution`` computes this layer; None if ``convolution`` does: with stride 2, or too small."""
         small, large = sorted((self.blocks["BCI"], self.blocks["BCO"]))
-        variant, pixels = variants[large], self.rows * self.blocks["BWO"] // chunks
-        wide = variant.pixels <= min(self.blocks["BWO"], pixels // 16)  # a product has at least 16 rows
-        if variant.channel_warps:  # an instruction has 16 channels and 8 pixels; 4 threads share the inputs
-            wide = 16 * variant.channel_warps <= small and 4 * variant.contiguous <= small
-            wide = wide and 8 * (variant.num_warps // variant.channel_warps) <= pixels
-        return variant if self.stride == 1 and wide else variant.simple()
+        found = self.known.get(large)
+        if found is None or self.stride > 1:
+            return None
+        # an instruction has 16 channels and 8 pixels; 4 threads share the inputs
+        wide = 16 * found.channel_warps <= small and 4 * found.contiguous <= small
+        pixel_warps = WARPS["num_warps"] // found.channel_warps
+        return found if wide and 8 * pixel_warps <= self.rows * self.blocks["BWO"] else None
+
+    @property
+    def kernels(self) -> Any:
+        """The module that has the kernels of this layer."""
+        if self.registers is None:
+            return kernels
+        from tailcloud.kernels import gluon_convolution  # experimental in Triton, so only where it is chosen
+
+        return gluon_convolution
+
+    @property
+    def sizes(self) -> Sizes:
+        """What they are compiled for, beside the shape."""
+        return {**(self.registers.sizes if self.registers else {}), **WARPS}
+
+    @cached_property
+    def chunks(self) -> int:
+        """Chunks of a tile whose weight gradients are added one after the other."""
+        return max(1, min(self.rows, self.rows * self.blocks["BWO"] // CHUNK))
+
+    @cached_property
+    def pixels(self) -> int:
+        """Output pixels in a row of a product that gives weight gradients."""
+        wanted = PIXELS[max(self.blocks["BCI"], self.blocks["BCO"])]
+        rows = self.rows * self.blocks["BWO"] // self.chunks // wanted  # a product has at least 16
+        return wanted if self.stride == 1 and wanted <= self.blocks["BWO"] and rows >= 16 else 1
 
     @cached_property
     def bordered_in(self) -> int:
@@ -144,14 +155,14 @@ class Layer:
         return self.out[0] * self.out[1] * self.conv.out_channels
 
 
-def layers_of(backbone: CifarResNet, height: int, width: int) -> list[Layer]:
+def layers_of(backbone: CifarResNet, height: int, width: int, known: Mapping[int, Registers]) -> list[Layer]:
     """The convolutions of a backbone in order."""
-    layers = [Layer(backbone.conv1, backbone.bn1, height, width)]
+    layers = [Layer(backbone.conv1, backbone.bn1, height, width, known)]
     for stage in (backbone.layer1, backbone.layer2, backbone.layer3):
         for block in stage:
             assert isinstance(block, BasicBlock)
-            layers.append(Layer(block.conv1, block.bn1, *layers[-1].out))
-            layers.append(Layer(block.conv2, block.bn2, *layers[-1].out))
+            layers.append(Layer(block.conv1, block.bn1, *layers[-1].out, known))
+            layers.append(Layer(block.conv2, block.bn2, *layers[-1].out, known))
     return layers
 
 
@@ -164,24 +175,21 @@ def fits(backbone: nn.Module) -> bool:
     return small and all(conv.weight.permute(0, 2, 3, 1).is_contiguous() for conv in convolutions)
 
 
-def chunks(layer: Layer) -> int:
-    """Chunks of a tile whose weight gradients are added one after the other."""
-    pixels = layer.rows * layer.blocks["BWO"]
-    return max(1, min(layer.rows, pixels // CHUNK))
-
-
-def weights_variant(layer: Layer) -> Variant:
-    """The variant that computes a layer's weight gradients."""
-    return layer.variant(WEIGHTS, chunks(layer))
+def known_registers(dtype: torch.dtype) -> Mapping[int, Registers]:
+    """``REGISTERS`` for maps of 16 bits; tensor cores do not multiply exact float32."""
+    return REGISTERS if dtype.itemsize == 2 else {}
 
 
 @dataclass(frozen=True)
 class Packed:
-    """The weights of a convolution as a variant multiplies by them: matrices of [inputs, outputs] or the other way."""
+    """The weights of a convolution as its kernel multiplies by them: a matrix of [inputs, outputs] per tap.
+
+    ``gluon_convolution`` takes [outputs, inputs].
+    """
 
     inputs: int
     outputs: int
-    variant: Variant
+    turned: bool
 
     @property
     def size(self) -> int:
@@ -191,18 +199,11 @@ class Packed:
     @property
     def steps(self) -> tuple[int, int]:
         """Numbers from one input, and from one output, to the next."""
-        return (1, self.inputs) if self.variant.channel_warps else (self.variant.pixels * self.outputs, 1)
-
-    @property
-    def copies(self) -> tuple[int, int]:
-        """How often each tap is in a matrix, and numbers from one copy to the next: a pixel further in both ways."""
-        return self.variant.pixels, self.inputs * self.steps[0] + self.outputs * self.steps[1]
+        return (1, self.inputs) if self.turned else (self.outputs, 1)
 
     def place(self, tap: int) -> int:
-        """Where the first copy of a tap starts."""
-        pixels = self.variant.pixels
-        before = tap if pixels == 1 else tap // 3 * 2 * pixels + tap % 3  # input pixels
-        return before * self.inputs * self.outputs * pixels
+        """Where a tap starts."""
+        return tap * self.inputs * self.outputs
 
 
 class Workspace:
@@ -236,10 +237,9 @@ class Workspace:
 
     def _prepare_packed(self) -> None:
         """Weights in the layout of the kernels, and for each tap of each convolution its source and its targets."""
-        blocks = [(layer.blocks["BCI"], layer.blocks["BCO"]) for layer in self.layers]
-        chosen = [(layer.variant(FORWARD), layer.variant(BACKWARD)) for layer in self.layers]
-        onward = [Packed(*block, there) for block, (there, _) in zip(blocks, chosen, strict=True)]
-        mirrored = [Packed(*block[::-1], back) for block, (_, back) in zip(blocks, chosen, strict=True)]
+        blocks = [(layer.blocks["BCI"], layer.blocks["BCO"], layer.registers is not None) for layer in self.layers]
+        onward = [Packed(*block) for block in blocks]
+        mirrored = [Packed(outputs, inputs, turned) for inputs, outputs, turned in blocks]
         # a kernel reads one matrix past its last one, so a spare follows
         *self.onward, _ = self._zeros([one.size for one in [*onward, onward[-1]]], self.dtype)
         *self.mirrored, _ = self._zeros([one.size for one in [*mirrored, mirrored[-1]]], self.dtype)
@@ -247,8 +247,8 @@ class Workspace:
         for layer, there, back in zip(self.layers, onward, mirrored, strict=True):
             for tap in range(9):
                 source = layer.conv.weight.data_ptr(), tap, layer.conv.in_channels, layer.conv.out_channels
-                target = start + there.place(tap), *there.steps, *there.copies
-                target_back = start_back + back.place(8 - tap), *back.steps, *back.copies
+                target = start + there.place(tap), *there.steps
+                target_back = start_back + back.place(8 - tap), *back.steps
                 rows.append((*source, *target, *target_back))
             start, start_back = start + there.size, start_back + back.size
         self.pack_table = torch.tensor(rows, dtype=torch.int64).to(self.device)
@@ -273,7 +273,7 @@ class Workspace:
 
     def partials(self, group: Sequence[int], images: int) -> int:
         """Partial results of a group's weight gradients."""
-        return self.splits(group, images) * weights_variant(self.layers[group[0]]).pixels
+        return self.splits(group, images) * self.layers[group[0]].pixels
 
     def table(self, images: int) -> Tensor:
         """For every program that adds partial weight gradients: source, target, size, stride, number of partials."""
@@ -305,12 +305,15 @@ class Workspace:
         return list(allocated[: sum(sizes)].split(list(sizes)))
 
 
+_compiling: dict[tuple[object, ...], Mapping[int, Registers]] = {}  # by network, what compiles in this process
+
+
 class FusedResNet:
     """Computes the same as a ``CifarResNet``, from the same parameters; maps are stored in ``dtype``."""
 
     def __init__(self, backbone: CifarResNet, height: int, width: int, dtype: torch.dtype = torch.bfloat16) -> None:
         self.backbone, self.dtype = backbone, dtype
-        self.layers = layers_of(backbone, height, width)
+        self.layers = layers_of(backbone, height, width, known_registers(dtype))
         self.parameters = [p for layer in self.layers for p in (layer.conv.weight, layer.norm.weight, layer.norm.bias)]
         self._workspaces: dict[bool, list[Workspace]] = {True: [], False: []}
         self.launch: Callable[..., None] = launch
@@ -324,10 +327,41 @@ class FusedResNet:
         return self.forward(maps, training=False)
 
     def compile(self) -> None:
-        """Compile every kernel of both passes in parallel; at their first launch they would be compiled one by one.
+        """Compile every kernel of both passes, once per process; at their first launch they would be, one by one.
 
-        Both passes run on a copy for two images, where launches are only recorded.
+        If those of ``gluon_convolution`` do not compile here, the others compute all layers.
         """
+        key = *(tuple(layer.shape.values()) for layer in self.layers), self.dtype, self.parameters[0].device
+        if key not in _compiling:
+            _compiling[key] = self._compile_some()
+        self.layers = layers_of(self.backbone, self.layers[0].height, self.layers[0].width, _compiling[key])
+
+    def _compile_some(self) -> Mapping[int, Registers]:
+        """Compile with ``Registers``, or without if that fails; what is compiled."""
+        known = self.layers[0].known
+        try:
+            self._compile_with(known)
+        except CannotFuse:
+            if not known:
+                raise
+            known = {}
+            self._compile_with(known)
+        return known
+
+    def _compile_with(self, known: Mapping[int, Registers]) -> None:
+        try:
+            first, *others = self._compilations(known)
+            first()  # alone: it makes a key of the whole compiler, which every thread would make for itself
+            with ThreadPoolExecutor() as pool:
+                for done in [pool.submit(work) for work in others]:
+                    done.result()
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # no compiler, no driver, no Gluon, or a kernel that is too large
+            raise CannotFuse(reason(error)) from error
+
+    def _compilations(self, known: Mapping[int, Registers]) -> list[Callable[[], object]]:
+        """One call per kernel. Both passes run on a copy for two images, where launches are only recorded."""
         launches: dict[tuple[object, ...], Callable[[], object]] = {}
 
         def record(kernel: Any, grid: tuple[int, ...], *arguments: Any, **sizes: int) -> None:
@@ -336,7 +370,7 @@ class FusedResNet:
 
         height, width = self.layers[0].height, self.layers[0].width
         trial = FusedResNet(deepcopy(self.backbone), height, width, self.dtype)
-        trial.launch = record
+        trial.layers, trial.launch = layers_of(trial.backbone, height, width, known), record
         inputs = self.layers[0].conv.in_channels
         images = torch.zeros(2, height, width, inputs, dtype=self.dtype, device=self.parameters[0].device)
         for training in (True, False):
@@ -344,12 +378,16 @@ class FusedResNet:
             features = trial.forward(images, training=training)
         trial.backbone.train()
         trial.backward(images, features)
-        with ThreadPoolExecutor() as pool:
-            for done in [pool.submit(work) for work in launches.values()]:
-                try:
-                    done.result()
-                except Exception as error:  # no compiler, no driver, or a kernel that is too large
-                    raise CannotFuse(reason(error)) from error
+        return list(launches.values())
+
+    @cached_property
+    def early(self) -> dict[str, bool]:
+        """Whether convolutions start while the kernel before them ends, and wait inside."""
+        device = self.parameters[0].device
+        able = (
+            device.type == "cuda" and not torch.version.hip and torch.cuda.get_device_capability(device) >= EARLY_FROM
+        )
+        return {"EARLY": True, "launch_pdl": True} if able else {"EARLY": False}
 
     def workspace(self, images: int, *, training: bool) -> Workspace:
         """A workspace that is large enough for a batch; never freed, since a captured step keeps writing there."""
@@ -368,15 +406,14 @@ class FusedResNet:
             workspace.pack_table, workspace.onward[0], workspace.mirrored[0], BLOCK=LARGEST_BLOCK
         )  # fmt: skip
         for number, layer in enumerate(self.layers):
-            variant = layer.variant(FORWARD)
             self.launch(
-                variant.kernels.convolve, (count * layer.tiles,),
+                layer.kernels.convolve, (count * layer.tiles,),
                 *self._input(workspace, number, images), workspace.onward[number], workspace.raw[number],
                 *self._norm(workspace, max(number - 1, 0)), *self._norm(workspace, number),
                 layer.norm.num_batches_tracked, workspace.partial[number], workspace.counter[number],
                 count, layer.norm.eps, layer.norm.momentum,
                 **layer.shape, BP=PARTIALS // layer.blocks["BCO"], NORM=number > 0, MOVING=moving,
-                **self._shortcut(number), **variant.sizes,
+                **self._shortcut(number), **layer.sizes, **self.early,
             )  # fmt: skip
         last, number = self.layers[-1], len(self.layers)
         features = torch.empty(count, last.conv.out_channels, device=workspace.device)
@@ -437,14 +474,14 @@ class FusedResNet:
     def _layer_backward(self, workspace: Workspace, number: int, images: int) -> None:
         layer, below = self.layers[number], max(number - 1, 0)
         skip = self._shortcut(number + 2)["SHORTCUT"] if number % 2 else 0
-        variant = layer.variant(BACKWARD) if number else layer.variant(BACKWARD).simple()
+        own, sizes = (layer.kernels, layer.sizes) if number else (kernels, WARPS)  # the last one multiplies nothing
         self.launch(
-            variant.kernels.convolve_back, (images * layer.tiles,),
+            own.convolve_back, (images * layer.tiles,),
             workspace.gradient[number], workspace.raw[number], workspace.bordered[number], workspace.mirrored[number],
             workspace.coefficients[number], workspace.gradient[number + 1 if skip else number], workspace.kept[number],
             workspace.raw[below], workspace.gradient[below], *self._closing(workspace, below), images,
             **layer.shape, BP=PARTIALS // layer.blocks["BCI"], MOVING=self.backbone.training, SKIP=skip,
-            LAST=number == 0, **variant.sizes,
+            LAST=number == 0, **sizes, **self.early,
         )  # fmt: skip
 
     def _weights_backward(self, workspace: Workspace, which: int, images: int) -> None:
@@ -457,7 +494,7 @@ class FusedResNet:
             workspace.kept[first], workspace.bordered[first], workspace.weight_partials[which], images * layer.tiles,
             workspace.capacity * layer.bordered_in, workspace.capacity * layer.bordered_out,
             workspace.group_sizes[which],
-            **shape, TILES=TILES_PER_SPLIT, CHUNKS=chunks(layer), **weights_variant(layer).sizes,
+            **shape, TILES=TILES_PER_SPLIT, CHUNKS=layer.chunks, P=layer.pixels, **WARPS,
         )  # fmt: skip
 
     def _closing(self, workspace: Workspace, number: int) -> tuple[Tensor, ...]:

@@ -21,6 +21,7 @@ from tailcloud.training.executors.eager import EagerExecutor
 from tailcloud.training.executors.step import TrainingStep
 
 STEPS_PER_GRAPH = 4
+AHEAD = 2  # graphs that are launched before the first of them has ended
 ROOM = 2  # free memory that a capture should find, as a multiple of what its warm-up may have taken
 
 _capturing = Lock()  # one capture at a time, whatever other runs of this process do meanwhile
@@ -108,6 +109,7 @@ class GraphedExecutor(EagerExecutor):
         self.rates = torch.zeros(loader.steps, len(step.optimizer.groups), device=self.device)
         self.rows = {size: torch.arange(size, device=self.device) for size in set(loader.sizes)}
         self.graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
+        self.ended = [torch.cuda.Event(blocking=True) for _ in range(AHEAD)]  # type: ignore[no-untyped-call]
 
     def prepare(self) -> None:
         """Capture every graph that an epoch needs; model, optimiser and buffers are restored."""
@@ -144,9 +146,17 @@ class GraphedExecutor(EagerExecutor):
         self.rates[: len(rates)] = self.step.optimizer.rate_table(rates)
         self.seed_noise(number)
         self.go_to(0)
-        for launch in launches:
-            self.graphs[launch].replay()
+        self.replay(launches)
         return self.step_losses[: len(rates)].clone()
+
+    def replay(self, launches: Sequence[tuple[int, int]]) -> None:
+        """Launch graphs, only so many ahead of the device: where its queue is full, every run of the process waits."""
+        for number, launch in enumerate(launches):
+            ended = self.ended[number % AHEAD]
+            if number >= AHEAD:
+                ended.synchronize()
+            self.graphs[launch].replay()
+            ended.record()
 
     def launches(self, steps: int) -> list[tuple[int, int]]:
         """The graphs of the first steps of an epoch in order, each as (steps, images per step)."""
