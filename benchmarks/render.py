@@ -20,6 +20,7 @@ import calibration_table
 import epoch_speed_table
 import executors_table
 import finetune_speed_table
+import kernel_passes_table
 import large_benchmark_cost_table
 import leaders
 import paper_conclusions
@@ -326,6 +327,7 @@ MEASURED: tuple[tuple[str, str, str, Parts], ...] = (  # a page, a block in it, 
     ("performance.md", "epoch-speed-cpu", "epoch-speed-cpu", single(epoch_speed_table.parts)),
     ("performance.md", "epoch-speed-cuda", "epoch-speed-cuda", single(epoch_speed_table.parts)),
     ("performance.md", "finetune-speed", "finetune-speed", single(finetune_speed_table.parts)),
+    ("performance.md", "kernel-passes", "kernel-passes", single(kernel_passes_table.parts)),
     ("performance.md", "ablation-cpu", "ablation-cpu", single(epoch_speed_table.changes)),
     ("scaling.md", "scale-cpu", "scale-cpu", single(scale_parts)),
     ("scaling.md", "long-list-cpu", "long-list-cpu", single(large_list_parts)),

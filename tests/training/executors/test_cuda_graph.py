@@ -81,6 +81,32 @@ def test_a_step_trains_with_its_own_learning_rate_also_in_the_rest_of_an_epoch(f
     assert used == [0.5, 0.25, 0.125][first:]
 
 
+class FakeEvent:
+    """An event of a device that works only while somebody waits for it."""
+
+    happened: list[str] = []
+
+    def __init__(self, *, blocking):
+        assert blocking  # a thread that waits does not take a core
+
+    def record(self):
+        self.happened.append("launched")
+
+    def synchronize(self):
+        self.happened.append("waited")
+
+
+def test_only_a_few_graphs_are_ahead_of_the_device(monkeypatch):
+    """A full queue would make every other run of the process wait at its next launch."""
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
+    monkeypatch.setattr(FakeEvent, "happened", [])
+    made = SimpleNamespace(graphs={(1, 4): SimpleNamespace(replay=lambda: None)})
+    GraphedExecutor.replay(made, [(1, 4)] * 5)
+    ahead = np.cumsum([1 if what == "launched" else -1 for what in FakeEvent.happened])
+    assert ahead.max() == cuda_graph.AHEAD
+    assert FakeEvent.happened.count("launched") == 5
+
+
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_graph_takes_the_rate_of_each_step_from_the_device(name, monkeypatch):
     """A graph that is run as Python: as on a GPU, the rates of the groups are tensors."""
@@ -90,6 +116,7 @@ def test_a_graph_takes_the_rate_of_each_step_from_the_device(name, monkeypatch):
         return SimpleNamespace(replay=work)
 
     monkeypatch.setattr(cuda_graph, "capture", captured)
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
     monkeypatch.setattr("tailcloud.optimizers.base.GRAPH_DEVICES", {"cpu"})
     changes = {"layer_decay": 0.7, "decay_norms": False, "lr_factors": {"backbone.layer2": 0.3}}
     stage, pixels = STAGE.model_copy(update=changes), np.random.default_rng(0).integers(0, 256, (35, 8, 8, 1), np.uint8)
@@ -118,6 +145,7 @@ def test_graphs_of_the_same_batch_size_share_a_warm_up(monkeypatch):
 
     drawn = []
     monkeypatch.setattr(cuda_graph, "capture", captured)
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
     monkeypatch.setattr("tailcloud.optimizers.base.GRAPH_DEVICES", {"cpu"})
     data = ResidentImages(Split(np.zeros((23, 4, 4, 1), np.uint8), np.arange(23) % 3), CPU)
     made = GraphedExecutor(Counting(), ResidentLoader(data, ShuffledSampler(23), Normalise([0.0], [1.0]), batch=4))

@@ -3,6 +3,7 @@
 A graph reads and writes its tensors at fixed addresses: all of them must exist as long as the graph does.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Lock
@@ -109,7 +110,6 @@ class GraphedExecutor(EagerExecutor):
         self.rates = torch.zeros(loader.steps, len(step.optimizer.groups), device=self.device)
         self.rows = {size: torch.arange(size, device=self.device) for size in set(loader.sizes)}
         self.graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
-        self.ended = [torch.cuda.Event(blocking=True) for _ in range(AHEAD)]  # type: ignore[no-untyped-call]
 
     def prepare(self) -> None:
         """Capture every graph that an epoch needs; model, optimiser and buffers are restored."""
@@ -151,12 +151,13 @@ class GraphedExecutor(EagerExecutor):
 
     def replay(self, launches: Sequence[tuple[int, int]]) -> None:
         """Launch graphs, only so many ahead of the device: where its queue is full, every run of the process waits."""
-        for number, launch in enumerate(launches):
-            ended = self.ended[number % AHEAD]
-            if number >= AHEAD:
-                ended.synchronize()
+        ends = deque[torch.cuda.Event]()
+        for launch in launches:
+            if len(ends) == AHEAD:
+                ends.popleft().synchronize()
             self.graphs[launch].replay()
-            ended.record()
+            ends.append(torch.cuda.Event(blocking=True))  # type: ignore[no-untyped-call]
+            ends[-1].record()
 
     def launches(self, steps: int) -> list[tuple[int, int]]:
         """The graphs of the first steps of an epoch in order, each as (steps, images per step)."""
