@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -82,9 +83,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("name")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=1, help="runs at the same time")
     options, words = parser.parse_known_args()
-    with tempfile.TemporaryDirectory() as home:
-        runs = [measured(train(words, seed, Path(home) / f"seed{seed}")) for seed in range(options.seeds)]
+    with tempfile.TemporaryDirectory() as home, ThreadPoolExecutor(options.jobs) as pool:
+        results = pool.map(lambda seed: train(words, seed, Path(home) / f"seed{seed}"), range(options.seeds))
+        runs = [measured(result) for result in results]
     found = means(runs)
     for rule, values in found.items():
         last = f"last stage in {values['keeps_last']} of {len(runs)}"

@@ -242,7 +242,7 @@ def test_as_many_epochs_as_fit_and_not_one_more(wanted, each, left, images):
             return load_recipe("digits-lt/ce", [{"stage1": {"epochs": epochs}, "selection": {"every": every}}])
 
     draft = Draft()
-    draft.default_epochs, draft.images, draft.evaluated_images = wanted, images, 10
+    draft.most_epochs, draft.images, draft.evaluated_images = wanted, images, 10
     fitted = BudgetedDraft(draft, StepTiming({"stage1": each}, each, 0.0), left, left)
     epochs = fitted.affordable_epochs
     assert 0 <= epochs <= wanted

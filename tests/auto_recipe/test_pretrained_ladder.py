@@ -71,6 +71,22 @@ def test_a_fast_machine_trains_everything_and_is_not_timed_twice(timing):
         assert tried == [("efficientnet_lite0", side)]
 
 
+@pytest.mark.parametrize(
+    ("budget", "epochs", "reason"),
+    [
+        (None, {30}, "more are not needed for these data"),
+        (20.0, range(31, 90), "as many as fit the time budget of 20.0 s"),
+        (100.0, {90}, "more are not needed for these data"),
+    ],
+)
+def test_a_budget_that_leaves_time_is_filled_with_epochs(timing, budget, epochs, reason):
+    timing(SPEED / 100)
+    choice = choose(large_photos(), CUDA, budget)
+    assert choice.settings["stage1"]["epochs"] in epochs
+    assert reason in " ".join(choice.reasons).replace("\N{NO-BREAK SPACE}", " ")
+    assert budget is None or choice.seconds <= budget
+
+
 def test_the_reasons_say_what_was_too_slow_and_how_long_it_takes(timing):
     timing(SPEED)
     reasons = " ".join(choose(large_photos(), CPU, 16.0).reasons).replace("\N{NO-BREAK SPACE}", " ")

@@ -116,6 +116,25 @@ def test_what_stands_in_the_way_on_a_gpu(monkeypatch, settings, sentence):
         made.engine.fused_network()
 
 
+@pytest.mark.parametrize(
+    ("asked", "flops", "taken"),
+    [
+        ("auto", 1e14, True),
+        ("auto", 1e16, False),
+        ("auto", 0, False),
+        ("fused", 1e16, True),
+        ("plain", 1e14, False),
+    ],
+)
+def test_convolutions_that_start_sooner_are_for_short_runs(monkeypatch, asked, flops, taken):
+    made = session().engine
+    made.device, made.recipe = CUDA, small_recipe(engine(kernels=asked))
+    monkeypatch.setattr(engines, "has_fused_convolutions", lambda model: True)
+    monkeypatch.setattr(engines, "FusedConvolutions", lambda model: "kernels")
+    monkeypatch.setattr(RunEngine, "flops", flops)
+    assert made.fused_convolutions() == ("kernels" if taken else None)
+
+
 def model_of(width):
     model = build_classifier(Architecture("resnet8", "cosine", width, 3, 5), 0)
     return model.to(memory_format=torch.channels_last)

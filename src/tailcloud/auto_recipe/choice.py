@@ -87,7 +87,10 @@ def choose(
     candidates = pretrained_candidates(dataset, device, base, fields, resizable=resizable)
     if candidates:
         method = None if "method" in fields else DEFAULT_METHOD
-        drafts = [PretrainedDraft(dataset, each, device, flips, overrides, method) for each in candidates]
+        budgeted = budget is not None
+        drafts = [
+            PretrainedDraft(dataset, each, device, flips, overrides, method, budgeted=budgeted) for each in candidates
+        ]
         if open_data and "data.fit" not in fields and enough_for_fit_test(limit):
             drafts = with_better_fit(drafts)
         skipped, best, trial = fit_with_head(unique(usable(drafts)), limit, budget, open_data, started)

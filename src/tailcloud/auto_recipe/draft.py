@@ -115,6 +115,11 @@ class Draft:
         return default_epochs(self.dataset)
 
     @property
+    def most_epochs(self) -> int:
+        """Epochs of a first stage with plenty of time."""
+        return self.default_epochs
+
+    @property
     def enough_epochs(self) -> float:
         """Fewer epochs than this are too few for the draft: a smaller model trains better."""
         return MIN_EPOCH_SHARE * self.default_epochs

@@ -27,6 +27,7 @@ from tailcloud.weights import CATALOGUE
 
 DEFAULT_METHOD = "logit-adjust"  # re-balances in one stage, also with few epochs
 STEPS, MOST_EPOCHS, FEWEST_EPOCHS = 3000, 30, 12  # of fine-tuning
+BUDGETED = 3  # times as many if a time budget leaves room for them
 ENOUGH_STEPS, MOST_ENOUGH_EPOCHS, FEWEST_ENOUGH_EPOCHS = 700, 8, 2  # with fewer, the network stays frozen
 FINE_TUNING_BATCH = 64
 FINE_TUNING: dict[str, Any] = {
@@ -72,9 +73,13 @@ HEAD_METHODS: dict[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class PretrainedDraft(Draft):
-    """A draft with pretrained weights. ``method`` is ``DEFAULT_METHOD`` unless the head trial finds a better one."""
+    """A draft with pretrained weights. ``method`` is ``DEFAULT_METHOD`` unless the head trial finds a better one.
+
+    ``budgeted``: the user has set a time budget, which more epochs than the default may fill.
+    """
 
     method: str | None = DEFAULT_METHOD
+    budgeted: bool = False
 
     @property
     def trains_head_alone(self) -> bool:
@@ -195,6 +200,11 @@ class PretrainedDraft(Draft):
             return head_epochs(self.images, self.head_batch)
         steps = max(1, self.images // FINE_TUNING_BATCH)
         return min(MOST_EPOCHS, max(FEWEST_EPOCHS, -(-STEPS // steps)))
+
+    @property
+    def most_epochs(self) -> int:
+        """Epochs of a first stage with plenty of time; heads on features gain nothing from more than the default."""
+        return self.default_epochs * (BUDGETED if self.budgeted and not self.trains_head_alone else 1)
 
     @property
     def enough_epochs(self) -> float:

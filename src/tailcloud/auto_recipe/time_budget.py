@@ -61,12 +61,13 @@ class BudgetedDraft:
 
     @cached_property
     def affordable_epochs(self) -> int:
-        """The most epochs of the first stage, up to the default, that fit into what is left of the limit."""
-        fitting, beyond = 0, self.draft.default_epochs + 1
+        """The epochs of the first stage: the default, or with a limit the most that fit into what is left of it."""
+        if self.left is None:
+            return self.draft.default_epochs
+        fitting, beyond = 0, self.draft.most_epochs + 1
         while beyond - fitting > 1:
             middle = (fitting + beyond) // 2
-            fits = self.left is None or self.seconds(middle) <= self.left
-            fitting, beyond = (middle, beyond) if fits else (fitting, middle)
+            fitting, beyond = (middle, beyond) if self.seconds(middle) <= self.left else (fitting, middle)
         return fitting
 
     @property
@@ -108,7 +109,7 @@ class BudgetedDraft:
     @property
     def is_much_faster_than_needed(self) -> bool:
         """Whether an estimate that is wrong by a factor of three still fits."""
-        return self.left is None or 3 * self.seconds(self.draft.default_epochs) <= self.left
+        return self.left is None or 3 * self.seconds(self.draft.most_epochs) <= self.left
 
     @property
     def stage_seconds(self) -> dict[str, float]:
@@ -141,6 +142,8 @@ class BudgetedDraft:
             yield f"{expected}; {left}, but fewer than {self.draft.min_epochs} epochs would train too little."
         elif self.affordable_epochs < self.draft.default_epochs:
             yield f"{expected}, to fit {limit}; {self.draft.default_epochs} need a longer --time-budget."
+        elif self.affordable_epochs < self.draft.most_epochs and self.left is not None:
+            yield f"{expected}, as many as fit {limit}."
         else:
             yield f"{expected}; more are not needed for these data."
         if self.timing.threads and "engine.threads" not in fields_of(self.draft.overrides):

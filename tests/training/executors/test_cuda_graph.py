@@ -5,6 +5,7 @@ import subprocess
 import sys
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -84,7 +85,7 @@ def test_a_step_trains_with_its_own_learning_rate_also_in_the_rest_of_an_epoch(f
 class FakeEvent:
     """An event of a device that works only while somebody waits for it."""
 
-    happened: list[str] = []
+    happened: ClassVar[list[str]] = []
 
     def __init__(self, *, blocking):
         assert blocking  # a thread that waits does not take a core
