@@ -35,7 +35,7 @@ serving
 reporting
 auto_recipe
 launch
-review
+review doctor
 bench
 estimator
 cli

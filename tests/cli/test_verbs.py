@@ -84,7 +84,10 @@ def test_version(call):
 
 @pytest.mark.parametrize(
     "verb",
-    ["train", "evaluate", "predict", "inspect", "report", "review", "recipes", "data", "bench", "rebalance", "export"],
+    [
+        *("train", "evaluate", "predict", "inspect", "report", "review", "recipes", "data", "bench", "rebalance"),
+        *("export", "doctor"),
+    ],
 )
 def test_every_verb_explains_itself_with_an_example(call, verb):
     said = call(verb, "--help")

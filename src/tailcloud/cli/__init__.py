@@ -1,8 +1,8 @@
 """The command line: one file per verb. Heavy imports stay inside the verbs, so that ``--help`` is fast.
 
 Verbs: ``train``, ``watch``, ``evaluate``, ``predict``, ``inspect``, ``report``, ``review``, ``rebalance``, ``bench``,
-``export``, ``recipes``, ``data``, ``weights``. Shared: ``console`` (notes and errors), ``plugin_option``, and for
-verbs that train, ``progress`` and ``train_output``. For one verb: ``run_status`` and ``live_table`` (watch),
+``export``, ``doctor``, ``recipes``, ``data``, ``weights``. Shared: ``console`` (notes and errors), ``plugin_option``,
+and for verbs that train, ``progress`` and ``train_output``. For one verb: ``run_status`` and ``live_table`` (watch),
 ``bench_display`` (bench), ``prediction_output`` (predict), ``verify`` (data).
 """
 
@@ -18,6 +18,7 @@ from tailcloud import __version__
 from tailcloud.cli import data, recipes, weights
 from tailcloud.cli.bench import bench
 from tailcloud.cli.console import print_error, print_log_as_notes
+from tailcloud.cli.doctor import doctor
 from tailcloud.cli.evaluate import evaluate
 from tailcloud.cli.export import export
 from tailcloud.cli.inspect import inspect
@@ -50,7 +51,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (train, watch, evaluate, predict, inspect, report, review, rebalance, bench, export):
+for verb in (train, watch, evaluate, predict, inspect, report, review, rebalance, bench, export, doctor):
     app.command()(verb)
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(data.app, name="data")

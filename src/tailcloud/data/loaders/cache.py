@@ -121,28 +121,29 @@ class OpenCache:
         """Compare images with their checksums; each only once, because that takes as long as to copy it."""
         for row in rows[~self.checked[rows]].tolist():
             if crc32(self.pixels[row].data) != self.checksums[row]:
-                raise _damaged(self.place)
+                raise damaged(self.place)
             self.checked[row] = True
 
 
-def _damaged(place: Path) -> TailcloudError:
+def damaged(place: Path) -> TailcloudError:
+    """The error for a cache that is not as it was written."""
     return TailcloudError(f"the cache in {place} is damaged; remove that folder to build it again")
 
 
-def open_cache(place: Path, images: FileImages) -> OpenCache:
-    """Open a complete cache; a damaged one is refused. The pixels of an image are checked when it is read."""
+def open_cache(place: Path, shape: tuple[int, ...]) -> OpenCache:
+    """Open a complete cache of images [N, …]; a damaged one is refused. Their pixels are checked when they are read."""
     about = read_json(place / ABOUT)
-    count = (len(images),)
+    count = shape[:1]
     try:
-        pixels = np.memmap(place / PIXELS, np.uint8, "r", shape=images.shape)
+        pixels = np.memmap(place / PIXELS, np.uint8, "r", shape=shape)
         aspects = np.memmap(place / ASPECTS, np.float32, "r", shape=count)
         checksums = np.memmap(place / CHECKSUMS, np.uint32, "r", shape=count)
         unreadable = {int(row): str(reason) for row, reason in about["broken"].items()}
         whole = about["aspects"] == crc32(aspects.data)
     except (OSError, ValueError, KeyError, AttributeError):
-        raise _damaged(place) from None
+        raise damaged(place) from None
     if not whole:
-        raise _damaged(place)
+        raise damaged(place)
     arrays = np.asarray(pixels), np.asarray(aspects), np.asarray(checksums), np.zeros(count, bool)
     return OpenCache(place, *arrays, unreadable, about)
 
@@ -180,12 +181,12 @@ class CachedReader:
 def cached(images: FileImages, labels: Labels, decoders: Decoders, where: str) -> CachedReader:
     """A reader of the cache in the folder ``where``, or in memory ("ram"); a missing cache is filled first."""
     in_memory, key = where == "ram", key_of(images)
-    place = (_memory_folder() if in_memory else _folder(expand_home(where))) / key
+    place = (_make_memory_folder() if in_memory else _folder(expand_home(where))) / key
     with locked(place):
         if new := not place.is_dir():
             _check_room(images, place.parent, in_memory=in_memory)
             _build(images, labels, decoders, place)
-        reader = CachedReader(images, labels, open_cache(place, images), reported=new)
+        reader = CachedReader(images, labels, open_cache(place, images.shape), reported=new)
     if in_memory and _is_ours(reader.cache.about.get("process")):
         weakref.finalize(reader, _free, place)
     return reader
@@ -201,11 +202,15 @@ def _folder(folder: Path) -> Path:
     return folder
 
 
-def _memory_folder() -> Path:
-    """A folder in shared memory, for all processes of this user."""
+def memory_folder() -> Path:
+    """Where ``data.cache = "ram"`` is: a folder in shared memory, for all processes of this user."""
+    return SHARED_MEMORY / f"tailcloud-{os.getuid()}"
+
+
+def _make_memory_folder() -> Path:
     if not SHARED_MEMORY.is_dir():
         raise TailcloudError(f'data.cache = "ram" needs {SHARED_MEMORY}, which is not on this system; name a folder')
-    folder = SHARED_MEMORY / f"tailcloud-{os.getuid()}"
+    folder = memory_folder()
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     status = folder.lstat()

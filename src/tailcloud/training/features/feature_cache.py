@@ -97,16 +97,12 @@ class FeatureCache:
 
     def _read(self, path: Path, length: int) -> tuple[NDArray[np.uint8], HalfFeatures] | None:
         try:
-            with safe_open(path, "np") as file:
-                digests, features, about = file.get_tensor("digests"), file.get_tensor("features"), file.metadata()
-            whole = digests.shape == (len(features), DIGEST_BYTES) and features.shape == (len(features), length)
-            if whole and features.dtype == np.float16 and about["sum"] == _sum(digests, features):
-                os.utime(path)
-                return digests, features
-        except (SafetensorError, KeyError, TypeError):
-            pass
+            content = read_feature_file(path)
         except FileNotFoundError:  # another process has just removed it
             return None
+        if content is not None and content[1].shape[1] == length:
+            os.utime(path)
+            return content
         self.note(f"{path} in the cache of features is damaged; it is removed, and its features are computed again.")
         path.unlink(missing_ok=True)
         return None
@@ -142,6 +138,17 @@ class FeatureCache:
                 f"The cache of features in {self.folder} cannot be used ({error.strerror or error}); they are computed "
                 'and not kept. Set TAILCLOUD_CACHE to another folder, or data.feature_cache = "none".'
             )
+
+
+def read_feature_file(path: Path) -> tuple[NDArray[np.uint8], HalfFeatures] | None:
+    """The digests [n, 16] and features [n, D] of a file; None if it is damaged."""
+    try:
+        with safe_open(path, "np") as file:
+            digests, features, about = file.get_tensor("digests"), file.get_tensor("features"), file.metadata()
+        whole = digests.shape == (len(features), DIGEST_BYTES) and features.ndim == 2 and features.dtype == np.float16
+        return (digests, features) if whole and about["sum"] == _sum(digests, features) else None
+    except (SafetensorError, KeyError, TypeError):
+        return None
 
 
 def _sum(digests: NDArray[np.uint8], features: HalfFeatures) -> str:
