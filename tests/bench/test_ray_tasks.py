@@ -3,15 +3,19 @@
 import json
 import os
 import signal
+import sys
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 import tailcloud.bench
+from helpers.foreign_modules import set_traps, sprung
 from helpers.small_table import table
+from tailcloud.bench import ray_cluster
 from tailcloud.bench.ray_tasks import RETRIES, lost_run
 from tailcloud.cli import app
 from tailcloud.cli.bench_display import BenchProgress
@@ -24,26 +28,47 @@ EPOCHS = 12
 
 
 @pytest.fixture(scope="module", autouse=True)
-def two_workers():
-    with pytest.MonkeyPatch.context() as patch:
+def two_workers(tmp_path_factory):
+    """Ray as the command starts it, in a folder of foreign modules that no worker may import."""
+    place = tmp_path_factory.mktemp("traps")
+    set_traps(place)
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as started:
         patch.setenv("RAY_worker_niceness", "0")  # Ray's workers stand back behind everybody else, here other tests
-        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=2**27)
-    yield
-    ray.shutdown()
+        patch.chdir(place)
+        patch.setattr(ray_cluster, "cores", lambda: 2)
+        patch.setattr(ray, "init", without_another_ray(ray.init))
+        started.enter_context(ray_cluster.connected(ray_cluster.Cluster()))
+        patch.undo()
+        yield
+    assert sprung(place) == []
+
+
+def without_another_ray(init):
+    """``ray.init`` on a machine where no Ray runs."""
+
+    def start(address, **options):
+        if address == "auto":
+            raise ConnectionError
+        return init(address, **options)
+
+    return start
 
 
 @pytest.fixture
 def bench(tmp_path, monkeypatch):
     """``tailcloud bench`` on Ray, with the small table, in a folder of its own."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(filter(None, sys.path)))  # "python -m pytest" has the working folder in it
     monkeypatch.setattr(tailcloud.bench, "read_table", lambda name: table(name=name))
+    set_traps(tmp_path)
 
     def call(words):
         small = "--set model.width=0.25 --set engine.checkpoint_seconds=0 --only digits-lt --seed 0"
         command = ["bench", "table1", "--on", "ray", *small.split(), *words.split()]
         return CliRunner().invoke(app, command, catch_exceptions=False)
 
-    return call
+    yield call
+    assert sprung(tmp_path) == []
 
 
 def folder_of(name):

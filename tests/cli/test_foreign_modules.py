@@ -9,14 +9,8 @@ import pytest
 
 import tailcloud
 from helpers.drawing import draw_classes
+from helpers.foreign_modules import set_traps, sprung
 
-NAMES = (
-    *("json", "csv", "pickle", "socket", "signal", "queue", "random", "uuid", "tempfile", "multiprocessing"),
-    *("subprocess", "concurrent", "asyncio", "inspect", "sitecustomize", "usercustomize", "torch", "torchvision"),
-    *("numpy", "scipy", "sklearn", "PIL", "safetensors", "pydantic", "tomli_w", "typer", "click", "rich", "jinja2"),
-    *("onnx", "onnxruntime", "triton", "ray", "timm", "huggingface_hub", "tensorboard", "tqdm", "yaml", "six"),
-    "efficientnet_lite_pytorch",
-)
 FAST = "--device cpu --set stage1.epochs=1 --set model.width=0.25 --set data.size=16 --set logging.examples=false"
 VERBS = f"""
 train own/ce --data photos --out run {FAST} --set data.loader=stream --set engine.workers=1
@@ -54,13 +48,6 @@ if __name__ == "__main__":
 """
 
 
-def set_traps(folder):
-    """Modules that leave a file behind as soon as they are imported."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in NAMES:
-        (folder / f"{name}.py").write_text(f"open({str(folder / f'{name}.ran')!r}, 'w').close()\n")
-
-
 def run(folder, *words):
     environment = os.environ | {"PYTHONPATH": str(Path(tailcloud.__file__).parents[1]), "XDG_CACHE_HOME": str(folder)}
     environment.pop("PYTHONSAFEPATH", None)
@@ -68,10 +55,6 @@ def run(folder, *words):
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (done.stdout, done.stderr)
     return done.stdout
-
-
-def sprung(folder):
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.ran"))
 
 
 @pytest.mark.slow

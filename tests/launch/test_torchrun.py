@@ -13,6 +13,7 @@ import pytest
 from torch.distributed.run import get_args_parser
 from typer.testing import CliRunner
 
+from helpers.foreign_modules import set_traps, sprung
 from tailcloud.cli import app
 from tailcloud.data import open_dataset
 from tailcloud.data.loaders import cache
@@ -37,12 +38,15 @@ def test_every_command_of_the_page_is_valid(ours, theirs, tmp_path, monkeypatch)
 
 @pytest.fixture
 def torchrun(tmp_path):
-    """Start two processes; they are killed at the end."""
+    """Start two processes, in a folder of foreign modules that they must not import; they are killed at the end."""
     started = []
+    set_traps(tmp_path)
 
     def start(words):
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "tailcloud"]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
+        environment.pop("PYTHONSAFEPATH", None)
+        launcher = [sys.executable, "-P", "-m", "torch.distributed.run"]  # as the script torchrun, which has no "-P"
+        command = [*launcher, "--nproc-per-node", "2", "-m", "tailcloud"]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         started.append(subprocess.Popen([*command, *words.split()], cwd=tmp_path, env=environment, **pipes))
         return started[-1]
@@ -51,6 +55,7 @@ def torchrun(tmp_path):
     for process in started:
         process.kill()
         process.communicate()
+    assert sprung(tmp_path) == []
 
 
 def test_several_runs_are_refused(tmp_path, monkeypatch):
