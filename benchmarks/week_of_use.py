@@ -191,16 +191,13 @@ def draw_photos(folder: Path) -> Path:
     return folder
 
 
-def measure(name: str, share: float) -> dict[str, Any]:
-    """The samples and figures of a part, measured in this process."""
+def measure(name: str, share: float, home: Path) -> dict[str, Any]:
+    """The samples and figures of a part, measured in this process; it writes below ``home``."""
     units, unit, work = PARTS[name]
     units = max(4, round(units * share))
-    with tempfile.TemporaryDirectory() as folder:
-        home = Path(folder)
-        os.environ["TAILCLOUD_CACHE"], tempfile.tempdir = str(home / "cache"), str(home)
-        meter, started = Meter(home, units), time.perf_counter()
-        work(meter, units)
-        seconds = time.perf_counter() - started
+    meter, started = Meter(home, units), time.perf_counter()
+    work(meter, units)
+    seconds = time.perf_counter() - started
     samples = [asdict(sample) for sample in meter.samples]
     found = {figure: summary(samples, figure) for figure in FIGURES}
     return {"part": name, "unit": unit, "units": meter.done, "seconds": seconds, **found, "samples": samples}
@@ -218,9 +215,11 @@ def summary(samples: list[dict[str, float]], figure: str) -> dict[str, float]:
 
 
 def in_own_process(name: str, share: float) -> dict[str, Any]:
-    """The same, measured in a process of its own."""
-    command = [sys.executable, __file__, "--part", name, "--share", str(share)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+    """The same, measured in a process of its own, which has one thread and all temporary files in one folder."""
+    with tempfile.TemporaryDirectory() as home:
+        command = [sys.executable, __file__, "--part", name, "--share", str(share), "--home", home]
+        own = {"TAILCLOUD_CACHE": f"{home}/cache", "TMPDIR": home, "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=os.environ | own)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -230,10 +229,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--share", type=float, default=1.0, help="of the work")
     parser.add_argument("--part", choices=PARTS, help="measure this part here, and print it as JSON")
+    parser.add_argument("--home", type=Path, help="where that part writes")
     parser.add_argument("--write", type=Path, default=RESULTS / "week-of-use.json")
     words = parser.parse_args()
     if words.part:
-        print(json.dumps(measure(words.part, words.share)))
+        print(json.dumps(measure(words.part, words.share, words.home)))
         return
     record: dict[str, Any] = {"parts": []}
     for name in PARTS:

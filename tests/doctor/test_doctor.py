@@ -17,6 +17,7 @@ from tailcloud.doctor import page, training_check
 from tailcloud.doctor.cache_check import check_folder
 from tailcloud.doctor.check import Check, Deadline
 from tailcloud.doctor.compiled_check import compiled_run
+from tailcloud.doctor.network_check import check_network
 from tailcloud.doctor.page import Page, without_names
 from tailcloud.doctor.training_check import Trial, check_training, compare, train_fleet, trials
 from tailcloud.doctor.weights_check import check_weights
@@ -68,8 +69,9 @@ def test_a_healthy_installation(without_compiling, monkeypatch, tmp_path):
     assert ["ok", "eager,", "again", "the", "same", "bits"] in [line[:6] for line in lines]
     assert ["ok", "eager,", "resumed", "the", "same", "bits"] in [line[:6] for line in lines]
     assert ["ok", "fleet", "of", "two", "the", "same", "bits"] in [line[:7] for line in lines]
+    assert ["ok", "pretrained", "network"] in [line[:3] for line in lines]
     assert ["not", "here", "graphed"] in [line[:3] for line in lines]
-    assert "not here  compiled        torch.compile failed here (TORCH_COMPILE_DISABLE is set)" in result.stdout
+    assert "torch.compile failed here (TORCH_COMPILE_DISABLE is set)" in result.stdout
     assert ["ok", "efficientnet_lite0"] in [line[:2] for line in lines]
     assert ["torch", torch.__version__] in lines
     assert ["TORCH_COMPILE_DISABLE", "1"] in lines
@@ -166,6 +168,7 @@ def test_a_zeroed_cache_of_features_is_found_and_left_where_it_is(tmp_path):
     for seed in range(3):
         images = np.random.RandomState(seed).randint(0, 256, (2, 4, 4, 3), np.uint8)
         cache.store("key", pixel_digests(images), np.ones((2, 5), np.float16))
+    assert [check.status for check in check_folder(tmp_path, Deadline(0))] == ["left out"]
     (check,) = check_folder(tmp_path, LONG)
     assert (check.status, check.sentence.replace("\u00a0", " ")[:29]) == ("ok", "features: 3 of 3 files checke")
     file = sorted(tmp_path.glob("key/*"))[1]
@@ -188,6 +191,19 @@ def test_weights_with_another_hash_and_weights_that_are_missing_are_found():
     assert check.status == "failed"
     (check,) = check_weights([CATALOGUE["resnet34"]])
     assert (check.name, check.status) == ("others", "not here")
+
+
+def test_a_network_that_computes_other_features_is_found(monkeypatch):
+    assert check_network(CPU).status == "ok"
+    right = torch.nn.functional.conv2d
+
+    def wrong(images, *rest):
+        return right(images, *rest) * (1.001 if images.dtype == torch.float32 else 1.0)
+
+    monkeypatch.setattr(torch.nn.functional, "conv2d", wrong)
+    check = check_network(CPU)
+    assert check.status == "failed"
+    assert "predictions of this machine are wrong; reinstall PyTorch" in check.sentence
 
 
 def test_the_page_has_no_home_and_no_user(monkeypatch):

@@ -53,7 +53,7 @@ def check_features(folder: Path, files: Sequence[Path], deadline: Deadline) -> C
         sentence = f"{counted(len(broken), 'file is', 'files are')} damaged ({some_of(broken)}); remove what is damaged"
         return Check(str(folder), "failed", f"{sentence}, and its features are computed again")
     found = f"features: {checked:,} of {counted(len(files), 'file')} checked, {magnitude(size)}B"
-    return Check(str(folder), "ok", found)
+    return Check(str(folder), "ok" if checked else "left out", found)
 
 
 def check_images(place: Path, deadline: Deadline) -> Check:
@@ -67,8 +67,8 @@ def check_images(place: Path, deadline: Deadline) -> Check:
         checked = check_rows(cache, deadline)
     except TailcloudError as damage:
         return Check(str(place), "failed", str(damage))
-    size = magnitude(cache.pixels.nbytes)
-    return Check(str(place), "ok", f"images: {checked:,} of {len(cache.pixels):,} checked, {size}B")
+    found = f"images: {checked:,} of {len(cache.pixels):,} checked, {magnitude(cache.pixels.nbytes)}B"
+    return Check(str(place), "ok" if checked else "left out", found)
 
 
 def shape_of(place: Path, about: Mapping[str, Any]) -> tuple[int, ...]:

@@ -11,10 +11,13 @@ from tempfile import TemporaryDirectory
 import torch
 
 from tailcloud.doctor.cache_check import check_caches
-from tailcloud.doctor.check import Check, Deadline
+from tailcloud.doctor.check import Check, Deadline, failing
+from tailcloud.doctor.compiled_check import NAME as COMPILED_CHECK
 from tailcloud.doctor.compiled_check import compiled_run
 from tailcloud.doctor.installation import environment_variables, installed
 from tailcloud.doctor.machine import machine_facts
+from tailcloud.doctor.network_check import NAME as NETWORK_CHECK
+from tailcloud.doctor.network_check import check_network
 from tailcloud.doctor.training_check import check_training, trials
 from tailcloud.doctor.weights_check import check_weights
 from tailcloud.formatting import counted, duration, readable
@@ -51,11 +54,12 @@ class Page:
             lines += ["", title, *table(facts)]
         for title, checks in self.checks.items():
             lines += ["", title, *table([(check.status, check.name, check.sentence) for check in checks])]
-        return without_names("\n".join([*map(readable, lines), "", self.verdict]))
+        return "\n".join([*lines, "", without_names(self.verdict)])
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows with aligned columns; the last column is not padded."""
+    """Rows with aligned columns, without control characters and names; the last column is not padded."""
+    rows = [[without_names(readable(cell)) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)] if rows else []
     lines = ("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
     return [f"  {line.rstrip()}" for line in lines]
@@ -81,13 +85,15 @@ def examine(
     with TemporaryDirectory(prefix="tailcloud-doctor-", ignore_cleanup_errors=True) as folder:
         home = Path(folder)
         with compiled_run(device.type, home) as compiled:
+            note("reading caches and weights")
+            weights, stored = check_weights(), check_caches(caches, deadline)
             note("training digits in every executor")
             training = list(check_training(trials(device), device.type, home, deadline))
-            note("reading caches and weights")
-            weights = check_weights()
-            stored = check_caches(caches, deadline)
+            with failing(NETWORK_CHECK, training.append):
+                training.append(check_network(device))
             note("waiting for the compiler")
-            training.append(compiled.check(deadline))
+            with failing(COMPILED_CHECK, training.append):
+                training.append(compiled.check(deadline))
     facts: dict[str, Facts] = {"Installed": installed(), "This machine": machine_facts(device)}
     facts |= {"Set in the environment": environment_variables()}
     checks = {"Training digits-lt, and comparing": training, "Caches": stored, "Pretrained weights": weights}
