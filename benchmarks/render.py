@@ -30,6 +30,7 @@ import second_stage_table
 import speed_table
 import streaming_table
 import tiny_imagenet_table
+import week_of_use_table
 import wrong_labels
 
 from tailcloud.bench import TABLES, FilledTable, read_table
@@ -320,6 +321,7 @@ MEASURED: tuple[tuple[str, str, str, Parts], ...] = (  # a page, a block in it, 
     ("methods.md", "choose-second-stage", "choose-second-stage-*", second_stage_table.parts),
     ("streaming.md", "streaming", "streaming-*", streaming_table.parts),
     ("review.md", "wrong-labels", "wrong-labels-*", wrong_labels.parts),
+    ("robustness.md", "week-of-use", "week-of-use", single(week_of_use_table.parts)),
     ("predict.md", HELD_OUT, f"{HELD_OUT}-*", calibration_table.parts),
     ("performance.md", "executors", "executors-*", executors_table.parts),
     ("performance.md", "speed-cpu", "speed-cpu", single(speed_table.parts)),
