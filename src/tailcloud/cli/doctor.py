@@ -26,7 +26,8 @@ def doctor(
     The page says what is installed and which device, threads and kernels are used. Digits are trained for a few epochs
     in every executor that works here, one by one, stopped and resumed, and two at a time: where the same bits are
     promised, bits are compared, elsewhere losses. Caches and pretrained weights are compared with their checksums.
-    Nothing is downloaded, changed or kept. The page has no user name and no home folder.
+    Nothing is downloaded or changed, and nothing is kept but what compilers cache. The page has no user name and no
+    home folder.
 
     The exit status is 1 if a check failed.
     """
