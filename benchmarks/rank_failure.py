@@ -16,7 +16,7 @@ import torch
 from tailcloud.files import write_json
 from tailcloud.training.devices import commit, machine
 
-CHAIN = Path(__file__).parents[1] / "tests" / "training" / "kill_ranks.py"
+CHAIN = Path(__file__).parents[1] / "tests" / "helpers" / "kill_ranks.py"
 SETTINGS = [
     "model.width=0.25",
     "stage1.epochs=24",
