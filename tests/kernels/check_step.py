@@ -17,7 +17,7 @@ from tailcloud.kernels import FusedNetwork
 from tailcloud.kernels.residual import FusedResNet
 from tailcloud.losses import GCLLoss
 from tailcloud.objectives import Classify
-from tailcloud.optimizers import SGD
+from tailcloud.optimizers import SGD, SharpnessAware
 from tailcloud.recipe import Stage
 from tailcloud.sampling import make_sampler
 from tailcloud.training.executors.eager import EagerExecutor
@@ -31,6 +31,7 @@ ROUNDING = 1e-4 if INTERPRETED else 2e-3  # on a GPU, head and loss multiply in 
 STAGES = {
     "all": {"mixup": 1.0},
     "head": {"train": "head", "sampler": "cb", "batch_norm": "frozen"},
+    "sam": {"mixup": 1.0, "sam": 0.05},
     "head, moving": {"train": "head", "sampler": "cb"},
 }
 
@@ -57,10 +58,11 @@ def executor(model, stage, network):
     loader.dtype = network.backbone.dtype if network else None
     loss = GCLLoss([30, 5, 1], margin=0.1, focal=1.0).to(DEVICE)
     optimizer = SGD(stage, set_trainable(model, stage), DEVICE)
+    sam = SharpnessAware(optimizer.parameters, model.buffers(), stage.sam) if stage.sam else None
     half = network is not None and network.backbone.dtype == torch.bfloat16
     objective = network.objective(Classify(loss)) if network else Classify(loss)
     set_modes(model, stage)
-    return EagerExecutor(TrainingStep(model, objective, optimizer, half, network), loader)
+    return EagerExecutor(TrainingStep(model, objective, optimizer, half, network, sam), loader)
 
 
 @pytest.mark.parametrize("name", STAGES)

@@ -47,15 +47,41 @@ def moved(model, optimizer, steps=4):
     return start, gradients, after
 
 
+@pytest.mark.parametrize("nesterov", [False, True])
+@pytest.mark.parametrize("kernel", ["cpu", "nothing"])
 @pytest.mark.parametrize("steps", [1, 2, 3])
-def test_sgd_moves_every_parameter_by_the_formula(model, steps):
-    optimizer = SGD(STAGE, dict(model.named_parameters()), CPU)
+def test_sgd_moves_every_parameter_by_the_formula(model, steps, kernel, nesterov, monkeypatch):
+    monkeypatch.setattr("tailcloud.optimizers.base.FUSED_DEVICES", {kernel})
+    optimizer = SGD(STAGE, dict(model.named_parameters()), CPU, nesterov=nesterov)
     start, gradients, after = moved(model, optimizer, steps)
     assert {"backbone.bn1.weight", "backbone.bn1.bias", "head.weight", "head.bias"} <= after.keys()
     for name in start:
-        expected, velocity = naive.sgd(start[name], gradients[name], lrs=LRS[:steps], momentum=0.8, decay=0.05)
+        settings = {"lrs": LRS[:steps], "momentum": 0.8, "decay": 0.05, "nesterov": nesterov}
+        expected, velocity = naive.sgd(start[name], gradients[name], **settings)
         np.testing.assert_allclose(after[name], expected, rtol=1e-10)
         np.testing.assert_allclose(optimizer.buffers["momentum"][name].numpy(), velocity, rtol=1e-10)
+
+
+@pytest.mark.parametrize("kernel", ["cpu", "nothing"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_nesterov_momentum_is_pytorchs(model, kernel, dtype, monkeypatch):
+    monkeypatch.setattr("tailcloud.optimizers.base.FUSED_DEVICES", {kernel})
+    model.to(dtype)
+    twin = copy.deepcopy(model)
+    theirs = torch.optim.SGD(twin.parameters(), lr=0.3, momentum=0.8, weight_decay=0.05, nesterov=True)
+    _, gradients, _ = moved(model, SGD(STAGE, dict(model.named_parameters()), CPU, nesterov=True))
+    for step, lr in enumerate(LRS):
+        theirs.param_groups[0]["lr"] = lr
+        for name, parameter in twin.named_parameters():
+            parameter.grad = torch.from_numpy(gradients[name][step])
+        theirs.step()
+    for (name, parameter), other in zip(model.named_parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(parameter, other, msg=name)
+
+
+def test_nesterov_momentum_without_momentum_is_refused():
+    with pytest.raises(ValueError, match="nesterov = true needs a momentum greater than 0"):
+        SGD(staged(momentum=0.0), {}, CPU, nesterov=True)
 
 
 @pytest.mark.parametrize("options", [{}, {"beta1": 0.0, "beta2": 0.9, "epsilon": 0.1}])

@@ -13,6 +13,9 @@ from tailcloud.training import loop
 
 ADAMW = {"optimizer": {"name": "adamw", "beta2": 0.99}, "lr": 0.003, "clip": 1.0, "ema": 0.9}
 
+PLAIN = {"nesterov": False}
+SHARP = {"stage1": {"sam": 0.1, "ema": 0.9, "clip": 1.0, "optimizer": {"name": "sgd", "nesterov": True}}}
+
 
 @pytest.fixture(scope="module")
 def averaged(tmp_path_factory):
@@ -28,6 +31,18 @@ def test_a_run_that_is_broken_off_ends_with_the_same_bits(averaged, tmp_path, ep
         run(tmp_path / "run", recipe, StopAfter(epochs))
     run(tmp_path / "run", recipe)
     assert same_weights(averaged, tmp_path / "run")
+
+
+def test_a_run_with_sam_that_is_broken_off_ends_with_the_same_bits(tmp_path):
+    recipe = small_recipe(SHARP, {"stage2": {"sam": 0.05}})
+    run(tmp_path / "whole", recipe)
+    for _ in range(2):
+        with pytest.raises(Interrupted):
+            run(tmp_path / "run", recipe, StopAfter(2))
+    run(tmp_path / "run", recipe)
+    assert same_weights(tmp_path / "whole", tmp_path / "run")
+    run(tmp_path / "blunt", small_recipe(SHARP, {"stage1": {"sam": 0.0}}))
+    assert not same_weights(tmp_path / "whole", tmp_path / "blunt")
 
 
 def test_the_model_of_a_run_is_the_average(averaged):
@@ -53,7 +68,8 @@ def test_an_average_does_not_change_how_the_weights_move(tmp_path):
 def test_a_recipe_without_the_new_fields_is_what_it_was():
     recipe = load_recipe("cifar10-lt/gcl")
     for stage in recipe.stages.values():
-        assert (stage.optimizer.name, stage.optimizer.options, stage.clip, stage.ema) == ("sgd", {}, 0.0, 0.0)
+        assert (stage.optimizer.name, stage.optimizer.options, stage.clip, stage.ema) == ("sgd", PLAIN, 0.0, 0.0)
+        assert stage.sam == 0.0
 
 
 def test_options_of_an_optimizer_have_their_defaults():
@@ -70,7 +86,7 @@ def test_a_checkpoint_from_before_there_were_others_is_gone_on_with(tmp_path):
     checkpoint, _ = load_latest_checkpoint(checkpoints)
     assert {name.partition(".")[0] for name in checkpoint.tensors} == {"model", "momentum"}
     for stage in ("stage1", "stage2"):
-        for field in ("optimizer", "clip", "ema"):
+        for field in ("optimizer", "clip", "ema", "sam"):
             del checkpoint.state["recipe"][stage][field]
     save_checkpoint(checkpoints, "stage1", 2, checkpoint)
     run(tmp_path / "run", recipe)

@@ -27,6 +27,7 @@ from tailcloud.training.features.views import View
 from tailcloud.training.loop import prepare_stage, train_epoch
 from tailcloud.training.model import first_model
 from tailcloud.training.session import Session
+from tailcloud.training.stages.cost import gradients_per_step
 from tailcloud.training.stages.parts import StageParts
 from tailcloud.training.stages.start import start_stage
 
@@ -185,7 +186,9 @@ def estimated_timing(recipe: Recipe, forward: float, trained: float) -> StepTimi
         trained: the share of it that also has a backward pass; steps on features do not depend on the network.
     """
     step = forward * (1 + BACKWARD * trained)
-    train = {name: HEAD_SECONDS if stage.views else step for name, stage in recipe.stages.items()}
+    train = {
+        name: HEAD_SECONDS if stage.views else gradients_per_step(stage) * step for name, stage in recipe.stages.items()
+    }
     return StepTiming(train, forward, 0.0)
 
 
@@ -244,7 +247,8 @@ def time_stages(session: Session) -> StepTiming:
 def evaluation_seconds(session: Session, train: dict[str, float]) -> float:
     """The time to evaluate one image; on a GPU, which prepares for that for seconds, it follows from the steps."""
     if session.device.type == "cuda" and any(train.values()):
-        return max(train.values()) / (1 + BACKWARD)
+        stages = session.recipe.stages
+        return max(seconds / gradients_per_step(stages[name]) for name, seconds in train.items()) / (1 + BACKWARD)
     session.predict(session.images.test, 1.0)
     started = time.perf_counter()
     session.predict(session.images.test, 1.0)

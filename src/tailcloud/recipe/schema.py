@@ -132,6 +132,7 @@ class Stage(RecipeTable):
     decay_norms: bool = True  # false: no weight decay on norms and biases
     optimizer: NamedPart = PartSpec(name="sgd")  # "adamw" does not use momentum
     clip: Annotated[float, Field(ge=0)] = 0.0  # largest norm of all gradients together; 0 disables
+    sam: Annotated[float, Field(ge=0)] = 0.0  # ρ of sharpness-aware minimisation, at twice the cost; 0 disables
     ema: Annotated[float, Field(ge=0, lt=1)] = 0.0  # EMA decay; the averaged weights are evaluated; 0 disables
 
     @property

@@ -5,12 +5,16 @@ import math
 import numpy as np
 
 
-def sgd(weights, gradients, *, lrs, momentum, decay):
-    """v = μ·v + g + wd·w, then w −= lr·v, from v = 0; the weights after each step, and v."""
+def sgd(weights, gradients, *, lrs, momentum, decay, nesterov=False):
+    """v = μ·v + g + wd·w, then w −= lr·v, from v = 0; the weights after each step, and v.
+
+    With Nesterov momentum, w −= lr·(g + wd·w + μ·v) instead.
+    """
     velocity, after = np.zeros_like(weights), []
     for gradient, lr in zip(gradients, lrs, strict=True):
-        velocity = momentum * velocity + gradient + decay * weights
-        weights = weights - lr * velocity
+        slope = gradient + decay * weights
+        velocity = momentum * velocity + slope
+        weights = weights - lr * (slope + momentum * velocity if nesterov else velocity)
         after.append(weights)
     return after, velocity
 
@@ -33,6 +37,18 @@ def clipped(gradients, largest):
     """All gradients of a step times min(1, c / their norm together)."""
     norm = math.sqrt(sum(float(number) ** 2 for gradient in gradients for number in np.ravel(gradient)))
     return [gradient * (largest / norm if norm > largest else 1.0) for gradient in gradients]
+
+
+def worst_point(weights, gradients, radius):
+    """w + ρ·g / ‖g‖ of each array, with the norm of all numbers together; w itself where g is zero."""
+    norm = math.sqrt(sum(float(number) ** 2 for gradient in gradients for number in np.ravel(gradient)))
+    moved = []
+    for weight, gradient in zip(weights, gradients, strict=True):
+        numbers = np.array(weight, dtype=np.float64)
+        for place in np.ndindex(numbers.shape):
+            numbers[place] += radius * float(gradient[place]) / norm if norm else 0.0
+        moved.append(numbers)
+    return moved
 
 
 def average(history, decay):

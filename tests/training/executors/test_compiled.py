@@ -152,6 +152,13 @@ def test_twenty_steps_are_the_eager_ones(light, name):
     assert {"head.weight", "momentum.head.weight", "backbone.bn1.running_var"} <= moved
 
 
+def test_steps_with_sam_are_the_eager_ones(light):
+    settings = {"stage1": {"sam": 0.1, "ema": 0.9, "mixup": 1.0}}
+    eager, other = (trained(stage_of(kind, settings), CHANGING) for kind in ("eager", "compiled"))
+    compare(eager, other, rtol=1e-9, atol=1e-12)
+    assert not torch.allclose(eager["losses"], trained(stage_of("eager"), CHANGING)["losses"])
+
+
 @needs_compiler
 @pytest.mark.slow
 def test_code_from_the_c_compiler_computes_the_eager_steps():

@@ -18,7 +18,7 @@ from tailcloud.data.loaders.batch import Batch
 from tailcloud.data.loaders.resident import ResidentImages, ResidentLoader
 from tailcloud.losses import GCLLoss
 from tailcloud.objectives import Classify
-from tailcloud.optimizers import OPTIMIZERS, SGD
+from tailcloud.optimizers import OPTIMIZERS, SGD, SharpnessAware
 from tailcloud.recipe import Stage
 from tailcloud.sampling import ShuffledSampler
 from tailcloud.training.executors import cuda_graph
@@ -108,8 +108,9 @@ def test_only_a_few_graphs_are_ahead_of_the_device(monkeypatch):
     assert FakeEvent.happened.count("launched") == 5
 
 
+@pytest.mark.parametrize("radius", [0.0, 0.1])
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_a_graph_takes_the_rate_of_each_step_from_the_device(name, monkeypatch):
+def test_a_graph_takes_the_rate_of_each_step_from_the_device(name, radius, monkeypatch):
     """A graph that is run as Python: as on a GPU, the rates of the groups are tensors."""
 
     def captured(work, warm_up, generator):
@@ -128,7 +129,8 @@ def test_a_graph_takes_the_rate_of_each_step_from_the_device(name, monkeypatch):
     for kind in (EagerExecutor, GraphedExecutor):
         model = build_classifier(Architecture("resnet8", "cosine", 0.25, 1, 3), 0)
         optimizer = OPTIMIZERS[name](stage, dict(model.named_parameters()), CPU, model.layers())
-        made = kind(TrainingStep(model, Classify(GCLLoss([9, 3, 1])), optimizer), loader)
+        sam = SharpnessAware(optimizer.parameters, model.buffers(), radius) if radius else None
+        made = kind(TrainingStep(model, Classify(GCLLoss([9, 3, 1])), optimizer, sam=sam), loader)
         for epoch in range(2):
             losses = made.epoch(epoch, [0.01 / (1 + epoch + step) for step in range(loader.steps)])
         found.append({"losses": losses, **model.state_dict()})

@@ -12,7 +12,7 @@ from tailcloud.data.loaders.batch import WHOLE_BATCH, Batch
 from tailcloud.errors import UsageError
 from tailcloud.losses import CrossEntropyLoss, FocalLoss, GCLLoss, LDAMLoss
 from tailcloud.objectives import Classify
-from tailcloud.optimizers import OPTIMIZERS
+from tailcloud.optimizers import OPTIMIZERS, SharpnessAware
 from tailcloud.recipe import Stage, load_recipe
 from tailcloud.training.distributed.sync_batch_norm import SyncBatchNorm, synchronise
 from tailcloud.training.distributed.world import SINGLE_PROCESS
@@ -61,7 +61,11 @@ def piece_of(batch, start, end):
     return Batch(*own, batch.lam, place=start, whole=batch.target)
 
 
-def step_in(world, norm, accumulate, rows, loss="gcl"):
+def sam_of(model, radius):
+    return SharpnessAware(dict(model.named_parameters()), model.buffers(), radius) if radius else None
+
+
+def step_in(world, norm, accumulate, rows, loss="gcl", radius=0.0):
     """Gradients, running statistics and loss after a step on the own pieces; weights afterwards."""
     model, batch = tiny(norm), whole_batch(rows)
     if norm:
@@ -71,17 +75,19 @@ def step_in(world, norm, accumulate, rows, loss="gcl"):
             for parameter in model.parameters():
                 parameter.add_(1.0)
     optimizer = OPTIMIZERS["sgd"](STAGE, dict(model.named_parameters()), CPU)
-    step = micro_batch_step(TrainingStep(model, Classify(LOSSES[loss]), optimizer), world)
+    whole = TrainingStep(model, Classify(LOSSES[loss]), optimizer, sam=sam_of(model, radius))
+    step = micro_batch_step(whole, world)
     pieces = tuple(piece_of(batch, *bounds) for bounds in world.share(accumulate).bounds(0, rows))
     value = world.sum(step(pieces, torch.Generator().manual_seed(2)).reshape(1))
     found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     return {**found, **model.state_dict(prefix="after."), "loss": value.squeeze(0)}
 
 
-def whole_step(norm, rows, loss="gcl"):
+def whole_step(norm, rows, loss="gcl", radius=0.0):
     model, objective = tiny(norm), Classify(LOSSES[loss])
     optimizer = OPTIMIZERS["sgd"](STAGE, dict(model.named_parameters()), CPU)
-    value = TrainingStep(model, objective, optimizer)(whole_batch(rows), torch.Generator().manual_seed(2))
+    step = TrainingStep(model, objective, optimizer, sam=sam_of(model, radius))
+    value = step(whole_batch(rows), torch.Generator().manual_seed(2))
     found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     return {**found, **model.state_dict(prefix="after."), "loss": value}
 
@@ -96,6 +102,13 @@ def check_same(made, expected):
 @pytest.mark.parametrize("accumulate", [2, 3, 20])
 def test_a_batch_in_micro_batches_has_its_own_gradient(accumulate, loss):
     check_same(step_in(SINGLE_PROCESS, False, accumulate, ROWS, loss), whole_step(False, ROWS, loss))
+
+
+@pytest.mark.parametrize("accumulate", [2, 3])
+def test_sam_moves_to_the_worst_point_of_the_whole_batch(accumulate):
+    expected = whole_step(False, ROWS, radius=0.5)
+    check_same(step_in(SINGLE_PROCESS, False, accumulate, ROWS, radius=0.5), expected)
+    assert not torch.allclose(expected["out.weight"], whole_step(False, ROWS)["out.weight"])
 
 
 @pytest.mark.parametrize("loss", [LOSSES["weighted ldam"], LOSSES["weighted ce"]])
@@ -115,6 +128,7 @@ def test_class_weights_of_pieces_add_up_to_those_of_the_batch(loss):
 
 
 CASES = [(False, 1, 11, "gcl"), (False, 2, 11, "gcl"), (False, 1, 3, "gcl"), (True, 1, 11, "gcl"), (True, 1, 3, "gcl")]
+CASES += [(False, 2, 11, "gcl", 0.5), (True, 1, 11, "gcl", 0.5)]
 CASES += [(True, 1, 11, "weighted ldam"), (False, 1, 3, "weighted ce")]  # 3: one of 4 has no image
 
 
@@ -125,8 +139,8 @@ def steps_in(world):
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_processes_add_up_to_the_whole_batch_and_so_does_their_batch_norm(ranks):
     for made in in_ranks(ranks, steps_in):
-        for (norm, _, rows, loss), one in zip(CASES, made, strict=True):
-            check_same(one, whole_step(norm, rows, loss))
+        for (norm, _, *others), one in zip(CASES, made, strict=True):
+            check_same(one, whole_step(norm, *others))
 
 
 def test_batch_norm_alone_is_left_as_it_is_and_an_unknown_one_is_refused():

@@ -5,7 +5,7 @@ import pytest
 from tailcloud.data import open_dataset
 from tailcloud.recipe import load_recipe, parse_setting
 from tailcloud.training.run_cost import estimate
-from tailcloud.training.stages.cost import copies, images_per_step, passes
+from tailcloud.training.stages.cost import copies, flops_per_step, images_per_step, passes, total_flops
 
 
 def stage_of(method, *settings, name="stage1"):
@@ -23,6 +23,15 @@ def test_every_stream_and_view_is_counted(method, streams):
 )
 def test_a_frozen_backbone_goes_forward_only(train, count):
     assert passes(stage_of("ce", f"stage1.train={train}")) == count
+
+
+@pytest.mark.parametrize(("train", "count"), [("all", 6), ("head", 2)])
+def test_sam_doubles_the_cost_of_a_step(train, count):
+    assert passes(stage_of("ce", f"stage1.train={train}", "stage1.sam=0.1")) == count
+    plain, sharp = (load_recipe("digits-lt/ce", [{"stage1": {"sam": rho}}]) for rho in (0.0, 0.1))
+    assert flops_per_step(sharp, 10) == 2 * flops_per_step(plain, 10)
+    assert total_flops(sharp, 7, 10) == 2 * total_flops(plain, 7, 10)
+    assert copies(sharp.stage1) == copies(plain.stage1) + 1
 
 
 def test_what_an_optimiser_remembers_is_counted():

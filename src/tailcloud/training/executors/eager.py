@@ -34,8 +34,8 @@ class EagerExecutor:
         try:
             for size in dict.fromkeys(sizes):
                 batch = self.loader.at(plan, sizes.index(size))
-                self.step.loss(batch, self.generator).backward()  # type: ignore[no-untyped-call]
-                self.step.optimizer.zero_grad()  # fused kernels do not add to gradients
+                self.step.differentiate(batch, self.step.objective.draw(batch, self.generator))
+                self.step.optimizer.zero_grad()
         finally:
             self.step.optimizer.zero_grad()
             for buffer, value in zip(buffers, before, strict=True):

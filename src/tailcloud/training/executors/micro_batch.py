@@ -19,7 +19,7 @@ from tailcloud.data.loaders.base import Loader
 from tailcloud.data.loaders.batch import Batch
 from tailcloud.errors import UsageError
 from tailcloud.objectives import Network, Objective, cut
-from tailcloud.optimizers import Optimizer
+from tailcloud.optimizers import Optimizer, SharpnessAware
 from tailcloud.training.distributed.world import World
 from tailcloud.training.executors.base import EpochState
 from tailcloud.training.executors.eager import EagerExecutor
@@ -61,13 +61,22 @@ class MicroBatchStep:
     compute: Callable[[Batch, Any], Tensor]
     world: World
     half: bool = False
+    sam: SharpnessAware | None = None
 
     def __call__(self, micro_batches: tuple[Batch, ...], generator: torch.Generator) -> Tensor:
         """Update the model; returns what this rank's micro-batches add to the loss, on the device."""
         noise = self.objective.draw(micro_batches[0], generator)
+        loss = self.differentiate(micro_batches, noise)
+        if self.sam:  # all ranks have the gradients of the whole batch, so they move to the same point
+            with self.sam.perturbed():
+                self.differentiate(micro_batches, noise)
+        self.optimizer.step()
+        return loss
+
+    def differentiate(self, micro_batches: tuple[Batch, ...], noise: Any) -> Tensor:
+        """What these micro-batches add to the loss; the gradients of the whole batch replace those of before."""
         self.optimizer.zero_grad()
         shares = [self.add(each, cut(noise, each), last=each is micro_batches[-1]) for each in micro_batches]
-        self.optimizer.step()
         return torch.stack(shares).sum()
 
     def add(self, micro_batch: Batch, noise: Any, *, last: bool) -> Tensor:
@@ -96,7 +105,7 @@ def micro_batch_step(step: TrainingStep, world: World) -> MicroBatchStep:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # about the new name of an option, unknown to older versions
             compute = DistributedDataParallel(compute, broadcast_buffers=False, find_unused_parameters=True)
-    return MicroBatchStep(step.model, step.optimizer, step.objective, compute, world, step.half)
+    return MicroBatchStep(step.model, step.optimizer, step.objective, compute, world, step.half, step.sam)
 
 
 class MicroBatchExecutor(EagerExecutor):

@@ -16,6 +16,11 @@ def images_per_step(stage: Stage) -> int:
     return stage.batch * streams
 
 
+def gradients_per_step(stage: Stage) -> int:
+    """How often a step computes the gradient: SAM needs a second one."""
+    return 2 if stage.sam else 1
+
+
 def passes(stage: Stage) -> int:
     """The cost of an image in forward passes.
 
@@ -24,18 +29,19 @@ def passes(stage: Stage) -> int:
     if stage.views:
         return 0
     if {"all", "backbone"} & set(stage.parts):
-        return FORWARD + BACKWARD
-    return FORWARD + (THROUGH if ADAPTERS in stage.parts else 0)
+        return gradients_per_step(stage) * (FORWARD + BACKWARD)
+    return gradients_per_step(stage) * (FORWARD + (THROUGH if ADAPTERS in stage.parts else 0))
 
 
 def copies(stage: Stage) -> int:
-    """How many numbers a stage keeps per weight: the weight, its gradient, the optimiser's state, an average."""
-    return 2 + len(OPTIMIZERS[stage.optimizer.name].buffer_names) + (stage.ema > 0)
+    """Numbers kept per weight: the weight, its gradient, the optimiser's state, an average, and the copy of SAM."""
+    return 2 + len(OPTIMIZERS[stage.optimizer.name].buffer_names) + (stage.ema > 0) + (stage.sam > 0)
 
 
 def flops_per_step(recipe: Recipe, flops: int) -> int:
     """FLOPs of the largest training step if all parameters are trained; ``flops``: one image, forward."""
-    return 3 * max(map(images_per_step, recipe.stages.values())) * flops
+    images = max(gradients_per_step(stage) * images_per_step(stage) for stage in recipe.stages.values())
+    return (FORWARD + BACKWARD) * images * flops
 
 
 def total_flops(recipe: Recipe, images: int, flops: int) -> int:

@@ -8,7 +8,7 @@ from tailcloud.data.loaders.base import Loader
 from tailcloud.data.loaders.multi_stream import JoinedLoader
 from tailcloud.objectives import Objective
 from tailcloud.objectives.drop_path import DropPath, drop_rates
-from tailcloud.optimizers import OPTIMIZERS, Optimizer
+from tailcloud.optimizers import OPTIMIZERS, Optimizer, SharpnessAware
 from tailcloud.recipe import PartSpec, Stage
 from tailcloud.sampling import make_sampler
 from tailcloud.training.executors import EXECUTORS
@@ -48,13 +48,16 @@ def make_parts(session: Session, name: str) -> StageParts:
     make = OPTIMIZERS[stage.optimizer.name]
     layers = session.model.layers() if stage.layer_decay < 1 else []
     optimizer = make(stage, parameters, session.device, layers, **stage.optimizer.options)
-    executor = _make_executor(session, _with_drop_path(session, objective), optimizer, loader)
+    sam = SharpnessAware(parameters, session.model.buffers(), stage.sam) if stage.sam else None
+    executor = _make_executor(session, _with_drop_path(session, objective), optimizer, loader, sam)
     return StageParts(name, stage, loader, parameters, optimizer, executor, objective)
 
 
-def _make_executor(session: Session, objective: Objective, optimizer: Optimizer, loader: Loader) -> Executor:
+def _make_executor(
+    session: Session, objective: Objective, optimizer: Optimizer, loader: Loader, sam: SharpnessAware | None
+) -> Executor:
     half = session.engine.precision == "bfloat16"
-    step = TrainingStep(session.model, objective, optimizer, half, session.network)
+    step = TrainingStep(session.model, objective, optimizer, half, session.network, sam)
     if session.engine.uses_micro_batches:
         return MicroBatchExecutor(step, loader, session.world)
     return EXECUTORS[session.executor](step, loader)
