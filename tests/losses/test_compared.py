@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helpers.oracles import losses as oracles
+from tailcloud.data.loaders.batch import Batch
 from tailcloud.losses import (
     LOSSES,
     BalancedSoftmaxLoss,
@@ -15,9 +16,11 @@ from tailcloud.losses import (
     LADELoss,
     LDAMLoss,
     LogitAdjustmentLoss,
+    VectorScalingLoss,
 )
 from tailcloud.losses.class_weights import class_weights
 from tailcloud.losses.ldam import margins
+from tailcloud.objectives import Classify
 
 COUNTS = [500, 120, 30, 5, 1]
 ORACLES = {
@@ -26,6 +29,7 @@ ORACLES = {
     "ldam": oracles.ldam,
     "logit-adjust": oracles.logit_adjust,
     "balanced-softmax": oracles.balanced_softmax,
+    "vs": oracles.vs,
     "eql": oracles.eql,
     "lade": oracles.lade,
     "label-aware-smoothing": oracles.label_aware_smoothing,
@@ -33,15 +37,16 @@ ORACLES = {
 WEIGHTED = [{"weights": w, "beta": b} for w, b in (("none", 0.9), ("inverse", 0.9), ("effective", 0.99))]
 WEIGHTED += [{"weights": "inverse", "power": p} for p in (0.0, 1.2)]
 OPTIONS = {
-    "ce": [{}, *WEIGHTED],
+    "ce": [{}, {"smoothing": 0.1}, {"smoothing": 1.0}, {"smoothing": 0.3, "weights": "inverse"}, *WEIGHTED],
     "focal": [
         {},
         *({"form": form, "focal": focal} for form in ("softmax", "sigmoid") for focal in (0.0, 0.5, 2.0)),
         *({"form": form, **options} for form in ("softmax", "sigmoid") for options in WEIGHTED),
     ],
     "ldam": [{}, {"margin": 0.2}, *WEIGHTED],
-    "logit-adjust": [{}, {"tau": 0.0}, {"tau": 1.5}],
+    "logit-adjust": [{}, {"tau": 0.0}, {"tau": 1.5}, {"smoothing": 0.1}, {"tau": 0.5, "smoothing": 1.0}],
     "balanced-softmax": [{}],
+    "vs": [{}, {"gamma": 0.0}, {"gamma": 0.3, "tau": 0.0}, {"tau": 1.5, "smoothing": 0.2}],
     "eql": [{}, {"threshold": 0.1}, {"threshold": 1.0, "probability": 0.5}, {"probability": 0.0}],
     "lade": [{}, {"alpha": 0.0}, {"alpha": 2.0, "lam": 0.5}],
     "label-aware-smoothing": [
@@ -157,6 +162,34 @@ def test_balanced_softmax_is_logit_adjustment_with_tau_one_and_plain_for_balance
     )
 
 
+def test_vector_scaling_without_an_exponent_or_with_balanced_classes_is_logit_adjustment():
+    output, target, _ = random_batch(6)
+    assert torch.equal(
+        VectorScalingLoss(COUNTS, gamma=0.0)(output, target), LogitAdjustmentLoss(COUNTS)(output, target)
+    )
+    torch.testing.assert_close(
+        VectorScalingLoss([3] * 5, gamma=0.5)(output, target), torch.nn.functional.cross_entropy(output, target)
+    )
+
+
+def test_vector_scaling_predicts_with_clean_logits():
+    output = torch.rand(3, 5)
+    assert torch.equal(VectorScalingLoss(COUNTS, scale=2.0).logits(output), 2 * output)
+
+
+@pytest.mark.parametrize("kind", [CrossEntropyLoss, LogitAdjustmentLoss, VectorScalingLoss])
+def test_smoothed_and_mixed_labels_are_one_soft_label(kind):
+    """λ·L(z, y_a) + (1 − λ)·L(z, y_b) is the cross-entropy with (1 − ε)·(λ·[j = y_a] + (1 − λ)·[j = y_b]) + ε / C."""
+    output, target, _ = random_batch(7)
+    loss, lam = kind(COUNTS, smoothing=0.2), torch.tensor(0.3, dtype=torch.float64)
+    batch = Batch(output, target, target.flip(0), lam)
+    logits = loss.adjust(output.clone()) if isinstance(loss, LogitAdjustmentLoss) else output
+    hot, other = (torch.nn.functional.one_hot(labels, 5).double() for labels in (target, target.flip(0)))
+    soft = 0.8 * (lam * hot + (1 - lam) * other) + 0.2 / 5
+    expected = -(soft * logits.log_softmax(dim=1)).sum(dim=1).mean()
+    torch.testing.assert_close(Classify(loss)(lambda images: images, batch, (None, None)), expected)
+
+
 def test_other_classes_leave_rare_ones_alone():
     loss = EqualizationLoss([9990, 5, 5], probability=1.0)
     output = torch.randn(3, 3, requires_grad=True)
@@ -191,6 +224,10 @@ def test_lades_regulariser_holds_the_log_mean():
         ("focal", {"focal": -1.0}, "focal"),
         ("focal", {"form": "both"}, "form"),
         ("logit-adjust", {"tau": -1.0}, "tau"),
+        ("logit-adjust", {"smoothing": 1.1}, "smoothing"),
+        ("ce", {"smoothing": -0.1}, "smoothing"),
+        ("vs", {"gamma": -0.1}, "gamma"),
+        ("vs", {"tau": -1.0}, "tau"),
         ("eql", {"threshold": 2.0}, "threshold"),
         ("eql", {"probability": -0.5}, "probability"),
         ("ce", {"weights": "inverse", "power": -1.0}, "power"),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from helpers.oracles import clouds
 from tailcloud.errors import TailcloudWarning
-from tailcloud.losses import GCLLoss
+from tailcloud.losses import GCLLoss, LogitAdjustmentLoss
 
 COUNTS = [500, 120, 30, 5, 1]
 
@@ -31,19 +31,20 @@ def random_batch(seed, rows=7, counts=COUNTS, granularity="entry"):
     focal=st.sampled_from([0.0, 0.5, 1.0, 2.0]),
     strategy=st.sampled_from(["log", "cos", "pow3", "pow4"]),
     granularity=st.sampled_from(["entry", "sample", "class"]),
+    tau=st.sampled_from([0.0, 0.5, 1.0]),
 )
-def test_matches_the_oracle(seed, scale, noise, margin, focal, strategy, granularity):
+def test_matches_the_oracle(seed, scale, noise, margin, focal, strategy, granularity, tau):
     cosine, target, epsilon = random_batch(seed, granularity=granularity)
-    options = {"scale": scale, "noise": noise, "margin": margin, "focal": focal, "strategy": strategy}
+    options = {"scale": scale, "noise": noise, "margin": margin, "focal": focal, "strategy": strategy, "tau": tau}
     loss = GCLLoss(COUNTS, granularity=granularity, **options)(cosine, target, epsilon=epsilon)
     expected = clouds.gcl_loss(cosine.tolist(), target.tolist(), epsilon.tolist(), COUNTS, **options)
     assert loss.item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.parametrize(("margin", "focal"), [(0.0, 0.0), (0.1, 0.0)])
-def test_gradients_match_finite_differences(margin, focal):
+@pytest.mark.parametrize(("margin", "tau"), [(0.0, 0.0), (0.1, 0.0), (0.1, 1.0)])
+def test_gradients_match_finite_differences(margin, tau):
     cosine, target, epsilon = random_batch(3)
-    loss = GCLLoss(COUNTS, margin=margin, focal=focal, scale=8.0)
+    loss = GCLLoss(COUNTS, margin=margin, tau=tau, scale=8.0)
     assert torch.autograd.gradcheck(lambda c: loss(c, target, epsilon=epsilon), cosine.requires_grad_())
 
 
@@ -76,6 +77,12 @@ def test_noise_is_half_normal_clamped_and_owned():
 @pytest.mark.parametrize(("granularity", "shape"), [("entry", (6, 5)), ("sample", (6, 1)), ("class", (1, 5))])
 def test_granularity_decides_what_shares_a_draw(granularity, shape):
     assert GCLLoss(COUNTS, granularity=granularity).draw(6, torch.device("cpu")).shape == shape
+
+
+def test_without_clouds_it_is_logit_adjustment_on_scaled_cosines():
+    cosine, target, epsilon = random_batch(9)
+    clouded = GCLLoss(COUNTS, noise=0.0, tau=1.5)(cosine, target, epsilon=epsilon)
+    torch.testing.assert_close(clouded, LogitAdjustmentLoss(COUNTS, scale=30.0, tau=1.5)(cosine, target))
 
 
 def test_the_sign_of_epsilon_does_not_matter():

@@ -10,6 +10,7 @@ from tailcloud.calibration.held_out import predict_held_out
 from tailcloud.calibration.priors import Prior, normalised, train_prior
 from tailcloud.calibration.temperature import LogitCalibration, fit_temperature
 from tailcloud.data import Dataset
+from tailcloud.data.augment.cutmix import pasted_share
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.images import Images
 from tailcloud.errors import UsageError
@@ -63,8 +64,18 @@ def _prior_after(stage: Stage, counts: list[int]) -> Prior:
     """The prior that a stage with epochs leaves."""
     samplers = stage.sampler, stage.second_sampler or stage.sampler
     first, second = (class_shares(sampler.name, counts, **sampler.options) for sampler in samplers)
+    first = _with_pasted(stage, first, counts)
     objective = make_objective(stage, make_loss(stage, counts), counts)
     return objective.prior(first, second)
+
+
+def _with_pasted(stage: Stage, shares: Prior, counts: list[int]) -> Prior:
+    """The shares of classes among labels, if CutMix pastes images of another sampler."""
+    sampler = stage.cutmix_sampler
+    if sampler is None:
+        return shares
+    pasted = (stage.cutmix_probability or 1.0) * pasted_share(stage.cutmix)
+    return (1 - pasted) * shares + pasted * class_shares(sampler.name, counts, **sampler.options)
 
 
 def stages_needing_held_out(recipe: Recipe, dataset: Dataset) -> list[str]:

@@ -120,8 +120,9 @@ def finish(
 
 def fits(head: Head, loss: Loss) -> bool:
     """Whether the kernel can compute that head and loss."""
-    plain = type(loss) is CrossEntropyLoss and loss.weights is None
-    known = type(head) in {CosineHead, LinearHead} and (plain or type(loss) is GCLLoss)
+    plain = type(loss) is CrossEntropyLoss and loss.weights is None and not loss.smoothing
+    clouded = type(loss) is GCLLoss and not loss.tau
+    known = type(head) in {CosineHead, LinearHead} and (plain or clouded)
     return known and max(max(weight.shape) for weight in head.parameters()) <= LARGEST
 
 

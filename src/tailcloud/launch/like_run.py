@@ -11,7 +11,8 @@ from tailcloud.recipe.library import default_recipe
 from tailcloud.runs.folder import RunFolder
 
 # The fields of a first stage that make the method; all others are RUN's.
-OF_METHOD = {"sampler", "second_sampler", "mixup", "cutmix", "loss", "objective", "head_transform"}
+MIXING = {"mixup", "cutmix", "cutmix_sampler", "cutmix_probability"}
+OF_METHOD = {"sampler", "second_sampler", *MIXING, "loss", "objective", "head_transform"}
 ANY_COUNTS = [10, 1]  # to see whether a method re-balances classes
 SAME_SHARE = 1e-6
 

@@ -13,6 +13,7 @@ from tailcloud.losses.label_aware_smoothing import LabelAwareSmoothingLoss
 from tailcloud.losses.lade import LADELoss
 from tailcloud.losses.ldam import LDAMLoss
 from tailcloud.losses.logit_adjustment import LogitAdjustmentLoss
+from tailcloud.losses.vector_scaling import VectorScalingLoss
 
 __all__ = [
     "LOSSES",
@@ -27,6 +28,7 @@ __all__ = [
     "LabelAwareSmoothingLoss",
     "LogitAdjustmentLoss",
     "Loss",
+    "VectorScalingLoss",
 ]
 
 LOSSES: dict[str, Callable[..., Loss]] = {
@@ -35,6 +37,7 @@ LOSSES: dict[str, Callable[..., Loss]] = {
     "ldam": LDAMLoss,
     "logit-adjust": LogitAdjustmentLoss,
     "balanced-softmax": BalancedSoftmaxLoss,
+    "vs": VectorScalingLoss,
     "eql": EqualizationLoss,
     "lade": LADELoss,
     "label-aware-smoothing": LabelAwareSmoothingLoss,

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from tailcloud.losses.base import at_least_float32
+from tailcloud.losses.base import at_least_float32, within
 from tailcloud.losses.class_weights import WeightedLoss, Weighting
 
 
@@ -20,6 +20,7 @@ class CrossEntropyLoss(WeightedLoss):
         beta: β of the effective number.
         defer: the share of a stage after which the weights start.
         power: ρ, the power to which the weights are taken.
+        smoothing: ε of label smoothing: the label is (1 − ε)·[j = y] + ε / C; w_y weights all of it.
     """
 
     def __init__(
@@ -31,10 +32,13 @@ class CrossEntropyLoss(WeightedLoss):
         beta: float = 0.9999,
         defer: float = 0.0,
         power: float = 1.0,
+        smoothing: float = 0.0,
     ) -> None:
         super().__init__(counts, scale, weights, beta, defer, power)
+        self.smoothing = within("smoothing", smoothing, 0, 1)
 
     def forward(self, output: Tensor, target: Tensor, *, epsilon: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """The mean cross-entropy of a batch."""
-        each = F.cross_entropy(self.logits(at_least_float32(output)), target, reduction="none")
+        logits = self.logits(at_least_float32(output))
+        each = F.cross_entropy(logits, target, reduction="none", label_smoothing=self.smoothing)
         return self.weighted_mean(each, target)

@@ -1,15 +1,20 @@
 """Gaussian clouded logits (Li, Cheung & Lu, CVPR 2022).
 
 z̃_j = s · (cos θ_j − k · δ_j · |ε|)   (eq. 11; the factor k is the released code's, the paper has k = 1)
+
+With logit adjustment (Menon et al., ICLR 2021), τ · log π_j is added to z̃_j; π_j = n_j / N.
 """
 
 from collections.abc import Sequence
 from typing import ClassVar, Literal, get_args
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tailcloud.losses.base import Loss, at_least_float32, batch_mean, not_negative
+from tailcloud.losses.logit_adjustment import log_priors, prior_without
 from tailcloud.losses.memory_efficient_ce import cross_entropy
 from tailcloud.profile import Strategy, cloud_sizes
 
@@ -32,6 +37,7 @@ class GCLLoss(Loss):
         focal: exponent of the modulator (1 − p_y), through which no gradient flows; 1 in that second stage.
         strategy: how cloud sizes follow from counts (eq. 9 and table 3): "log", "cos", "pow3", "pow4".
         granularity: a fresh ε for every (sample, class) "entry", one per "sample", or one per "class".
+        tau: τ of logit adjustment; 0 disables. With 1 the clean logits imply a uniform prior.
 
     Shapes: ``cosine`` [batch, classes] in [−1, 1]; ``target`` [batch]; the loss is a scalar. It can be differentiated
     once, and needs memory for two tensors of the size of the cosines, its gradient included.
@@ -45,6 +51,7 @@ class GCLLoss(Loss):
     balances: ClassVar[bool] = True
     per_image = True
     reach: Tensor
+    shift: Tensor
 
     def __init__(
         self,
@@ -56,6 +63,7 @@ class GCLLoss(Loss):
         focal: float = 0.0,
         strategy: Strategy = "log",
         granularity: Granularity = "entry",
+        tau: float = 0.0,
     ) -> None:
         super().__init__(scale)
         if granularity not in get_args(Granularity):
@@ -68,6 +76,13 @@ class GCLLoss(Loss):
         self.register_buffer(
             "reach", self.exact.float(), persistent=False
         )  # s·k·δ_j: at most, logit j is lowered by this
+        self.tau = not_negative("tau", tau)
+        self.exact_shift = torch.from_numpy(tau * log_priors(counts))
+        self.register_buffer("shift", self.exact_shift.float(), persistent=False)  # τ·log π_j
+
+    def prior(self, shown: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Uniform; with logit adjustment shown · π^−τ, where the clouds count as a margin and not as a prior."""
+        return prior_without(self.shift, shown) if self.tau else super().prior(shown)
 
     def forward(self, cosine: Tensor, target: Tensor, *, epsilon: Tensor | None = None) -> Tensor:
         """The mean loss of a batch; draws its own |ε| unless ``epsilon`` is given."""
@@ -77,6 +92,8 @@ class GCLLoss(Loss):
         if self.margin:
             lowered = clouded.new_full((1, 1), -self.scale * self.margin).expand(len(target), 1)
             clouded.scatter_add_(1, target[:, None], lowered)
+        if self.tau:
+            clouded.add_((self.exact_shift if clouded.dtype == torch.float64 else self.shift).to(clouded))
         each = cross_entropy(clouded, target)
         if self.focal:
             each = self.modulator(each) * each

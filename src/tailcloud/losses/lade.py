@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tailcloud.losses.base import Loss, at_least_float32, batch_mean, not_negative
-from tailcloud.losses.logit_adjustment import log_priors
+from tailcloud.losses.logit_adjustment import log_priors, prior_without
 from tailcloud.losses.memory_efficient_ce import cross_entropy
 
 
@@ -37,9 +37,7 @@ class LADELoss(Loss):
 
     def prior(self, shown: NDArray[np.float64]) -> NDArray[np.float64]:
         """The clean logits lack what the loss adds: shown / π."""
-        adjusted = shown * np.exp(-self.priors.double().cpu().numpy())
-        cleaned: NDArray[np.float64] = adjusted / adjusted.sum()
-        return cleaned
+        return prior_without(self.priors, shown)
 
     def forward(self, output: Tensor, target: Tensor, *, epsilon: Tensor | None = None) -> Tensor:  # noqa: ARG002
         """The mean loss of a batch, plus the regulariser of the batch."""

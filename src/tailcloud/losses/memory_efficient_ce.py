@@ -17,6 +17,13 @@ def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
     return each
 
 
+def smoothed_cross_entropy(logits: Tensor, target: Tensor, smoothing: float) -> Tensor:
+    """The cross-entropy of each sample with the label (1 − ε)·[j = y] + ε / C; PyTorch's own unless ε = 0."""
+    if not smoothing:
+        return cross_entropy(logits, target)
+    return F.cross_entropy(logits, target, reduction="none", label_smoothing=smoothing)
+
+
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor) -> Tensor:

@@ -29,9 +29,10 @@ class Classify(Objective):
         value = self.term(output, batch.target, batch.whole, noise[0])
         if batch.other is None or batch.lam is None:
             return value
-        return batch.lam * value + (1 - batch.lam) * self.term(output, batch.other, batch.whole, noise[1])
+        whole = batch.whole if batch.other_whole is None else batch.other_whole
+        return batch.lam * value + (1 - batch.lam) * self.term(output, batch.other, whole, noise[1])
 
     def term(self, output: Tensor, target: Tensor, whole: Tensor | None, epsilon: Tensor | None) -> Tensor:
-        """The loss for one of the labels; mixup partners are of the same batch, so ``whole`` holds for both."""
+        """The loss for one of the labels; ``whole`` are those of the whole batch, the same if partners are of it."""
         value: Tensor = self.loss(output, target, epsilon=epsilon)
         return value if whole is None else self.loss.in_whole(value, target, whole)

@@ -38,11 +38,12 @@ class SharpnessAware:
     @torch.no_grad()
     def ascend(self) -> None:
         """Add ρ · g / ‖g‖ to the parameters that have a gradient."""
-        weights = [weight for weight in self.parameters.values() if weight.grad is not None]
+        weights: list[Tensor] = [weight for weight in self.parameters.values() if weight.grad is not None]
         gradients = [weight.grad for weight in weights if weight.grad is not None]
         if gradients:
             norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
-            torch._foreach_add_(weights, torch._foreach_mul(gradients, self.radius / (norm + MIN_NORM)))
+            steps = torch._foreach_mul(gradients, self.radius / (norm + MIN_NORM))
+            torch._foreach_add_(weights, list(steps))
 
 
 class SavedTensors:

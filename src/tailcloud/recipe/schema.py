@@ -113,6 +113,8 @@ class Stage(RecipeTable):
     second_sampler: NamedPart | None = None  # of a second batch per step, for objectives that need one
     mixup: Annotated[float, Field(ge=0)] = 0.0  # α of mixup; 0 disables
     cutmix: Annotated[float, Field(ge=0)] = 0.0  # α of CutMix; 0 disables; with mixup, each batch takes one of the two
+    cutmix_sampler: NamedPart | None = None  # of the images that CutMix pastes; unset: those of the same batch
+    cutmix_probability: Annotated[float, Field(gt=0, le=1)] | None = None  # of a batch; unset: 1, or 0.5 with mixup
     loss: NamedPart
     objective: NamedPart = PartSpec(name="classify")
     train: Annotated[str, AfterValidator(trainable)] = "all"

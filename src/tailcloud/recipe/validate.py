@@ -28,6 +28,7 @@ SMALLEST_SCALE = 2.0
 PARTS: dict[str, Mapping[str, Callable[..., object]]] = {
     "sampler": WEIGHTS,
     "second_sampler": WEIGHTS,
+    "cutmix_sampler": WEIGHTS,
     "loss": LOSSES,
     "objective": OBJECTIVES,
     "head_transform": HEAD_TRANSFORMS,
@@ -48,6 +49,7 @@ def check_parts(recipe: Recipe, name: str) -> None:
         try_part(f"{where}.sampler", stage.sampler, WEIGHTS)
         if stage.second_sampler:
             try_part(f"{where}.second_sampler", stage.second_sampler, WEIGHTS)
+        check_cutmix(where, stage)
         loss = try_part(f"{where}.loss", stage.loss, LOSSES)
         check_optimizer(where, stage)
         check_schedule(where, stage)
@@ -135,6 +137,26 @@ def check_batches(name: str, stage_name: str, stage: Stage, objective: Objective
     for mixing in ("mixup", "cutmix"):
         if getattr(stage, mixing) and not objective.mixes:
             raise UsageError(f"{name}: {objective_is} does not support {mixing}; set {stage_name}.{mixing} = 0")
+
+
+def check_cutmix(where: str, stage: Stage) -> None:
+    """What CutMix pastes, and how often, goes with CutMix, and leaves mixup an effect."""
+    if stage.cutmix_sampler:
+        try_part(f"{where}.cutmix_sampler", stage.cutmix_sampler, WEIGHTS)
+    sampler = f'"{stage.cutmix_sampler.name}"' if stage.cutmix_sampler else None
+    for option, value in {"cutmix_sampler": sampler, "cutmix_probability": stage.cutmix_probability}.items():
+        if value and not stage.cutmix:
+            raise UsageError(f"{where}.{option} = {value} has no effect without CutMix; set cutmix = 1.0, or remove it")
+    if sampler and stage.mixup:
+        raise UsageError(
+            f"{where}.cutmix_sampler = {sampler} draws partners for CutMix alone, and mixup = {stage.mixup:g} needs "
+            "those of the same batch; set mixup = 0, or remove cutmix_sampler"
+        )
+    if stage.cutmix_probability == 1 and stage.mixup:
+        raise UsageError(
+            f"{where}.mixup = {stage.mixup:g} has no effect with cutmix_probability = 1; set mixup = 0, or a smaller "
+            "probability"
+        )
 
 
 def check_model(where: str, stage: Stage, objective: Objective, head: str, branches: int) -> None:

@@ -15,7 +15,11 @@ from tailcloud.sampling import WEIGHTS, make_sampler
 SIZE, CLASSES = 75, 5
 
 
-def stream(share=WHOLE_BATCH, sampler="ib", **options):
+MIXED = [{}, {"mixup": 1.0}, {"cutmix": 1.0}, {"mixup": 0.4, "cutmix": 1.0}, {"cutmix": 1.0, "cutmix_probability": 0.5}]
+MIXED += [{"cutmix": 1.0, "partners": "cb"}, {"cutmix": 0.3, "partners": "reverse", "cutmix_probability": 0.5}]
+
+
+def stream(share=WHOLE_BATCH, sampler="ib", partners=None, **options):
     generator = np.random.default_rng(0)
     pixels = generator.integers(0, 256, (SIZE, 6, 6, 3), np.uint8)
     labels = np.sort(generator.integers(0, CLASSES, SIZE))
@@ -23,6 +27,8 @@ def stream(share=WHOLE_BATCH, sampler="ib", **options):
     augment = Augment(crop_padding=2, flip=True)
     settings = {"batch": 16, "augment": augment, "seed": 7, "epochs": 4, "share": share} | options
     normalise = Normalise([0.4] * 3, [0.2] * 3)
+    if partners:
+        settings["cutmix_sampler"] = make_sampler(partners, labels, CLASSES)
     return ResidentLoader(data, make_sampler(sampler, labels, CLASSES), normalise, **settings)
 
 
@@ -53,7 +59,7 @@ def shares(ranks, each):
 
 @pytest.mark.parametrize(("ranks", "each"), [(1, 3), (2, 1), (4, 1), (2, 2), (7, 3)])
 @pytest.mark.parametrize("sampler", sorted(WEIGHTS))
-@pytest.mark.parametrize("mixing", [{}, {"mixup": 1.0}, {"cutmix": 1.0}, {"mixup": 0.4, "cutmix": 1.0}])
+@pytest.mark.parametrize("mixing", MIXED, ids=str)
 def test_micro_batches_are_the_batches_bit_for_bit(ranks, each, sampler, mixing):
     whole = list(stream(sampler=sampler, **mixing).epoch(3))
     steps = [list(stream(share, sampler, **mixing).micro_batches(3)) for share in shares(ranks, each)]
@@ -62,6 +68,8 @@ def test_micro_batches_are_the_batches_bit_for_bit(ranks, each, sampler, mixing)
         assert len(micro_batches) == ranks * each
         for expected, made in zip(tensors(batch), together(micro_batches), strict=True):
             assert (expected is made is None) or torch.equal(expected, made)
+        if mixing.get("partners"):
+            assert all(torch.equal(micro_batch.other_whole, batch.other) for micro_batch in micro_batches)
         assert batch.lam is None or all(torch.equal(micro_batch.lam, batch.lam) for micro_batch in micro_batches)
 
 
@@ -72,7 +80,7 @@ def test_streams_are_cut_together():
         assert all((a is b is None) or torch.equal(a, b) for a, b in zip(tensors(batch), made, strict=True))
 
 
-@pytest.mark.parametrize("loader", [stream(mixup=1.0), stream(cutmix=1.0), joined()])
+@pytest.mark.parametrize("loader", [stream(mixup=1.0), stream(cutmix=1.0), stream(**MIXED[-1]), joined()])
 def test_alone_a_step_is_the_batch_and_an_epoch_may_start_anywhere(loader):
     whole = list(loader.epoch(2))
     for first in (0, 3, len(whole)):

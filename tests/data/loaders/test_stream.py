@@ -29,7 +29,14 @@ VARIED = {
         ),
         "cutmix": 1.0,
     },
+    "half of the batches with boxes of rare classes": {
+        "augment": Augment(crop_area=[0.1, 1.0], flip=True),
+        "cutmix": 1.0,
+        "cutmix_sampler": make_sampler("cb", np.sort(np.arange(30) % 3), 3),
+        "cutmix_probability": 0.5,
+    },
 }
+PASTED = {name: VARIED["half of the batches with boxes of rare classes"][name] for name in ("cutmix", "cutmix_sampler")}
 
 
 @pytest.mark.parametrize("sampler", ["ib", "cb"])
@@ -42,7 +49,11 @@ def test_batches_are_those_of_images_in_memory(tmp_path, sampler, options):
         assert all(same(one, other) for one, other in pairs)
 
 
-@pytest.mark.parametrize("mixing", [{}, {"mixup": 1.0}, {"mixup": 1.0, "cutmix": 1.0}])
+@pytest.mark.parametrize(
+    "mixing",
+    [{}, {"mixup": 1.0}, {"mixup": 1.0, "cutmix": 1.0}, PASTED, PASTED | {"cutmix_probability": 0.5}],
+    ids=["plain", "mixup", "both", "pasted", "sometimes pasted"],
+)
 @pytest.mark.parametrize("share", [BatchShare(), BatchShare(0, 1, 2), BatchShare(2, 2, 4), BatchShare(3, 2, 16)])
 def test_pieces_are_those_of_images_in_memory(tmp_path, share, mixing):
     streamed, resident = loaders(tmp_path, share=share, **mixing, augment=Augment(flip=True))
@@ -50,6 +61,18 @@ def test_pieces_are_those_of_images_in_memory(tmp_path, share, mixing):
         for ours, theirs in zip(streamed.micro_batches(1, first), resident.micro_batches(1, first), strict=True):
             assert len(ours) == len(theirs) == share.count
             assert all(same(one, other) for one, other in zip(ours, theirs, strict=True))
+
+
+def test_a_batch_that_is_not_pasted_reads_no_further_images(tmp_path):
+    streamed, _ = loaders(tmp_path, **PASTED, cutmix_probability=0.5)
+    plan, read = streamed.plan(1), []
+    for step in range(streamed.steps):
+        start, end = streamed.bounds(step)
+        rows = streamed._with_partners(plan, torch.arange(start, end), plan.lambdas[step]).rows
+        pasted = bool((plan.partners[start:end] >= 30).all())
+        assert len(rows) == (2 if pasted else 1) * (end - start)
+        read.append(pasted)
+    assert {*read} == {True, False}
 
 
 def test_joined_streams_are_those_of_images_in_memory(tmp_path):

@@ -25,8 +25,8 @@ def log_softmax_at(logits, which):
     return logits[which] - top - math.log(sum(math.exp(value - top) for value in logits))
 
 
-def gcl_loss(cosine, target, epsilon, counts, *, scale, noise, margin, focal, strategy):
-    sizes = cloud_sizes(counts, strategy)
+def gcl_loss(cosine, target, epsilon, counts, *, scale, noise, margin, focal, strategy, tau=0.0):
+    sizes, n = cloud_sizes(counts, strategy), [max(count, 1) for count in counts]
     total = 0.0
     for i in range(len(target)):
         logits = []
@@ -35,7 +35,7 @@ def gcl_loss(cosine, target, epsilon, counts, *, scale, noise, margin, focal, st
             value = cosine[i][j] - noise * sizes[j] * abs(row[j if len(row) > 1 else 0])
             if j == target[i]:
                 value -= margin
-            logits.append(scale * value)
+            logits.append(scale * value + tau * math.log(n[j] / sum(n)))
         cross_entropy = -log_softmax_at(logits, target[i])
         total += (1 - math.exp(-cross_entropy)) ** focal * cross_entropy
     return total / len(target)

@@ -30,8 +30,17 @@ def weighted_mean(each, target, weights):
     return total / sum(weights[y] for y in target)
 
 
-def ce(output, target, counts, *, scale=1.0, weights="none", beta=0.9999, power=1.0):
-    each = [-log_softmax_at(scaled(row, scale), y) for row, y in zip(output, target, strict=True)]
+def smoothed(logits, y, smoothing):
+    """Cross-entropy with the label (1 − ε)·[j = y] + ε / C."""
+    total = 0.0
+    for j in range(len(logits)):
+        label = (1 - smoothing if j == y else 0) + smoothing / len(logits)
+        total -= label * log_softmax_at(logits, j)
+    return total
+
+
+def ce(output, target, counts, *, scale=1.0, weights="none", beta=0.9999, power=1.0, smoothing=0.0):
+    each = [smoothed(scaled(row, scale), y, smoothing) for row, y in zip(output, target, strict=True)]
     return weighted_mean(each, target, class_weights(counts, weights, beta, power))
 
 
@@ -60,12 +69,18 @@ def ldam(output, target, counts, *, scale=30.0, margin=0.5, weights="none", beta
     return weighted_mean(each, target, class_weights(counts, weights, beta, power))
 
 
-def logit_adjust(output, target, counts, *, scale=1.0, tau=1.0):
+def logit_adjust(output, target, counts, *, scale=1.0, tau=1.0, smoothing=0.0):
+    return vs(output, target, counts, scale=scale, tau=tau, gamma=0.0, smoothing=smoothing)
+
+
+def vs(output, target, counts, *, scale=1.0, tau=1.0, gamma=0.05, smoothing=0.0):
     n = [max(count, 1) for count in counts]
     total = 0.0
     for row, y in zip(output, target, strict=True):
-        z = [scale * value + tau * math.log(count / sum(n)) for value, count in zip(row, n, strict=True)]
-        total -= log_softmax_at(z, y)
+        z = []
+        for value, count in zip(row, n, strict=True):
+            z.append((count / max(n)) ** gamma * scale * value + tau * math.log(count / sum(n)))
+        total += smoothed(z, y, smoothing)
     return total / len(target)
 
 

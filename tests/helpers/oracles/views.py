@@ -61,3 +61,18 @@ def jittered(image, factors):
 
 def grey(pixel):
     return pixel[0] if len(pixel) == 1 else 0.299 * pixel[0] + 0.587 * pixel[1] + 0.114 * pixel[2]
+
+
+def pasted(image, partner, box):
+    """CutMix of one image [H, W, C]: pixels whose centre lies in the box are the partner's; the share of own pixels."""
+    left, top, across, down = box
+    result, kept = np.array(image, dtype=np.float64), 0
+    rows, columns, _ = image.shape
+    for row in range(rows):
+        for column in range(columns):
+            x, y = (column + 0.5) / columns, (row + 0.5) / rows
+            if left <= x < left + across and top <= y < top + down:
+                result[row, column] = partner[row, column]
+            else:
+                kept += 1
+    return result, kept / (rows * columns)

@@ -31,6 +31,10 @@ class Draws:
         """All of them, by name, always in the same order."""
         return dict(self._tensors)
 
+    def followed_by(self, others: "Draws") -> "Draws":
+        """These numbers, and then those of further images."""
+        return Draws({name: torch.cat([each, others[name]]) for name, each in self._tensors.items()})
+
     def to(self, device: torch.device) -> "Draws":
         """The same numbers on a device."""
         return Draws({name: each.to(device) for name, each in self._tensors.items()})

@@ -2,7 +2,12 @@
 
 The box has the share 1 − λ of the area, λ ~ Beta(α, α), and its centre is uniform. What lies outside of the image is
 cut off, so the labels are mixed by the share of pixels that an image keeps.
+
+Partners are of the same batch, or images of another sampler: with a class-balanced one, rare classes are pasted into
+frequent ones (CMO, Park et al., CVPR 2022, and ConCutMix, Pan et al., 2024).
 """
+
+import math
 
 import numpy as np
 import torch
@@ -25,6 +30,25 @@ def draw_boxes(
     start, end = start.clip(0, sides), (start + size).clip(0, sides)
     boxes = np.concatenate([start, end - start], axis=1) / np.tile(sides, 2)
     return boxes.astype(np.float32), (1 - boxes[:, 2] * boxes[:, 3]).astype(np.float32)
+
+
+def pasted_share(alpha: float) -> float:
+    """The mean share of an image that is its partner's: E[(r − r²/4)²] with r² ~ Beta(α, α), for large images.
+
+    r is the side of a box; r − r²/4 is what is left of it on average where the border cuts it off.
+
+    >>> round(pasted_share(1.0), 4)
+    0.3208
+    """
+    once, higher, twice = (_beta_moment(alpha, power) for power in (1.0, 1.5, 2.0))
+    return once - higher / 2 + twice / 16
+
+
+def _beta_moment(alpha: float, power: float) -> float:
+    """E[u^power] of u ~ Beta(α, α)."""
+    return math.exp(
+        math.lgamma(alpha + power) + math.lgamma(2 * alpha) - math.lgamma(alpha) - math.lgamma(2 * alpha + power)
+    )
 
 
 def paste(images: Tensor, partners: Tensor, boxes: Tensor) -> Tensor:

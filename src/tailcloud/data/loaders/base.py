@@ -9,6 +9,7 @@ from torch import Tensor
 from tailcloud.data.augment import Augment
 from tailcloud.data.loaders.batch import Batch, BatchShare
 from tailcloud.data.loaders.epoch_plan import EpochPlan
+from tailcloud.sampling import Sampler
 
 
 class LoaderOptions(TypedDict, total=False):
@@ -19,6 +20,8 @@ class LoaderOptions(TypedDict, total=False):
     shape: tuple[int, int] | None
     mixup: float
     cutmix: float
+    cutmix_sampler: Sampler | None
+    cutmix_probability: float | None
     seed: int
     stage: str
     epochs: int

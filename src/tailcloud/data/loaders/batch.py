@@ -10,7 +10,8 @@ class Batch:
     """Normalised images [batch, C, H, W] and their classes; when mixed, also the partners' classes and λ.
 
     ``view`` has the same images with other augmentations, ``second`` is a batch of another sampler, for objectives that
-    need them. A micro-batch also has the classes of its ``whole`` batch, in which its own images start at ``place``.
+    need them. A micro-batch also has the classes of its ``whole`` batch, in which its own images start at ``place``;
+    ``other_whole`` are those of all partners, if these are of another sampler.
     """
 
     images: Tensor
@@ -21,6 +22,7 @@ class Batch:
     second: "Batch | None" = None
     place: int = 0
     whole: Tensor | None = None
+    other_whole: Tensor | None = None
 
     @property
     def rows(self) -> int:

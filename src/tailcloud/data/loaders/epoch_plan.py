@@ -23,8 +23,9 @@ class EpochPlan:
     """The draws of an epoch: one row per image of the epoch in all but ``lambdas``, which has one per step.
 
     ``order`` are positions in the data, ``partners`` rows of the epoch. ``boxes`` [images, 4] are those of CutMix, the
-    same for all images of a batch; without CutMix there are none. ``others`` are the plans of further loaders whose
-    batches belong to the same steps.
+    same for all images of a batch; without CutMix there are none. If partners are of another sampler, as many rows
+    again follow in ``order`` and ``draws``: they are in no batch by themselves. ``others`` are the plans of further
+    loaders whose batches belong to the same steps.
     """
 
     order: Tensor

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tailcloud.data.augment import Augment
+from tailcloud.data.augment.base import Draws
 from tailcloud.data.augment.cutmix import draw_boxes, paste
 from tailcloud.data.augment.mixup import draw_lambdas, draw_partners, mix
 from tailcloud.data.augment.normalize import Normalise
@@ -37,6 +38,9 @@ class PlannedLoader(Generic[Source]):
         shape: height and width that the model expects; by default those of the stored images.
         mixup: α of mixup; 0 disables it.
         cutmix: α of CutMix; 0 disables it. With both, each batch takes one of the two, as likely as the other.
+        cutmix_sampler: draws the partners of CutMix; by default they are of the same batch. Not with mixup.
+        cutmix_probability: the share of batches with CutMix; by default 1/2 with mixup, else 1. Without mixup, the
+            other batches are not mixed: each of their images is its own partner.
         seed, stage: what all draws are derived from.
         epochs: epochs of the stage, for samplers that change over a stage.
         views: name of the augmentation draws: loaders that differ in it alone show the same images with other
@@ -55,6 +59,8 @@ class PlannedLoader(Generic[Source]):
         shape: tuple[int, int] | None = None,
         mixup: float = 0.0,
         cutmix: float = 0.0,
+        cutmix_sampler: Sampler | None = None,
+        cutmix_probability: float | None = None,
         seed: int = 0,
         stage: str = "stage1",
         epochs: int = 0,
@@ -62,7 +68,8 @@ class PlannedLoader(Generic[Source]):
         share: BatchShare = WHOLE_BATCH,
     ) -> None:
         self.data, self.sampler, self.transform = data, sampler, transform
-        self.mixup, self.cutmix = mixup, cutmix
+        self.mixup, self.cutmix, self.cutmix_sampler = mixup, cutmix, cutmix_sampler
+        self.cutmix_probability = cutmix_probability or (0.5 if mixup else 1.0)
         self.augment, self.pipeline = augment, AugmentPipeline(transform, augment, shape)
         self.seed, self.stage, self.epochs, self.views, self.share = seed, stage, epochs, views, share
         self.followed: Callable[[int], float] | None = None
@@ -127,9 +134,17 @@ class PlannedLoader(Generic[Source]):
 
     def draw_plan(self, number: int) -> EpochPlan:
         """Every draw of an epoch, on the host."""
-        order = self.sampler.draw(self._generator("order", number), self.progress(number))
-        draws = self.pipeline.draw(lambda part: self._generator(f"{self.views}{part}", number), self.size)
-        return EpochPlan(torch.from_numpy(order), draws, *self._draw_mixing(number))
+        order, draws = self._draw_images(self.sampler, "", number)
+        if self.cutmix_sampler:
+            partners, others = self._draw_images(self.cutmix_sampler, "cutmix ", number)
+            order, draws = torch.cat([order, partners]), draws.followed_by(others)
+        return EpochPlan(order, draws, *self._draw_mixing(number))
+
+    def _draw_images(self, sampler: Sampler, part: str, number: int) -> tuple[Tensor, Draws]:
+        """Which images an epoch shows, and the draws of their augmentations; ``part`` begins the names of all draws."""
+        order = sampler.draw(self._generator(f"{part}order", number), self.progress(number))
+        draws = self.pipeline.draw(lambda name: self._generator(f"{part}{self.views}{name}", number), self.size)
+        return torch.from_numpy(order), draws
 
     def at(self, plan: EpochPlan, step: int) -> Batch:
         """One batch of a planned epoch."""
@@ -139,11 +154,16 @@ class PlannedLoader(Generic[Source]):
         """The micro-batches of a batch that this rank computes; partners may be in other micro-batches."""
         start, end = self.bounds(step)
         whole, made = self.data.labels[plan.order[start:end]], []
+        other_whole = self.partner_classes(plan, slice(start, end))
         for first, last in self.share.bounds(start, end):
             rows = torch.arange(first, last, device=plan.order.device)
             micro_batch = self.assemble_micro_batch(plan, rows, plan.lambdas[step])
-            made.append(replace(micro_batch, place=first - start, whole=whole))
+            made.append(replace(micro_batch, place=first - start, whole=whole, other_whole=other_whole))
         return tuple(made)
+
+    def partner_classes(self, plan: EpochPlan, batch: slice) -> Tensor | None:
+        """The classes of all partners of a batch, on the device of the plan, if they are of another sampler."""
+        return self.data.labels[plan.order[plan.partners[batch]]] if self.cutmix_sampler else None
 
     def assemble(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
         """The batch at some rows of an epoch."""
@@ -167,14 +187,17 @@ class PlannedLoader(Generic[Source]):
             return torch.zeros(0, dtype=torch.int64), torch.ones(self.steps), torch.zeros(0, 4)
         generator, batch_of = self._generator("mixup", number), np.repeat(np.arange(self.steps), self.sizes)
         lambdas = draw_lambdas(generator, self.mixup, self.steps) if self.mixup else np.ones(self.steps, np.float32)
-        partners = torch.from_numpy(draw_partners(generator, batch_of))
+        rows = np.arange(self.size)
+        partners = self.size + rows if self.cutmix_sampler else draw_partners(generator, batch_of)
         if not self.cutmix:
-            return partners, torch.from_numpy(lambdas), torch.zeros(0, 4)
+            return torch.from_numpy(partners), torch.from_numpy(lambdas), torch.zeros(0, 4)
         generator = self._generator("cutmix", number)
         boxes, outside = draw_boxes(generator, self.cutmix, self.steps, self.pipeline.shape or self.stored_shape)
-        pasted = generator.random(self.steps) < (0.5 if self.mixup else 1.0)
+        pasted = generator.random(self.steps) < self.cutmix_probability
         boxes = (boxes * pasted[:, None])[batch_of]
-        return partners, torch.from_numpy(np.where(pasted, outside, lambdas)), torch.from_numpy(boxes)
+        if not self.mixup:
+            partners = np.where(pasted[batch_of], partners, rows)
+        return torch.from_numpy(partners), torch.from_numpy(np.where(pasted, outside, lambdas)), torch.from_numpy(boxes)
 
     def _generator(self, part: str, number: int) -> np.random.Generator:
         return host_generator(self.seed, self.stage, part, number)

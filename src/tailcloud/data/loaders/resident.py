@@ -85,6 +85,8 @@ class DeviceLoader(PlannedLoader[Source]):
 
     def assemble(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
         """The batch at some rows of an epoch: device code on whole batches, without draws and host values."""
+        if self.cutmix_sampler:
+            return self.assemble_micro_batch(plan, rows, lam)
         floats, target = self.rows(plan, rows)
         if not self.mixes:
             return Batch(floats, target)
@@ -92,7 +94,7 @@ class DeviceLoader(PlannedLoader[Source]):
         return Batch(self.mixed(plan, rows, floats, floats[partners], lam), target, target[partners], lam)
 
     def assemble_micro_batch(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
-        """The same for rows whose partners may be elsewhere in their batch."""
+        """The same for rows whose partners may be elsewhere in their batch, or of another sampler."""
         floats, target = self.rows(plan, rows)
         if not self.mixes:
             return Batch(floats, target)

@@ -73,7 +73,7 @@ class StreamImages:
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """Some rows of an epoch: the first ``own`` are computed, the others are partners from the same batch.
+    """Some rows of an epoch: the first ``own`` are computed, the others are partners.
 
     ``lam`` is on the device. ``here`` is set if the rows are adjacent and all their partners are among them: then no
     row numbers have to be copied to the device. ``partners`` are those of the own rows, as positions among the rows.
@@ -103,7 +103,7 @@ class StreamLoader(PlannedLoader[StreamImages]):
         """The batches of one epoch; an epoch always has the same batches."""
         plan = self.plan(number)
         on_device = plan.to(self.device)
-        return self._batches(plan, on_device, (self._whole(on_device, step) for step in range(self.steps)))
+        return self._batches(plan, on_device, (self._whole(plan, on_device, step) for step in range(self.steps)))
 
     def micro_batches(self, number: int, first: int = 0) -> Iterator[tuple[Batch, ...]]:
         """For each step of an epoch, from step ``first`` on, the micro-batches that this rank computes."""
@@ -121,14 +121,16 @@ class StreamLoader(PlannedLoader[StreamImages]):
 
     assemble_micro_batch = assemble
 
-    def _whole(self, on_device: EpochPlan, step: int) -> MicroBatch:
+    def _whole(self, plan: EpochPlan, on_device: EpochPlan, step: int) -> MicroBatch:
         start, end = self.bounds(step)
+        if self.cutmix_sampler:
+            return self._with_partners(plan, torch.arange(start, end), on_device.lambdas[step])
         return MicroBatch(torch.arange(start, end), end - start, on_device.lambdas[step], slice(start, end))
 
     def _cut(self, plan: EpochPlan, on_device: EpochPlan, step: int) -> list[MicroBatch]:
         """The micro-batches of a batch that this rank computes, or the whole batch."""
         if self.share == WHOLE_BATCH:
-            return [self._whole(on_device, step)]
+            return [self._whole(plan, on_device, step)]
         start, end = self.bounds(step)
         return [
             replace(
@@ -160,7 +162,8 @@ class StreamLoader(PlannedLoader[StreamImages]):
         floats = self.pipeline(arrived.pixels, plan.draws, rows, arrived.aspects)
         target, own = self.data.labels[plan.order[rows]], slice(micro_batch.own)
         whole = None if micro_batch.whole is None else self.data.labels[plan.order[micro_batch.whole]]
-        batch = Batch(floats[own], target[own], place=micro_batch.place, whole=whole)
+        other_whole = None if micro_batch.whole is None else self.partner_classes(plan, micro_batch.whole)
+        batch = Batch(floats[own], target[own], place=micro_batch.place, whole=whole, other_whole=other_whole)
         if not self.mixes:
             return batch
         here, lam = micro_batch.here, micro_batch.lam

@@ -10,7 +10,7 @@ from tailcloud.objectives import Objective
 from tailcloud.objectives.drop_path import DropPath, drop_rates
 from tailcloud.optimizers import OPTIMIZERS, Optimizer, SharpnessAware
 from tailcloud.recipe import PartSpec, Stage
-from tailcloud.sampling import make_sampler
+from tailcloud.sampling import Sampler, make_sampler
 from tailcloud.training.executors import EXECUTORS
 from tailcloud.training.executors.base import Executor
 from tailcloud.training.executors.micro_batch import MicroBatchExecutor
@@ -88,17 +88,23 @@ def _make_loader(session: Session, name: str, objective: Objective) -> Loader:
 
 def _sampled(session: Session, name: str, stage: Stage, sampler: PartSpec, views: str = "views") -> Loader:
     """The batches of one sampler; all draws are derived from ``name`` and ``views``."""
-    dataset = session.dataset
     return session.loader(
-        make_sampler(sampler.name, dataset.train.labels, dataset.classes, **sampler.options),
+        _sampler_of(session, sampler),
         batch=stage.batch,
         augment=session.recipe.augment,
-        shape=dataset.shape[:2],
+        shape=session.dataset.shape[:2],
         mixup=stage.mixup,
         cutmix=stage.cutmix,
+        cutmix_sampler=_sampler_of(session, stage.cutmix_sampler) if stage.cutmix_sampler else None,
+        cutmix_probability=stage.cutmix_probability,
         seed=session.recipe.seed,
         stage=name,
         epochs=stage.epochs,
         views=views,
         share=session.engine.share,
     )
+
+
+def _sampler_of(session: Session, part: PartSpec) -> Sampler:
+    dataset = session.dataset
+    return make_sampler(part.name, dataset.train.labels, dataset.classes, **part.options)
