@@ -435,6 +435,16 @@ SECTIONS = {
         Case("adapters trained that are not there", "train --set stage1.train=adapters+head"),
         Case("features of a network that is trained", "train --set stage1.views=4"),
         Case("images mixed where features are", "train --set stage2.views=4 --set stage2.cutmix=1.0"),
+        Case("a sampler of patches without CutMix", "train --set stage1.cutmix_sampler=cb"),
+        Case("patches of another sampler beside mixup", "train --set stage1.cutmix=1.0 --set stage1.cutmix_sampler=cb"),
+        Case(
+            "mixup that no batch is left for",
+            "train --set stage1.cutmix=1.0 --set stage1.cutmix_probability=1.0",
+        ),
+        Case(
+            "Nesterov momentum without momentum",
+            "train --set stage1.optimizer.name=sgd --set stage1.optimizer.nesterov=true --set stage1.momentum=0.0",
+        ),
         Case("a backbone of a library that is not installed", "train --set model.backbone=timm:resnet18", no_timm),
     ],
     "Where a run is written": [

@@ -184,8 +184,20 @@ class OtherHead(CosineHead):
         (CosineHead(64, 100), OtherLoss(counts_of(100)), False),
         (OtherHead(64, 100), GCLLoss(counts_of(100)), False),
         (LinearHead(64, 10), CrossEntropyLoss(counts_of(10), weights="inverse"), False),
+        (LinearHead(64, 10), CrossEntropyLoss(smoothing=0.1), False),
+        (CosineHead(64, 10), GCLLoss(counts_of(10), tau=1.0), False),
     ],
-    ids=["usual", "largest", "too many classes", "too many features", "another loss", "another head", "class weights"],
+    ids=[
+        "usual",
+        "largest",
+        "too many classes",
+        "too many features",
+        "another loss",
+        "another head",
+        "class weights",
+        "smoothed labels",
+        "logit adjustment",
+    ],
 )
 def test_what_fits(head, loss, fit):
     assert fits(head, loss) == fit

@@ -45,7 +45,7 @@ def test_the_recipe_of_the_released_code():
     assert (recipe.augment.crop_padding, recipe.augment.flip) == (4, True)
     assert (one.epochs, one.batch, one.lr, one.momentum, one.weight_decay, one.mixup) == (200, 64, 0.1, 0.9, 2e-4, 1.0)
     assert (one.warmup, one.milestones, one.decay, one.sampler.name) == (5, [0.8, 0.9], 0.1, "ib")
-    common = {"strategy": "log", "granularity": "entry"}
+    common = {"strategy": "log", "granularity": "entry", "tau": 0.0}
     assert one.loss.options == {"scale": 30.0, "noise": 0.5, "margin": 0.0, "focal": 0.0, **common}
     assert (two.epochs, two.batch, two.lr, two.schedule, two.mixup) == (30, 64, 0.002, "cosine", 1.0)
     assert (two.train, two.head_transform.name, two.batch_norm, two.sampler.name) == ("head", "keep", "frozen", "cb")

@@ -76,9 +76,13 @@ def test_the_same_recipe_is_the_same_run(tmp_path, finished_run):
     assert not same_weights(finished_run, tmp_path / "other")
 
 
-def test_an_interrupted_run_repeats_its_augmentations_and_mixing(tmp_path):
+BALANCED_PATCHES = {"mixup": 0.0, "cutmix": 1.0, "cutmix_sampler": "cb", "cutmix_probability": 0.5}
+
+
+@pytest.mark.parametrize("first", [{"mixup": 0.4, "cutmix": 1.0}, BALANCED_PATCHES], ids=["same batch", "balanced"])
+def test_an_interrupted_run_repeats_its_augmentations_and_mixing(tmp_path, first):
     augment = {"trivial_augment": True, "random_erasing": 0.5, "cutout": 2}
-    recipe = small_recipe({"augment": augment, "stage1": {"mixup": 0.4, "cutmix": 1.0}, "stage2": {"cutmix": 1.0}})
+    recipe = small_recipe({"augment": augment, "stage1": first, "stage2": {"cutmix": 1.0}})
     run(tmp_path / "undisturbed", recipe)
     with pytest.raises(Interrupted):
         run(tmp_path / "broken", recipe, StopAfter(2))

@@ -93,12 +93,25 @@ def test_graphed_fine_tuning_that_was_broken_off_ends_with_the_same_bits(tmp_pat
     assert same_weights(tmp_path / "whole", tmp_path / "broken")
 
 
-def test_a_graph_augments_and_mixes_as_eager_steps_do(tmp_path):
+BALANCED_PATCHES = {"mixup": 0.0, "cutmix": 1.0, "cutmix_sampler": "cb", "cutmix_probability": 0.5}
+
+
+@pytest.mark.parametrize("mixing", [{"mixup": 0.4, "cutmix": 1.0}, BALANCED_PATCHES], ids=["same batch", "balanced"])
+def test_a_graph_augments_and_mixes_as_eager_steps_do(tmp_path, mixing):
     augment = {"trivial_augment": True, "random_erasing": 0.5, "cutout": 3}
     for executor in ("eager", "graphed"):
-        settings = {"stage1": {"mixup": 0.4, "cutmix": 1.0}, "augment": augment, "engine": {"executor": executor}}
+        settings = {"stage1": mixing, "augment": augment, "engine": {"executor": executor}}
         result = on_gpu(tmp_path / executor, small_recipe(settings))
         assert (result.stages[0].executor, result.machine["kernels"]) == (executor, "plain")
+    assert same_weights(tmp_path / "eager", tmp_path / "graphed")
+
+
+@pytest.mark.parametrize("kernels", ["plain", "fused"])
+def test_a_graph_with_sam_ends_where_eager_steps_do(tmp_path, kernels):
+    sharp = {"sam": 0.1, "ema": 0.9, "clip": 1.0, "optimizer": {"name": "sgd", "nesterov": True}}
+    for executor in ("eager", "graphed"):
+        engine = {"executor": executor, "kernels": kernels}
+        on_gpu(tmp_path / executor, small_recipe({"stage1": sharp, "stage2": {"sam": 0.05}, "engine": engine}))
     assert same_weights(tmp_path / "eager", tmp_path / "graphed")
 
 

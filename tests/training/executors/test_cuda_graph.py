@@ -20,7 +20,7 @@ from tailcloud.losses import GCLLoss
 from tailcloud.objectives import Classify
 from tailcloud.optimizers import OPTIMIZERS, SGD, SharpnessAware
 from tailcloud.recipe import Stage
-from tailcloud.sampling import ShuffledSampler
+from tailcloud.sampling import ShuffledSampler, make_sampler
 from tailcloud.training.executors import cuda_graph
 from tailcloud.training.executors.base import EpochState
 from tailcloud.training.executors.cuda_graph import GraphedExecutor
@@ -97,6 +97,12 @@ class FakeEvent:
         self.happened.append("waited")
 
 
+def run_as_python(work, warm_up, generator):
+    """In the place of a capture."""
+    warm_up()
+    return SimpleNamespace(replay=work)
+
+
 def test_only_a_few_graphs_are_ahead_of_the_device(monkeypatch):
     """A full queue would make every other run of the process wait at its next launch."""
     monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
@@ -111,13 +117,8 @@ def test_only_a_few_graphs_are_ahead_of_the_device(monkeypatch):
 @pytest.mark.parametrize("radius", [0.0, 0.1])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_graph_takes_the_rate_of_each_step_from_the_device(name, radius, monkeypatch):
-    """A graph that is run as Python: as on a GPU, the rates of the groups are tensors."""
-
-    def captured(work, warm_up, generator):
-        warm_up()
-        return SimpleNamespace(replay=work)
-
-    monkeypatch.setattr(cuda_graph, "capture", captured)
+    """As on a GPU, the rates of the groups are tensors."""
+    monkeypatch.setattr(cuda_graph, "capture", run_as_python)
     monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
     monkeypatch.setattr("tailcloud.optimizers.base.GRAPH_DEVICES", {"cpu"})
     changes = {"layer_decay": 0.7, "decay_norms": False, "lr_factors": {"backbone.layer2": 0.3}}
@@ -134,6 +135,26 @@ def test_a_graph_takes_the_rate_of_each_step_from_the_device(name, radius, monke
         for epoch in range(2):
             losses = made.epoch(epoch, [0.01 / (1 + epoch + step) for step in range(loader.steps)])
         found.append({"losses": losses, **model.state_dict()})
+    assert all(torch.equal(value, found[1][key]) for key, value in found[0].items())
+
+
+@pytest.mark.parametrize("probability", [None, 0.5])
+def test_a_graph_pastes_patches_of_another_sampler_as_eager_steps_do(monkeypatch, probability):
+    monkeypatch.setattr(cuda_graph, "capture", run_as_python)
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
+    monkeypatch.setattr("tailcloud.optimizers.base.GRAPH_DEVICES", {"cpu"})
+    pixels, labels = np.random.default_rng(0).integers(0, 256, (35, 8, 8, 1), np.uint8), np.sort(np.arange(35) % 3)
+    sampler = make_sampler("cb", labels, 3)
+    options = {"cutmix": 1.0, "cutmix_sampler": sampler, "cutmix_probability": probability}
+    data = ResidentImages(Split(pixels, labels), CPU)
+    loader = ResidentLoader(data, ShuffledSampler(35), Normalise([0.0], [1.0]), batch=4, **options)
+    found = []
+    for kind in (EagerExecutor, GraphedExecutor):
+        model = build_classifier(Architecture("resnet8", "cosine", 0.25, 1, 3), 0)
+        optimizer = SGD(STAGE, dict(model.named_parameters()), CPU)
+        made = kind(TrainingStep(model, Classify(GCLLoss([9, 3, 1])), optimizer), loader)
+        losses = [made.epoch(epoch, [0.01] * loader.steps) for epoch in range(2)]
+        found.append({"losses": torch.cat(losses), **model.state_dict()})
     assert all(torch.equal(value, found[1][key]) for key, value in found[0].items())
 
 

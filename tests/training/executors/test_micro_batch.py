@@ -58,7 +58,7 @@ def whole_batch(rows=ROWS):
 
 def piece_of(batch, start, end):
     own = batch.images[start:end], batch.target[start:end], batch.other[start:end]
-    return Batch(*own, batch.lam, place=start, whole=batch.target)
+    return Batch(*own, batch.lam, place=start, whole=batch.target, other_whole=batch.other_whole)
 
 
 def sam_of(model, radius):
@@ -102,6 +102,19 @@ def check_same(made, expected):
 @pytest.mark.parametrize("accumulate", [2, 3, 20])
 def test_a_batch_in_micro_batches_has_its_own_gradient(accumulate, loss):
     check_same(step_in(SINGLE_PROCESS, False, accumulate, ROWS, loss), whole_step(False, ROWS, loss))
+
+
+@pytest.mark.parametrize("loss", ["weighted ldam", "weighted ce"])
+def test_partners_of_another_sampler_have_the_class_weights_of_their_own_batch(loss):
+    batch, model = whole_batch(), tiny(norm=False)
+    batch = replace(batch, other=torch.full_like(batch.other, 3))  # heavier than any batch of the first sampler
+    objective, none = Classify(LOSSES[loss]), (None, None)
+    expected = torch.autograd.grad(objective(model, batch, none), model.out.weight)[0]
+    whole, found = replace(batch, other_whole=batch.other), torch.zeros_like(expected)
+    for start, end in ((0, 4), (4, ROWS)):
+        value = objective(model, piece_of(whole, start, end), none)
+        found += (end - start) / ROWS * torch.autograd.grad(value, model.out.weight)[0]
+    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("accumulate", [2, 3])
