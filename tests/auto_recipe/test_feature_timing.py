@@ -60,6 +60,11 @@ def test_steps_on_features_do_not_depend_on_the_network():
         assert timing.evaluate == FORWARD
 
 
+def test_a_step_with_sam_is_expected_to_take_twice_as_long():
+    plain, sharp = (estimated_timing(recipe({"sam": rho}, {}), FORWARD, 1.0).train for rho in (0.0, 0.1))
+    assert sharp == {"stage1": 2 * plain["stage1"], "stage2": plain["stage2"]}
+
+
 def small(stage1):
     model = {"backbone": "efficientnet_lite0", "weights": "pretrained"}
     return load_recipe("own/ce", [{"model": model, "stage1": {"epochs": 1, "batch": 4, "warmup": 0, **stage1}}])

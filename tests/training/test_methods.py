@@ -50,6 +50,7 @@ def test_a_graph_trains_it_as_eager_steps_do(tmp_path, method):
         ("ldam", {"scale": 30.0, "margin": 0.5, "weights": "none"}),
         ("ldam-drw", {"scale": 30.0, "margin": 0.5, "weights": "effective", "beta": 0.9999, "defer": 0.8}),
         ("logit-adjust", {"tau": 1.0}),
+        ("vs", {"tau": 1.0, "gamma": 0.05, "smoothing": 0.0}),
         ("eql", {"threshold": 0.005, "probability": 0.95}),
         ("lade", {"alpha": 0.1, "lam": 0.01}),
     ],
@@ -59,6 +60,13 @@ def test_it_has_the_published_settings(method, options):
     assert recipe.stage1.loss.options.items() >= options.items()
     assert recipe.model.head == ("cosine" if method.startswith("ldam") else "linear")
     assert (recipe.stage1.epochs, recipe.stage1.mixup, recipe.stage1.sampler.name) == (200, 0.0, "ib")
+
+
+def test_adjusted_gcl_is_the_first_stage_of_gcl_with_an_adjustment():
+    clouded, adjusted = (resolve({"method": method}) for method in ("gcl", "gcl-logit-adjust"))
+    loss = clouded.stage1.loss.model_copy(update={"tau": 1.0})
+    assert adjusted.stage1 == clouded.stage1.model_copy(update={"loss": loss})
+    assert (adjusted.model, adjusted.stage2) == (clouded.model, None)
 
 
 def test_cross_entropy_with_mixup_is_cross_entropy_with_mixup():
