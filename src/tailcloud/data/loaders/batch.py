@@ -10,7 +10,8 @@ class Batch:
     """Normalised images [batch, C, H, W] and their classes; when mixed, also the partners' classes and λ.
 
     Each of ``views`` has the same images with other augmentations, ``second`` is a batch of another sampler, for
-    objectives that need them. A micro-batch also has the classes of its ``whole`` batch, in which its own images start at ``place``.
+    objectives that need them. A micro-batch also has the classes of its ``whole`` batch, in which its own images start
+    at ``place``.
     """
 
     images: Tensor
