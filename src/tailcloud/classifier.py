@@ -38,6 +38,11 @@ class Architecture:
         """The same without adapters."""
         return replace(self, adapter="none", adapter_size=0)
 
+    @property
+    def at_inference(self) -> "Architecture":
+        """The same without what only training needs: the architecture of a finished model."""
+        return replace(self, head=getattr(HEADS[self.head], "inference", None) or self.head)
+
 
 class Classifier(nn.Module):
     """Images [batch, channels, H, W] to outputs [batch, classes]: cosines or logits, depending on the head."""
@@ -93,6 +98,13 @@ def fresh_head(model: Classifier, kind: str, seed: int) -> Head:
         torch.default_generator.manual_seed(derive_seed(seed, "fresh head"))
         head = HEADS[kind](model.backbone.features, model.classes)
     return head.to(next(model.parameters()).device)
+
+
+def inference_head(model: Classifier, kind: str) -> Head:
+    """The head of that kind with the tensors that the model's head has for it."""
+    trained, head = model.head.state_dict(), fresh_head(model, kind, seed=0)
+    head.load_state_dict({name: trained[name] for name in head.state_dict()})
+    return head
 
 
 def meta_classifier(architecture: Architecture) -> Classifier:

@@ -22,7 +22,7 @@ VARIANTS = [
     ("weighted focal", FocalLoss(COUNTS, weights="inverse")),
 ]
 OBJECTIVE_VARIANTS = [(name, {}) for name in OBJECTIVES] + [("contrastive", {"kind": "prototypical"})]
-HEAD = {"contrastive": "contrastive", "memory": "memory"}
+HEAD = {name: name for name in ("contrastive", "memory", "bcl", "proco")}
 
 
 def batch_of(objective: Objective) -> Batch:
