@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from tailcloud.backbones import Backbone, create_backbone
 from tailcloud.backbones.adapters import AdapterKind, insert_adapters
 from tailcloud.errors import UsageError, unknown
-from tailcloud.heads import HEADS, Head
+from tailcloud.heads import HEADS, Head, inference_kind
 from tailcloud.randomness import derive_seed
 
 _global_generator = Lock()  # runs in threads must not use it at the same time
@@ -41,7 +41,7 @@ class Architecture:
     @property
     def at_inference(self) -> "Architecture":
         """The same without what only training needs: the architecture of a finished model."""
-        return replace(self, head=getattr(HEADS[self.head], "inference", None) or self.head)
+        return replace(self, head=inference_kind(self.head))
 
 
 class Classifier(nn.Module):

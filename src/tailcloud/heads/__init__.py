@@ -25,6 +25,7 @@ __all__ = [
     "NearestMeanHead",
     "ProCoHead",
     "ScaledHead",
+    "inference_kind",
 ]
 
 HEADS: dict[str, type[Head]] = {
@@ -41,3 +42,8 @@ HEADS: dict[str, type[Head]] = {
     "bcl": BCLHead,
     "proco": ProCoHead,
 }
+
+
+def inference_kind(kind: str) -> str:
+    """The name of the head that is left of a trained one when its training is over; mostly the same."""
+    return getattr(HEADS[kind], "inference", None) or kind  # a plugin's head may be any module

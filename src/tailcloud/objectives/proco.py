@@ -83,7 +83,8 @@ def contrast_scores(embedding: Tensor, means: Tensor, temperature: float) -> Ten
     point = embedding.double() / temperature
     own = located.square().sum(dim=1)  # κ²
     squares = own + 2 * point @ located.T + point.square().sum(dim=1, keepdim=True)  # κ̃²
-    logs: Tensor = LogBessel.apply(torch.cat([own[None], squares.clamp(min=0)]), means.shape[1] // 2 - 1)
+    order, both = means.shape[1] // 2 - 1, torch.cat([own[None], squares.clamp(min=0)])
+    logs: Tensor = LogBessel.apply(both, order)  # type: ignore[no-untyped-call]
     return (logs[1:] - logs[0]).to(embedding.dtype)
 
 

@@ -15,7 +15,7 @@ from tailcloud.classifier import meta_backbone
 from tailcloud.data import parse_spec
 from tailcloud.errors import UsageError, unknown
 from tailcloud.head_transforms import HEAD_TRANSFORMS
-from tailcloud.heads import HEADS
+from tailcloud.heads import HEADS, inference_kind
 from tailcloud.losses import LOSSES, Loss
 from tailcloud.objectives import OBJECTIVES, Objective
 from tailcloud.optimizers import OPTIMIZERS
@@ -120,7 +120,8 @@ def head_kinds(recipe: Recipe, name: str = "the recipe") -> dict[str, str]:
 def iter_head_kinds(recipe: Recipe, name: str) -> Iterator[tuple[str, str]]:
     """Stage and head one by one, so that an error in a stage is reported before its consequences in the next one."""
     kind = recipe.model.head
-    for stage_name, stage in recipe.stages.items():
+    for number, (stage_name, stage) in enumerate(recipe.stages.items()):
+        kind = inference_kind(kind) if number and kind in HEADS else kind
         transform = try_part(f"{name}: {stage_name}.head_transform", stage.head_transform, HEAD_TRANSFORMS)
         try:
             kind = transform.head_after(kind)
