@@ -435,6 +435,7 @@ SECTIONS = {
         Case("adapters trained that are not there", "train --set stage1.train=adapters+head"),
         Case("features of a network that is trained", "train --set stage1.views=4"),
         Case("images mixed where features are", "train --set stage2.views=4 --set stage2.cutmix=1.0"),
+        Case("an augmentation of views that nothing compares", "train --set view_augment.flip=true"),
         Case("a backbone of a library that is not installed", "train --set model.backbone=timm:resnet18", no_timm),
     ],
     "Where a run is written": [

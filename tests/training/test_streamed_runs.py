@@ -99,7 +99,7 @@ def test_all_views_of_image_files_are_read_alike(tmp_path):
     with pytest.raises(UsageError, match=r"view_augment.crop_area needs uncropped images and \[augment\] does not"):
         Session(one, streamed, CPU)
     other = load_recipe("digits-lt/bcl", [width, {"augment": crops, "view_augment": {"crop_padding": 1}}])
-    with pytest.raises(UsageError, match="set view_augment.crop_area too"):
+    with pytest.raises(UsageError, match=r"set view_augment\.crop_area too"):
         Session(other, streamed, CPU)
     both = load_recipe("digits-lt/bcl", [width, {"augment": crops, "view_augment": crops}])
     for recipe, dataset in ((one, resident), (other, resident), (both, streamed)):
