@@ -45,7 +45,6 @@ def check_parts(recipe: Recipe, name: str) -> None:
         as_usage_error(name, partial(recipe.view_augment.check, "view_augment"))
     if recipe.model.head not in HEADS:
         raise UsageError(f"{name}: model.head: {unknown('head', recipe.model.head, HEADS)}")
-    compares_views = False
     for stage_name, kind in iter_head_kinds(recipe, name):
         stage, where = recipe.stages[stage_name], f"{name}: {stage_name}"
         try_part(f"{where}.sampler", stage.sampler, WEIGHTS)
@@ -59,12 +58,16 @@ def check_parts(recipe: Recipe, name: str) -> None:
         check_batches(name, stage_name, stage, objective)
         check_model(where, stage, objective, kind, recipe.model.branches)
         check_views(where, stage, objective)
-        compares_views = compares_views or objective.views > 0
-    if recipe.view_augment and not compares_views:
+    if recipe.view_augment and not compares_views(recipe):
         raise UsageError(
             f"{name}: [view_augment] is for objectives that compare views of an image, such as those of bcl and proco, "
             "and no stage has one; remove that table"
         )
+
+
+def compares_views(recipe: Recipe) -> bool:
+    """Whether an objective of the recipe needs further views of each image."""
+    return any(getattr(OBJECTIVES[stage.objective.name], "views", 0) for stage in recipe.stages.values())
 
 
 def check_optimizer(where: str, stage: Stage) -> None:
