@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from tailcloud.backbones import Backbone, create_backbone
 from tailcloud.backbones.adapters import AdapterKind, insert_adapters
 from tailcloud.errors import UsageError, unknown
-from tailcloud.heads import HEADS, Head
+from tailcloud.heads import HEADS, Head, inference_kind
 from tailcloud.randomness import derive_seed
 
 _global_generator = Lock()  # runs in threads must not use it at the same time
@@ -37,6 +37,11 @@ class Architecture:
     def plain(self) -> "Architecture":
         """The same without adapters."""
         return replace(self, adapter="none", adapter_size=0)
+
+    @property
+    def at_inference(self) -> "Architecture":
+        """The same without what only training needs: the architecture of a finished model."""
+        return replace(self, head=inference_kind(self.head))
 
 
 class Classifier(nn.Module):
@@ -93,6 +98,13 @@ def fresh_head(model: Classifier, kind: str, seed: int) -> Head:
         torch.default_generator.manual_seed(derive_seed(seed, "fresh head"))
         head = HEADS[kind](model.backbone.features, model.classes)
     return head.to(next(model.parameters()).device)
+
+
+def inference_head(model: Classifier, kind: str) -> Head:
+    """The head of that kind with the tensors that the model's head has for it."""
+    trained, head = model.head.state_dict(), fresh_head(model, kind, seed=0)
+    head.load_state_dict({name: trained[name] for name in head.state_dict()})
+    return head
 
 
 def meta_classifier(architecture: Architecture) -> Classifier:

@@ -30,7 +30,7 @@ def drafts(*asked, method=None):
 @pytest.mark.parametrize("method", [name for name in shipped("methods") if name != "bbn"])
 def test_every_method_that_a_user_may_name_works_with_a_part_of_the_network(method):
     kept = usable(drafts({"method": method}))
-    on_images = {"hybrid-sc", "hybrid-psc"}  # they compare views of an image
+    on_images = {"hybrid-sc", "hybrid-psc", "bcl", "proco"}  # they compare views of an image
     assert [each.candidate.part for each in kept] == (["all", "last"] if method in on_images else list(PARTS))
     for each in kept:
         recipe = each.recipe(9)

@@ -445,6 +445,7 @@ SECTIONS = {
             "Nesterov momentum without momentum",
             "train --set stage1.optimizer.name=sgd --set stage1.optimizer.nesterov=true --set stage1.momentum=0.0",
         ),
+        Case("an augmentation of views that nothing compares", "train --set view_augment.flip=true"),
         Case("a backbone of a library that is not installed", "train --set model.backbone=timm:resnet18", no_timm),
     ],
     "Where a run is written": [

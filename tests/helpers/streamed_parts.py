@@ -43,7 +43,7 @@ def loaders(root, sampler="ib", count=30, **options):
 
 def tensors(batch):
     """Everything in a batch that is a tensor."""
-    own = [batch.images, batch.target, batch.other, batch.lam, batch.view, batch.whole, batch.other_whole]
+    own = [batch.images, batch.target, batch.other, batch.lam, *batch.views, batch.whole, batch.other_whole]
     return [each for each in own if each is not None] + (tensors(batch.second) if batch.second else [])
 
 

@@ -106,7 +106,7 @@ def test_a_cpu_has_none_and_says_so_only_when_asked():
     ],
 )
 def test_what_stands_in_the_way_on_a_gpu(monkeypatch, settings, sentence):
-    monkeypatch.setattr(engines, "obstacle", lambda model, height, width, augment: "it is Monday")
+    monkeypatch.setattr(engines, "obstacle", lambda model, height, width, *augments: "it is Monday")
     made = session(engine(**settings))
     made.engine.device = CUDA
     assert made.engine.obstacle() == sentence
@@ -152,6 +152,9 @@ def test_augmentations_beyond_crops_and_flips_are_left_to_pytorch():
     erasing = Augment(trivial_augment=True, random_erasing=0.25, cutout=4)
     sentence = "they do not support augment.trivial_augment and augment.random_erasing and augment.cutout"
     assert kernels.obstacle(model_of(1.0), 32, 32, erasing) == sentence
+    sentence = "they do not support augment.cutout and view_augment.random_grayscale"
+    views = Augment(flip=True, random_grayscale=0.2)
+    assert kernels.obstacle(model_of(1.0), 32, 32, Augment(cutout=4), views) == sentence
 
 
 def test_cutmix_is_left_to_pytorch(monkeypatch):

@@ -59,8 +59,16 @@ def test_the_correction_on_held_out_images_goes_with_methods_that_re_balance(gcl
     assert recipe_like(gcl, "crt").stage3.head_transform.name == "tuned-logit-adjust"
     assert recipe_like(gcl, "crt").stage3.loss == recipe_like(gcl, "crt").stage2.loss
     assert recipe_like(gcl, "logit-adjust").stage3.head_transform.name == "tuned-logit-adjust"
+    assert recipe_like(gcl, "bcl").stage3.head_transform.name == "tuned-logit-adjust"  # of its classifier alone
     assert recipe_like(gcl, "ce").stage3 is None
     assert recipe_like(gcl, "disalign").stage3 is None  # a head that has no place for it
+
+
+def test_the_augmentation_of_further_views_goes_with_methods_that_compare_views():
+    run = load_recipe("cifar100-lt/bcl")
+    assert recipe_like(run, "proco").view_augment == recipe_like(run, "hybrid-sc").view_augment == run.view_augment
+    assert recipe_like(run, "ce").view_augment is None
+    assert recipe_like(run, "ce").augment == run.augment
 
 
 def test_a_head_on_features_stays_on_features():

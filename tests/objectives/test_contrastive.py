@@ -22,11 +22,11 @@ def batch_of(seed, rows, second=5, classes=CLASSES):
     first, view = (torch.randn(rows, FEATURES, generator=generator, dtype=torch.float64) for _ in range(2))
     other = torch.randn(second, FEATURES, generator=generator, dtype=torch.float64)
     ours, theirs = (torch.randint(classes, (size,), generator=generator) for size in (rows, second))
-    return Batch(first, ours, view=view, second=Batch(other, theirs))
+    return Batch(first, ours, views=(view,), second=Batch(other, theirs))
 
 
 def naive(head, batch, kind, temperature, share):
-    embedding = head.project(torch.cat([batch.images, batch.view])).tolist()
+    embedding = head.project(torch.cat([batch.images, *batch.views])).tolist()
     target = batch.target.tolist() * 2
     if kind == "supervised":
         contrast = oracle.supervised_contrast(embedding, target, temperature)
@@ -89,7 +89,7 @@ def test_contrasts_are_computed_in_float32_while_the_network_is_not(kind):
     head.projection = torch.nn.Identity()
     head.prototypes = torch.nn.Parameter(torch.randn(CLASSES, FEATURES))
     objective = Contrastive(CrossEntropyLoss(), kind=kind)
-    features = torch.cat([batch.images, batch.view]).bfloat16()
+    features = torch.cat([batch.images, *batch.views]).bfloat16()
     with torch.autocast("cpu", torch.bfloat16):
         half = objective.contrast(Flat(head), features, batch.target.repeat(2))
     assert half.dtype == torch.float32

@@ -22,7 +22,7 @@ VARIANTS = [
     ("weighted focal", FocalLoss(COUNTS, weights="inverse")),
 ]
 OBJECTIVE_VARIANTS = [(name, {}) for name in OBJECTIVES] + [("contrastive", {"kind": "prototypical"})]
-HEAD = {"contrastive": "contrastive", "memory": "memory"}
+HEAD = {name: name for name in ("contrastive", "memory", "bcl", "proco")}
 
 
 def batch_of(objective: Objective) -> Batch:
@@ -40,7 +40,7 @@ def batch_of(objective: Objective) -> Batch:
         batch = replace(batch, other=batch.target[partners], lam=torch.tensor(0.3, dtype=torch.float64))
     return replace(
         batch,
-        view=images() if objective.views else None,
+        views=tuple(images() for _ in range(objective.views)),
         second=Batch(images(), classes()) if objective.second else None,
     )
 
@@ -50,7 +50,7 @@ def piece_of(batch: Batch, start: int, end: int) -> Batch:
         return None if tensor is None else tensor[start:end]
 
     return Batch(
-        batch.images[start:end], batch.target[start:end], some(batch.other), batch.lam, some(batch.view),
+        batch.images[start:end], batch.target[start:end], some(batch.other), batch.lam, tuple(map(some, batch.views)),
         piece_of(batch.second, start, end) if batch.second else None, start, batch.target,
     )  # fmt: skip
 

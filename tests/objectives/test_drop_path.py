@@ -97,7 +97,7 @@ def test_a_branch_is_dropped_at_its_rate_and_its_mean_stays(recorded):
 def test_every_view_and_second_batch_has_draws_of_its_own(recorded):
     images = torch.zeros(4, 1)
     plain = Batch(images, torch.zeros(4, dtype=torch.int64))
-    three = Batch(images, plain.target, view=images, second=plain)
+    three = Batch(images, plain.target, views=(images,), second=plain)
     assert len(recorded([0.5] * 20, plain)) == 4
     weights = recorded([0.5] * 20, three)
     assert len(weights.unique(dim=0)) == 12

@@ -21,6 +21,8 @@ METHODS = {
     "hybrid-sc": ["stage1"],
     "hybrid-psc": ["stage1"],
     "oltr": ["stage1", "stage2"],
+    "bcl": ["stage1"],
+    "proco": ["stage1"],
 }
 
 

@@ -91,6 +91,22 @@ def test_resized_crops_come_from_whole_pictures(tmp_path):
     assert next(session.images.train_as_test.in_order(session.transform)).images.shape[2:] == (6, 6)
 
 
+def test_all_views_of_image_files_are_read_alike(tmp_path):
+    streamed, resident = datasets(tmp_path)
+    crops = {"crop_padding": 0, "crop_area": [0.2, 1.0]}
+    width = {"model": {"width": 0.25}}
+    one = load_recipe("digits-lt/bcl", [width, {"view_augment": crops}])
+    with pytest.raises(UsageError, match=r"view_augment.crop_area needs uncropped images and \[augment\] does not"):
+        Session(one, streamed, CPU)
+    other = load_recipe("digits-lt/bcl", [width, {"augment": crops, "view_augment": {"crop_padding": 1}}])
+    with pytest.raises(UsageError, match=r"set view_augment\.crop_area too"):
+        Session(other, streamed, CPU)
+    both = load_recipe("digits-lt/bcl", [width, {"augment": crops, "view_augment": crops}])
+    for recipe, dataset in ((one, resident), (other, resident), (both, streamed)):
+        batch = next(make_parts(Session(recipe, dataset, CPU), "stage1").loader.epoch(0))
+        assert {images.shape[2:] for images in (batch.images, *batch.views)} == {(6, 6)}
+
+
 def test_graphs_need_images_on_the_gpu(tmp_path):
     recipe = small_recipe({"engine": {"executor": "graphed"}})
     with pytest.raises(UsageError, match=r'needs all images on the GPU.*data.loader = "resident"'):

@@ -21,6 +21,7 @@ from tailcloud.calibration.held_out import MIN_HELD_OUT_IMAGES
 from tailcloud.calibration.run_calibration import implied_prior
 from tailcloud.classifier import meta_backbone
 from tailcloud.head_transforms.base import SHIFTED_HEADS
+from tailcloud.heads import inference_kind
 from tailcloud.recipe import head_kinds, load_recipe
 from tailcloud.recipe.merge import merge
 from tailcloud.weights import CATALOGUE
@@ -138,7 +139,7 @@ class PretrainedDraft(Draft):
         choose_kept_stage(chosen, self.dataset, recipe)
         prior = implied_prior(recipe, self.dataset.profile.counts.tolist())
         balances = prior.max() - prior.min() < SAME_SHARE
-        can_be_shifted = list(head_kinds(recipe).values())[-1] in SHIFTED_HEADS
+        can_be_shifted = inference_kind(list(head_kinds(recipe).values())[-1]) in SHIFTED_HEADS
         held_out = images_held_out(self.dataset, recipe.selection.split)
         if balances and can_be_shifted and not recipe.stage3 and held_out >= MIN_HELD_OUT_IMAGES:
             reason = "At the end the re-balancing is corrected on the held-out images, if they show a bias."

@@ -1,6 +1,7 @@
 """Classifier heads by name: features in, one output per class out."""
 
 from tailcloud.heads.base import Head
+from tailcloud.heads.bcl import BCLHead
 from tailcloud.heads.causal import CausalHead
 from tailcloud.heads.contrastive import ContrastiveHead
 from tailcloud.heads.cosine import CosineHead
@@ -8,11 +9,13 @@ from tailcloud.heads.disalign import AlignedCosineHead, AlignedHead, AlignedLine
 from tailcloud.heads.linear import LinearHead
 from tailcloud.heads.nearest_mean import NearestMeanHead
 from tailcloud.heads.oltr import MemoryHead
+from tailcloud.heads.proco import ProCoHead
 from tailcloud.heads.scaled import ScaledCosineHead, ScaledHead, ScaledLinearHead
 
 __all__ = [
     "HEADS",
     "AlignedHead",
+    "BCLHead",
     "CausalHead",
     "ContrastiveHead",
     "CosineHead",
@@ -20,7 +23,9 @@ __all__ = [
     "LinearHead",
     "MemoryHead",
     "NearestMeanHead",
+    "ProCoHead",
     "ScaledHead",
+    "inference_kind",
 ]
 
 HEADS: dict[str, type[Head]] = {
@@ -34,4 +39,11 @@ HEADS: dict[str, type[Head]] = {
     "nearest-mean": NearestMeanHead,
     "contrastive": ContrastiveHead,
     "memory": MemoryHead,
+    "bcl": BCLHead,
+    "proco": ProCoHead,
 }
+
+
+def inference_kind(kind: str) -> str:
+    """The name of the head that is left of a trained one when its training is over; mostly the same."""
+    return getattr(HEADS[kind], "inference", None) or kind  # a plugin's head may be any module

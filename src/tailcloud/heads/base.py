@@ -13,6 +13,7 @@ class Head(nn.Module):
     """
 
     cosine: ClassVar[bool]  # outputs lie in [−1, 1]; the loss scales them
+    inference: ClassVar[str | None] = None  # the head that predicts the same from some of its tensors; None: itself
 
     def forward(self, features: Tensor) -> Tensor:
         """Outputs [batch, classes]."""

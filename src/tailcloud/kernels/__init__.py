@@ -36,9 +36,14 @@ class CannotFuse(Exception):
     """A kernel did not compile; nothing was changed."""
 
 
-def obstacle(model: Classifier, height: int, width: int, augment: Augment) -> str | None:
+def obstacle(
+    model: Classifier, height: int, width: int, augment: Augment, view_augment: Augment | None = None
+) -> str | None:
     """Why these kernels cannot compute a model on images of that size, augmented like that; None if they can."""
-    if unsupported := augment.active_beyond(FUSED_AUGMENTATIONS):
+    unsupported = augment.active_beyond(FUSED_AUGMENTATIONS)
+    if view_augment:
+        unsupported += view_augment.active_beyond(FUSED_AUGMENTATIONS, "view_augment")
+    if unsupported:
         return f"they do not support {' and '.join(unsupported)}"
     if max(height, width) > LARGEST_SIDE:
         return f"they are made for images of at most {LARGEST_SIDE} pixels a side"

@@ -6,8 +6,10 @@ from tailcloud.backbones import plain_name
 from tailcloud.calibration.run_calibration import implied_prior
 from tailcloud.head_transforms import HEAD_TRANSFORMS
 from tailcloud.head_transforms.base import SHIFTED_HEADS
+from tailcloud.heads import inference_kind
 from tailcloud.recipe import Recipe, Stage, head_kinds, load_recipe, resolve
 from tailcloud.recipe.library import default_recipe
+from tailcloud.recipe.validate import compares_views
 from tailcloud.runs.folder import RunFolder
 
 # The fields of a first stage that make the method; all others are RUN's.
@@ -40,8 +42,9 @@ def recipe_like(run: Recipe, method: str) -> Recipe:
         return run
     other = load_recipe(f"{default_recipe(run.data.spec).partition('/')[0]}/{method}", [{"data": run.data.spec}])
     mixup = {"mixup": run.stage1.mixup} if run.model.pretrained else {}
+    unused = set() if compares_views(other) else {"view_augment"}
     table: dict[str, Any] = {
-        **run.model_dump(exclude={"stage1", "stage2", "stage3"}, exclude_none=True),
+        **run.model_dump(exclude={"stage1", "stage2", "stage3", *unused}, exclude_none=True),
         "method": method,
         "model": run.model.model_dump(exclude_none=True)
         | {"backbone": plain_name(run.model.backbone), "head": other.model.head, "branches": other.model.branches},
@@ -70,7 +73,7 @@ def with_correction(recipe: Recipe, third: Stage | None) -> Recipe:
         return recipe
     prior = implied_prior(recipe, ANY_COUNTS)
     fitted = HEAD_TRANSFORMS[third.head_transform.name](ANY_COUNTS, **third.head_transform.options).needs_held_out
-    can_be_shifted = list(head_kinds(recipe).values())[-1] in SHIFTED_HEADS
+    can_be_shifted = inference_kind(list(head_kinds(recipe).values())[-1]) in SHIFTED_HEADS
     if not (fitted and can_be_shifted and prior.max() - prior.min() < SAME_SHARE):
         return recipe
     correction = {"head_transform": third.head_transform.model_dump(), "views": third.views}

@@ -4,13 +4,16 @@ from collections.abc import Callable
 
 from tailcloud.objectives.base import Network, Objective, cut
 from tailcloud.objectives.bbn import BBN
+from tailcloud.objectives.bcl import BCL
 from tailcloud.objectives.classify import Classify
 from tailcloud.objectives.contrastive import Contrastive
 from tailcloud.objectives.feature_noise import FeatureNoise
 from tailcloud.objectives.oltr import MemoryObjective
+from tailcloud.objectives.proco import ProCo
 
 __all__ = [
     "BBN",
+    "BCL",
     "OBJECTIVES",
     "Classify",
     "Contrastive",
@@ -18,6 +21,7 @@ __all__ = [
     "MemoryObjective",
     "Network",
     "Objective",
+    "ProCo",
     "cut",
 ]
 
@@ -27,4 +31,6 @@ OBJECTIVES: dict[str, Callable[..., Objective]] = {
     "bbn": BBN,
     "contrastive": Contrastive,
     "memory": MemoryObjective,
+    "bcl": BCL,
+    "proco": ProCo,
 }

@@ -34,7 +34,7 @@ class Contrastive(CumulativeObjective):
         temperature: τ, the divisor of similarities.
     """
 
-    views: ClassVar[bool] = True
+    views: ClassVar[int] = 1
     needs: ClassVar[type[Head] | None] = ContrastiveHead
 
     def __init__(
@@ -64,8 +64,8 @@ class Contrastive(CumulativeObjective):
     def forward(self, network: Network, batch: Batch, noise: Tensor | None) -> Tensor:
         """The scalar to minimise; all images go through the backbone at once."""
         assert batch.second is not None
-        assert batch.view is not None
-        features = network.features(torch.cat([batch.images, batch.view, batch.second.images]))
+        (view,) = batch.views
+        features = network.features(torch.cat([batch.images, view, batch.second.images]))
         viewed, second = features[: 2 * len(batch.target)], features[2 * len(batch.target) :]
         classified: Tensor = self.loss(network.head(second), batch.second.target, epsilon=noise)
         return self.alpha * self.contrast(network, viewed, batch.target.repeat(2)) + (1 - self.alpha) * classified

@@ -35,8 +35,8 @@ class DropPath(Objective):
         self.register_buffer("rates", torch.tensor(rates))
 
     def draw(self, batch: Batch, generator: torch.Generator) -> Any:
-        """The random numbers of the other objective, and one per image and block; ``view`` and ``second`` have own."""
-        streams = 1 + (batch.view is not None) + (batch.second is not None)
+        """The random numbers of the other objective, and one per image and block; ``views`` and ``second`` have own."""
+        streams = 1 + len(batch.views) + (batch.second is not None)
         shape, device = (batch.rows, len(self.rates)), batch.target.device
         noise = self.plain.draw(batch, generator)
         return noise, [torch.rand(shape, generator=generator, device=device) for _ in range(streams)]

@@ -194,6 +194,7 @@ class Recipe(RecipeTable):
     seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
     model: Model = Model()
     augment: Augment = Augment()
+    view_augment: Augment | None = None  # of the further views that an objective contrasts; unset: as augment
     stage1: Stage
     stage2: Stage | None = None
     stage3: Stage | None = None

@@ -15,7 +15,7 @@ from tailcloud.classifier import meta_backbone
 from tailcloud.data import parse_spec
 from tailcloud.errors import UsageError, unknown
 from tailcloud.head_transforms import HEAD_TRANSFORMS
-from tailcloud.heads import HEADS
+from tailcloud.heads import HEADS, inference_kind
 from tailcloud.losses import LOSSES, Loss
 from tailcloud.objectives import OBJECTIVES, Objective
 from tailcloud.optimizers import OPTIMIZERS
@@ -42,6 +42,8 @@ def check_parts(recipe: Recipe, name: str) -> None:
     check_backbone_of(recipe, name)
     check_drop_path(recipe, name)
     as_usage_error(name, recipe.augment.check)
+    if recipe.view_augment:
+        as_usage_error(name, partial(recipe.view_augment.check, "view_augment"))
     if recipe.model.head not in HEADS:
         raise UsageError(f"{name}: model.head: {unknown('head', recipe.model.head, HEADS)}")
     for stage_name, kind in iter_head_kinds(recipe, name):
@@ -58,6 +60,16 @@ def check_parts(recipe: Recipe, name: str) -> None:
         check_batches(name, stage_name, stage, objective)
         check_model(where, stage, objective, kind, recipe.model.branches)
         check_views(where, stage, objective)
+    if recipe.view_augment and not compares_views(recipe):
+        raise UsageError(
+            f"{name}: [view_augment] is for objectives that compare views of an image, such as those of bcl and proco, "
+            "and no stage has one; remove that table"
+        )
+
+
+def compares_views(recipe: Recipe) -> bool:
+    """Whether an objective of the recipe needs further views of each image."""
+    return any(getattr(OBJECTIVES[stage.objective.name], "views", 0) for stage in recipe.stages.values())
 
 
 def check_optimizer(where: str, stage: Stage) -> None:
@@ -113,7 +125,8 @@ def head_kinds(recipe: Recipe, name: str = "the recipe") -> dict[str, str]:
 def iter_head_kinds(recipe: Recipe, name: str) -> Iterator[tuple[str, str]]:
     """Stage and head one by one, so that an error in a stage is reported before its consequences in the next one."""
     kind = recipe.model.head
-    for stage_name, stage in recipe.stages.items():
+    for number, (stage_name, stage) in enumerate(recipe.stages.items()):
+        kind = inference_kind(kind) if number and kind in HEADS else kind
         transform = try_part(f"{name}: {stage_name}.head_transform", stage.head_transform, HEAD_TRANSFORMS)
         try:
             kind = transform.head_after(kind)

@@ -148,7 +148,8 @@ class RunEngine:
             "they do not support cutmix": any(stage.cutmix for stage in stages),
         }
         reason = self.general_obstacle() or next((reason for reason, holds in reasons.items() if holds), None)
-        return reason or obstacle(self.model, *self.dataset.shape[:2], self.recipe.augment)
+        varied = self.recipe.augment, self.recipe.view_augment
+        return reason or obstacle(self.model, *self.dataset.shape[:2], *varied)
 
     def loader(self, sampler: Sampler, transform: Normalise, **options: Unpack[LoaderOptions]) -> Loader:
         """The training batches of a stage: assembled by a fused kernel, or as the images do it."""

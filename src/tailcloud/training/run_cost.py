@@ -14,7 +14,7 @@ FLOAT_BYTES = 4
 
 @dataclass(frozen=True)
 class Estimate:
-    """Steps of each stage, parameters and FLOPs of the model, and memory on the device in bytes."""
+    """Steps of each stage, parameters and FLOPs of the finished model, and memory on the device in bytes."""
 
     steps: dict[str, int]
     parameters: int
@@ -24,7 +24,8 @@ class Estimate:
 
 def estimate(recipe: Recipe, dataset: Dataset) -> Estimate:
     """Counted from shapes, without allocating anything. Memory is that of weights, images and activations."""
-    model = cost(architecture(recipe, dataset), *dataset.shape[:2])
+    trained = architecture(recipe, dataset)
+    model, finished = (cost(each, *dataset.shape[:2]) for each in (trained, trained.at_inference))
     parts = [part for part in (dataset.train, dataset.test, dataset.val) if part and not part.streamed]
     images = sum(part.pixels.nbytes for part in parts)
     batch, kept = (max(map(count, recipe.stages.values())) for count in (images_per_step, copies))
@@ -32,4 +33,4 @@ def estimate(recipe: Recipe, dataset: Dataset) -> Estimate:
     memory = images + FLOAT_BYTES * (kept * model.parameters + 2 * micro_batch * model.activations)
     size = len(dataset.train)
     steps = {name: stage.epochs * len(batch_ends(size, stage.batch)) for name, stage in recipe.stages.items()}
-    return Estimate(steps, model.parameters, model.flops, memory)
+    return Estimate(steps, finished.parameters, finished.flops, memory)

@@ -8,8 +8,20 @@ from tailcloud.data import Dataset, Split
 from tailcloud.data.loaders.decoder_pool import Decoders, automatic_workers
 from tailcloud.data.loaders.images import Images
 from tailcloud.data.loaders.placement import place_images, resized_like, uncropped
+from tailcloud.errors import UsageError
 from tailcloud.recipe import Recipe
 from tailcloud.training.distributed.world import World
+
+
+def check_views(recipe: Recipe, dataset: Dataset) -> None:
+    """Image files are read once for all views: uncropped for random resized crops, else at the model's size."""
+    first, further = recipe.augment, recipe.view_augment
+    if further and dataset.train.streamed and further.needs_uncropped != first.needs_uncropped:
+        has, lacks = ("view_augment", "augment") if further.needs_uncropped else ("augment", "view_augment")
+        raise UsageError(
+            f"{has}.crop_area needs uncropped images and [{lacks}] does not, and all views of image files are read "
+            f"alike; set {lacks}.crop_area too (and {lacks}.crop_padding = 0), or leave both out"
+        )
 
 
 class RunImages:
@@ -18,6 +30,7 @@ class RunImages:
     def __init__(self, recipe: Recipe, dataset: Dataset, device: torch.device) -> None:
         self.dataset, self.device, self.cache = dataset, device, recipe.data.cache
         self.decoders = Decoders(recipe.engine.workers or automatic_workers())
+        check_views(recipe, dataset)
         train = uncropped(dataset.train) if recipe.augment.needs_uncropped else dataset.train
         self.train = self.place(train)
         self.test = self.place(dataset.test)

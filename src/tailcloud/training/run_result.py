@@ -33,6 +33,7 @@ def finish_run(
 
     ``kept`` is ``kept_stage`` of the result, if stages were compared.
     """
+    session.drop_training_parts()
     counts, recipe = session.dataset.profile.counts.tolist(), session.kept_recipe
     calibration = calibrate_run(session.plain_network, session.inputs.val, session.transform, recipe, counts)
     write_model(session, folder, calibration)

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 import torch
 
-from tailcloud.classifier import Classifier, Cost
+from tailcloud.classifier import Classifier, Cost, inference_head
 from tailcloud.data import Dataset
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.base import Loader, LoaderOptions
@@ -151,6 +151,13 @@ class Session:
         """The model is that of a stage before the last, and is described as such."""
         self.kept_recipe = self.recipe.until(name)
         self.architecture = architecture(self.kept_recipe, self.dataset)
+
+    def drop_training_parts(self) -> None:
+        """Leave out of the finished model what only training needs; its outputs stay the same."""
+        kind = self.architecture.at_inference.head
+        if kind != self.architecture.head:
+            self.use_head(inference_head(self.model, kind))
+            self.architecture = self.architecture.at_inference
 
     def use_plain_kernels(self) -> None:
         """Use PyTorch's kernels instead of the fused ones from now on."""

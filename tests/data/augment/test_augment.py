@@ -32,6 +32,9 @@ ALL = {
     "rand_augment_level": 5,
     "trivial_augment": True,
     "color_jitter": [0.4, 0.4, 0.4],
+    "hue_jitter": 0.1,
+    "color_jitter_share": 0.8,
+    "random_grayscale": 0.5,
     "random_erasing": 0.5,
     "cutout": 2,
 }

@@ -139,6 +139,10 @@ def test_crops_are_of_the_asked_size_and_mixed_after_colours():
         ({"crop_area": [1.0, 0.1], "crop_padding": 0}, "should be the lower bound, then the upper one"),
         ({"crop_area": [0.0, 0.1], "crop_padding": 0}, "greater than 0"),
         ({"color_jitter": [0.4, 0.4]}, "at least 3 items"),
+        ({"hue_jitter": 0.1}, "augment.hue_jitter = 0.1 is of colour jitter; set augment.color_jitter"),
+        ({"color_jitter_share": 0.8}, "augment.color_jitter_share = 0.8 is of colour jitter"),
+        ({"hue_jitter": 0.6, "color_jitter": [0.4, 0.4, 0.4]}, "less than or equal to 0.5"),
+        ({"random_grayscale": 1.1}, "less than or equal to 1"),
     ],
 )
 def test_wrong_settings_are_refused(augment, sentence):

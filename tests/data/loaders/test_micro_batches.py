@@ -35,13 +35,13 @@ def stream(share=WHOLE_BATCH, sampler="ib", partners=None, **options):
 def joined(share=WHOLE_BATCH):
     return JoinedLoader(
         stream(share),
-        view=stream(share, views="second views"),
+        views=[stream(share, views="second views")],
         second=stream(share, "cb", stage="stage1 second"),
     )
 
 
 def tensors(batch: Batch):
-    own = [batch.images, batch.target, batch.other, batch.view]
+    own = [batch.images, batch.target, batch.other, *batch.views]
     return own + (tensors(batch.second) if batch.second else [])
 
 

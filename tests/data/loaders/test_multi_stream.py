@@ -24,10 +24,10 @@ def stream(sampler="ib", size=SIZE, **options):
     return ResidentLoader(data, make_sampler(sampler, labels, CLASSES), Normalise([0.0], [1 / 255]), **settings)
 
 
-def joined(size=SIZE, *, view=True, second="cb", **options):
+def joined(size=SIZE, *, views=1, second="cb", **options):
     return JoinedLoader(
         stream(size=size, **options),
-        view=stream(size=size, views="second views", **options) if view else None,
+        views=[stream(size=size, views=f"view {number}", **options) for number in range(views)],
         second=stream(second, size=size, stage="stage1 second", **options) if second else None,
     )
 
@@ -39,9 +39,9 @@ def numbers(images):
 def test_the_second_view_has_the_same_images_cropped_otherwise():
     different = 0
     for batch in joined(second=None).epoch(0):
-        assert torch.equal(numbers(batch.images), numbers(batch.view))
+        assert torch.equal(numbers(batch.images), numbers(batch.views[0]))
         assert batch.second is None
-        different += (batch.images != batch.view).flatten(1).any(dim=1).sum().item()
+        different += (batch.images != batch.views[0]).flatten(1).any(dim=1).sum().item()
     assert different > 0.8 * SIZE
 
 
@@ -53,14 +53,14 @@ def test_the_first_stream_is_what_it_is_alone():
 
 def test_the_second_stream_is_independent_and_of_its_own_sampler():
     first, second = [], []
-    for batch in joined(view=False, second="reverse").epoch(0):
-        assert batch.view is None
+    for batch in joined(views=0, second="reverse").epoch(0):
+        assert batch.views == ()
         assert torch.equal((numbers(batch.second.images) - 1) % CLASSES, batch.second.target.float())
         first.append(numbers(batch.images))
         second.append(numbers(batch.second.images))
     assert torch.cat(first).unique().numel() == SIZE  # every image once
     assert torch.cat(second).unique().numel() < SIZE  # drawn with replacement
-    same = joined(view=False, second="ib").epoch(0)
+    same = joined(views=0, second="ib").epoch(0)
     assert any(not torch.equal(batch.images, batch.second.images) for batch in same)
 
 
@@ -69,12 +69,12 @@ def test_an_odd_last_batch_is_odd_in_every_stream(size, sizes):
     loader = joined(size)
     assert loader.sizes == sizes
     assert loader.steps == len(sizes)
-    seen = [(len(b.images), len(b.view), len(b.second.images), len(b.second.target)) for b in loader.epoch(0)]
+    seen = [(len(b.images), *map(len, b.views), len(b.second.images), len(b.second.target)) for b in loader.epoch(0)]
     assert seen == [(length,) * 4 for length in sizes]
 
 
 def tensors(batch):
-    return batch.images, batch.target, batch.view, batch.second.images, batch.second.target
+    return batch.images, batch.target, *batch.views, batch.second.images, batch.second.target
 
 
 def test_an_epoch_repeats_exactly_and_no_two_are_alike():

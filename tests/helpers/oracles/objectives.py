@@ -2,6 +2,8 @@
 
 import math
 
+from scipy.special import ive
+
 from helpers.oracles.clouds import cloud_sizes, log_softmax_at
 
 
@@ -92,3 +94,55 @@ def memory_order(features, target, centroids, push, margin):
             else:
                 others, pairs = others + square_distance(f, m), pairs + 1
     return attraction + push * max(0.0, margin - others / pairs)
+
+
+def balanced_contrast(embedding, target, prototypes, temperature):
+    points, classes = [*embedding, *prototypes], [*target, *range(len(prototypes))]
+    total = 0.0
+    for i, anchor in enumerate(embedding):
+        likeness = [math.exp(dot(anchor, point) / temperature) for point in points]
+        below = 0.0
+        for j in range(len(prototypes)):
+            members = [k for k in range(len(points)) if classes[k] == j and k != i]
+            below += sum(likeness[k] for k in members) / len(members)
+        friends = [k for k in range(len(points)) if classes[k] == target[i] and k != i]
+        total -= sum(math.log(likeness[p] / below) for p in friends) / len(friends)
+    return total / len(target)
+
+
+def log_bessel(order, x):
+    """log (I_ν(x) / x^ν), by SciPy, or by its series where that underflows."""
+    if x > 1:
+        return math.log(ive(order, x)) + x - order * math.log(x)
+    terms = [
+        2 * k * math.log(x / 2) - math.lgamma(k + 1) - math.lgamma(order + k + 1) if x else -math.inf
+        for k in range(1, 30)
+    ]
+    first = -math.lgamma(order + 1)
+    return first - order * math.log(2) + math.log1p(sum(math.exp(term - first) for term in terms))
+
+
+def class_means(embeddings, targets, classes):
+    """The mean of the embeddings of each class; zeros for a class without any."""
+    means = []
+    for j in range(classes):
+        own = [embedding for embedding, y in zip(embeddings, targets, strict=True) if y == j]
+        means.append([sum(values) / len(own) for values in zip(*own, strict=True)] if own else [0.0] * 128)
+    return means
+
+
+def probabilistic_scores(embedding, means, temperature):
+    size = len(means[0])
+    rows = []
+    for v in embedding:
+        row = []
+        for m in means:
+            length = math.sqrt(dot(m, m))
+            kappa = size * length / (1 - length**2) if length**2 < 1 else 1e5
+            kappa = min(kappa, 1e5)
+            located = [kappa * value / length if length else 0.0 for value in m]
+            moved = [a + b / temperature for a, b in zip(located, v, strict=True)]
+            order = size // 2 - 1
+            row.append(log_bessel(order, math.sqrt(dot(moved, moved))) - log_bessel(order, kappa))
+        rows.append(row)
+    return rows

@@ -1,5 +1,6 @@
 """Random resized crops and colours, image by image and pixel by pixel, in float64."""
 
+import colorsys
 import math
 
 import numpy as np
@@ -76,3 +77,20 @@ def pasted(image, partner, box):
             else:
                 kept += 1
     return result, kept / (rows * columns)
+
+
+def turned(image, turn):
+    """An image [H, W, 3] on a scale of 0 … 255 with its hues turned, pixel by pixel through the standard library."""
+    result = np.empty_like(image)
+    for place in np.ndindex(image.shape[:2]):
+        hue, saturation, value = colorsys.rgb_to_hsv(*(image[place] / 255))
+        result[place] = 255 * np.array(colorsys.hsv_to_rgb((hue + turn) % 1, saturation, value))
+    return result
+
+
+def greyed(image):
+    """The grey of each pixel in all three channels."""
+    result = np.empty_like(image)
+    for place in np.ndindex(image.shape[:2]):
+        result[place] = grey(image[place])
+    return result

@@ -186,7 +186,9 @@ WEIGHED = {"stage1": {"loss": {"weights": "inverse"}}}
 
 
 @pytest.mark.parametrize(
-    ("method", "settings"), [("lade", {}), ("hybrid-sc", {}), ("oltr", {}), ("bbn", WEIGHED), ("hybrid-psc", WEIGHED)]
+    ("method", "settings"),
+    [(method, {}) for method in ("lade", "hybrid-sc", "oltr", "bcl", "proco")]
+    + [(method, WEIGHED) for method in ("bbn", "hybrid-psc")],
 )
 def test_what_is_no_mean_over_images_is_refused_in_micro_batches(method, settings, tmp_path):
     recipe = load_recipe(f"digits-lt/{method}", [settings, {"engine": {"accumulate": 2}}])

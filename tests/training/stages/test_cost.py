@@ -12,7 +12,9 @@ def stage_of(method, *settings, name="stage1"):
     return load_recipe(f"digits-lt/{method}", [parse_setting(setting) for setting in settings]).stages[name]
 
 
-@pytest.mark.parametrize(("method", "streams"), [("ce", 1), ("bbn", 2), ("hybrid-sc", 3), ("hybrid-psc", 3)])
+@pytest.mark.parametrize(
+    ("method", "streams"), [("ce", 1), ("bbn", 2), ("hybrid-sc", 3), ("hybrid-psc", 3), ("bcl", 3), ("proco", 3)]
+)
 def test_every_stream_and_view_is_counted(method, streams):
     stage = stage_of(method)
     assert images_per_step(stage) == streams * stage.batch

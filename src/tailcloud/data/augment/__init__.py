@@ -1,14 +1,15 @@
 """Data augmentation on whole batches, on the device. It does not depend on where images are stored.
 
 ``base`` says what an augmentation is. ``crop_flip``, ``resized_crop``, ``auto_augment``, ``rand_augment``,
-``trivial_augment``, ``color_jitter``, ``random_erasing`` and ``cutout`` are one each; ``image_ops`` has the operations
-of the middle three. ``pipeline`` applies them in the order of ``AUGMENTATIONS`` and then normalises (``normalize``).
-``mixup`` and ``cutmix`` mix images afterwards.
+``trivial_augment``, ``color_jitter``, ``random_grayscale``, ``random_erasing`` and ``cutout`` are one each;
+``image_ops`` has the operations of the policies, ``auto_augment`` to ``trivial_augment``. ``pipeline`` applies them in
+the order of ``AUGMENTATIONS`` and then normalises (``normalize``). ``mixup`` and ``cutmix`` mix images afterwards.
 
 To add an augmentation, write a subclass of ``Augmentation`` in a file here and add its name to ``AUGMENTATIONS``: its
 fields become keys of the recipe's ``[augment]`` table.
 """
 
+import re
 from collections.abc import Collection
 from functools import cached_property
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ from tailcloud.data.augment.crop_flip import CropFlip
 from tailcloud.data.augment.cutout import Cutout
 from tailcloud.data.augment.rand_augment import RandAugment
 from tailcloud.data.augment.random_erasing import RandomErasing
+from tailcloud.data.augment.random_grayscale import RandomGrayscale
 from tailcloud.data.augment.resized_crop import ResizedCrop
 from tailcloud.data.augment.trivial_augment import TrivialAugment
 
@@ -35,6 +37,7 @@ AUGMENTATIONS: tuple[type[Augmentation], ...] = (
     RandAugment,
     TrivialAugment,
     ColorJitter,
+    RandomGrayscale,
     RandomErasing,
     Cutout,
 )
@@ -48,7 +51,7 @@ _Options = create_model("_Options", __config__=Augmentation.model_config, **_FIE
 
 
 class Augment(_Options):  # type: ignore[misc, valid-type]
-    """The ``[augment]`` table of a recipe: how training images are varied. Immutable, from the recipe to the loader.
+    """The ``[augment]`` table of a recipe, or ``[view_augment]``: how training images are varied. Immutable.
 
     It has the fields of all ``AUGMENTATIONS``; the defaults change nothing.
     """
@@ -72,12 +75,15 @@ class Augment(_Options):  # type: ignore[misc, valid-type]
         """The options of one augmentation."""
         return kind(**{name: getattr(self, name) for name in kind.model_fields})
 
-    def active_beyond(self, kinds: Collection[type[Augmentation]]) -> list[str]:
+    def active_beyond(self, kinds: Collection[type[Augmentation]], table: str = "augment") -> list[str]:
         """The keys that are set of active augmentations other than these, such as ``augment.color_jitter``."""
         others = [each for each in self.active if type(each) not in kinds]
-        return [f"augment.{name}" for each in others for name in each.model_dump(exclude_defaults=True)]
+        return [f"{table}.{name}" for each in others for name in each.model_dump(exclude_defaults=True)]
 
-    def check(self) -> None:
-        """Raise ValueError for options that do not go together."""
-        for each in self.augmentations:
-            each.check(self)
+    def check(self, table: str = "augment") -> None:
+        """Raise ValueError for options that do not go together; ``table`` is the name of this table."""
+        try:
+            for each in self.augmentations:
+                each.check(self)
+        except ValueError as error:
+            raise ValueError(re.sub(r"\baugment\.", f"{table}.", str(error))) from None

@@ -9,16 +9,16 @@ from torch import Tensor
 class Batch:
     """Normalised images [batch, C, H, W] and their classes; when mixed, also the partners' classes and λ.
 
-    ``view`` has the same images with other augmentations, ``second`` is a batch of another sampler, for objectives that
-    need them. A micro-batch also has the classes of its ``whole`` batch, in which its own images start at ``place``;
-    ``other_whole`` are those of all partners, if these are of another sampler.
+    Each of ``views`` has the same images with other augmentations, ``second`` is a batch of another sampler, for
+    objectives that need them. A micro-batch also has the classes of its ``whole`` batch, in which its own images start
+    at ``place``; ``other_whole`` are those of all partners, if these are of another sampler.
     """
 
     images: Tensor
     target: Tensor
     other: Tensor | None = None
     lam: Tensor | None = None
-    view: Tensor | None = None
+    views: tuple[Tensor, ...] = ()
     second: "Batch | None" = None
     place: int = 0
     whole: Tensor | None = None

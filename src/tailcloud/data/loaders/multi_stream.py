@@ -1,6 +1,6 @@
-"""Several loaders as one, for objectives that need two views of an image, or two samplers."""
+"""Several loaders as one, for objectives that need several views of an image, or two samplers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -12,14 +12,14 @@ from tailcloud.data.loaders.epoch_plan import EpochPlan
 
 
 class JoinedLoader:
-    """A loader whose batches carry a second view of their images, or a batch of a second sampler, or both.
+    """A loader whose batches carry further views of their images, or a batch of a second sampler, or both.
 
     All loaders have the same number of images per epoch, so their batches have the same sizes.
     """
 
-    def __init__(self, first: Loader, *, view: Loader | None = None, second: Loader | None = None) -> None:
-        self.first, self.view, self.second = first, view, second
-        self.others = [loader for loader in (view, second) if loader]
+    def __init__(self, first: Loader, *, views: Sequence[Loader] = (), second: Loader | None = None) -> None:
+        self.first, self.views, self.second = first, views, second
+        self.others = [*views, *([second] if second else [])]
         self.loaders = [first, *self.others]
         self.seed, self.stage = first.seed, first.stage
 
@@ -74,5 +74,5 @@ class JoinedLoader:
 
     def _joined(self, batches: Iterator[Batch]) -> Batch:
         first = next(batches)
-        view = next(batches).images if self.view else None
-        return replace(first, view=view, second=next(batches) if self.second else None)
+        views = tuple(next(batches).images for _ in self.views)
+        return replace(first, views=views, second=next(batches) if self.second else None)

@@ -10,9 +10,9 @@ THROUGH = 1  # gradients pass the frozen layers between adapters
 
 
 def images_per_step(stage: Stage) -> int:
-    """The images that go through the network in a step: a batch, its second views, and a second sampler's batch."""
+    """The images of a step that go through the network: a batch, its further views, a second sampler's batch."""
     objective = OBJECTIVES[stage.objective.name]
-    streams = 1 + getattr(objective, "views", False) + getattr(objective, "second", False)
+    streams = 1 + getattr(objective, "views", 0) + getattr(objective, "second", False)
     return stage.batch * streams
 
 

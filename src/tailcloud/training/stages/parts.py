@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from tailcloud.data.augment import Augment
 from tailcloud.data.loaders.base import Loader
 from tailcloud.data.loaders.multi_stream import JoinedLoader
 from tailcloud.objectives import Objective
@@ -78,20 +79,33 @@ def _with_drop_path(session: Session, objective: Objective) -> Objective:
 
 
 def _make_loader(session: Session, name: str, objective: Objective) -> Loader:
-    """The batches of a stage, with a second view or a second sampler's batches if its objective needs them."""
+    """The batches of a stage, with further views or a second sampler's batches if its objective needs them."""
     stage = session.recipe.stages[name]
     first = _sampled(session, name, stage, stage.sampler)
-    view = _sampled(session, name, stage, stage.sampler, views="second views") if objective.views else None
+    varied = session.recipe.view_augment
+    views = [_sampled(session, name, stage, stage.sampler, views, varied) for views in view_names(objective.views)]
     second = _sampled(session, f"{name} second", stage, stage.second_sampler) if stage.second_sampler else None
-    return JoinedLoader(first, view=view, second=second) if view or second else first
+    return JoinedLoader(first, views=views, second=second) if views or second else first
 
 
-def _sampled(session: Session, name: str, stage: Stage, sampler: PartSpec, views: str = "views") -> Loader:
-    """The batches of one sampler; all draws are derived from ``name`` and ``views``."""
+def view_names(number: int) -> list[str]:
+    """The names of the draws of so many further views."""
+    return ["second views", *(f"views {view}" for view in range(3, number + 2))][:number]
+
+
+def _sampled(
+    session: Session,
+    name: str,
+    stage: Stage,
+    sampler: PartSpec,
+    views: str = "views",
+    augment: Augment | None = None,
+) -> Loader:
+    """The batches of one sampler; all draws are derived from ``name`` and ``views``. By default as [augment] says."""
     return session.loader(
         _sampler_of(session, sampler),
         batch=stage.batch,
-        augment=session.recipe.augment,
+        augment=augment or session.recipe.augment,
         shape=session.dataset.shape[:2],
         mixup=stage.mixup,
         cutmix=stage.cutmix,

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from tailcloud.calibration.held_out import HeldOutOutputs, predict_held_out
 from tailcloud.calibration.run_calibration import implied_prior
-from tailcloud.classifier import fresh_head
+from tailcloud.classifier import fresh_head, inference_head
 from tailcloud.head_transforms import TrainedModelView
-from tailcloud.heads import Head
+from tailcloud.heads import Head, inference_kind
 from tailcloud.recipe import head_kinds
 from tailcloud.training.session import Session
 from tailcloud.training.stages.factory import make_head_transform
@@ -18,7 +18,7 @@ from tailcloud.training.stages.factory import make_head_transform
 def start_stage(session: Session, name: str) -> list[str]:
     """Before the first step of a stage: transform the head and put it into the model. Returns remarks on that."""
     remarks = session.enter_stage(name)
-    stage, old = session.recipe.stages[name], session.model.head
+    stage, old = session.recipe.stages[name], _trained_head(session, name)
     if session.features:
         session.features.load(train=stage.epochs > 0)
     transform = make_head_transform(stage, session.dataset.profile.counts.tolist())
@@ -36,6 +36,15 @@ def use_new_head(session: Session, name: str) -> None:
     """Give the model a head of the kind that a stage trains, to continue it; its weights are loaded afterwards."""
     session.enter_stage(name)
     session.use_head(_new_head(session, name))
+
+
+def _trained_head(session: Session, name: str) -> Head:
+    """The head of the model before a stage, without what only the training of an earlier stage needed."""
+    kinds = head_kinds(session.recipe)
+    earlier = list(kinds)[: list(kinds).index(name)]
+    if not earlier or inference_kind(kinds[earlier[-1]]) == kinds[earlier[-1]]:
+        return session.model.head
+    return inference_head(session.model, inference_kind(kinds[earlier[-1]]))
 
 
 def _new_head(session: Session, name: str) -> Head:

@@ -1,0 +1,79 @@
+"""Balanced contrastive learning (Zhu et al., CVPR 2022).
+
+L = a · L(z, y) + b · L_contrast,   z of the first view of each image, L_contrast of two further views
+L_contrast = −mean over i of mean over p of log ( e^(v_i·v_p/T) / Σ_j mean over k of e^(v_i·v_k/T) )
+p   the views of i's class but i itself, and its prototype
+k   the views of class j but i itself, and its prototype, for each class j
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from tailcloud.data.loaders.batch import Batch
+from tailcloud.heads import Head
+from tailcloud.heads.bcl import BCLHead
+from tailcloud.losses import Loss
+from tailcloud.losses.base import batch_mean, not_negative, positive
+from tailcloud.objectives.base import Network, Objective
+
+
+class BCL(Objective):
+    """A loss on the outputs, and a contrast of embeddings in which every class has the same weight.
+
+    Args:
+        loss: of the classifier.
+        counts: training images per class.
+        features: the length of a feature.
+        classify_weight: a, the weight of the loss.
+        contrast_weight: b, the weight of the contrast.
+        temperature: T, the divisor of similarities.
+    """
+
+    views: ClassVar[int] = 2
+    mixes: ClassVar[bool] = False
+    needs: ClassVar[type[Head] | None] = BCLHead
+
+    def __init__(
+        self,
+        loss: Loss,
+        counts: Sequence[int] = (),
+        features: int = 1,
+        *,
+        classify_weight: float = 2.0,
+        contrast_weight: float = 0.6,
+        temperature: float = 0.1,
+    ) -> None:
+        super().__init__(loss, counts, features)
+        self.classify_weight = not_negative("classify_weight", classify_weight)
+        self.contrast_weight = not_negative("contrast_weight", contrast_weight)
+        self.temperature = positive("temperature", temperature)
+
+    def draw(self, batch: Batch, generator: torch.Generator) -> Tensor | None:
+        """The random numbers of the loss."""
+        return self.loss.draw(batch.rows, batch.target.device, generator)
+
+    def forward(self, network: Network, batch: Batch, noise: Tensor | None) -> Tensor:
+        """The scalar to minimise; all views go through the backbone at once."""
+        features, head = network.features(torch.cat([batch.images, *batch.views])), network.head
+        assert isinstance(head, BCLHead)
+        first, further = features[: len(batch.target)], features[len(batch.target) :]
+        classified: Tensor = self.loss(head(first), batch.target, epsilon=noise)
+        embedding, prototypes = head.project(further), head.prototypes()
+        with torch.autocast(features.device.type, enabled=False):
+            contrast = balanced_contrast(embedding, batch.target.repeat(self.views), prototypes, self.temperature)
+        return self.classify_weight * classified + self.contrast_weight * contrast
+
+
+def balanced_contrast(embedding: Tensor, target: Tensor, prototypes: Tensor, temperature: float) -> Tensor:
+    """The contrast of embeddings [batch, D] and the prototypes of all classes [classes, D], all of length 1."""
+    of_class = torch.cat([target, torch.arange(len(prototypes), device=target.device)])
+    same = target[:, None] == of_class
+    itself = torch.eye(*same.shape, dtype=torch.bool, device=target.device)
+    sizes = same.sum(dim=0) + 1 - same.int()  # of each column's class, with its prototype and without the anchor
+    similarity = (embedding @ torch.cat([embedding, prototypes]).T / temperature).masked_fill(itself, -torch.inf)
+    total = (similarity - sizes.clamp(min=1).to(similarity).log()).logsumexp(dim=1, keepdim=True)
+    gap, positives = (total - similarity).masked_fill(itself, 0), same & ~itself
+    return batch_mean((gap * positives).sum(dim=1) / positives.sum(dim=1))
