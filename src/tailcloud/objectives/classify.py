@@ -14,6 +14,7 @@ Noise = tuple[Tensor | None, Tensor | None]
 class Classify(Objective):
     """A loss on the model's outputs; on a mixed batch λ·L(z, y_a) + (1 − λ)·L(z, y_b), each with its own noise."""
 
+    distills: ClassVar[bool] = True
     per_image = True
     weighs: ClassVar[bool] = True
 

@@ -19,7 +19,7 @@ from tailcloud.heads import HEADS
 from tailcloud.losses import LOSSES, Loss
 from tailcloud.objectives import OBJECTIVES, Objective
 from tailcloud.optimizers import OPTIMIZERS
-from tailcloud.recipe.schema import PartSpec, Recipe, Stage
+from tailcloud.recipe.schema import Distill, PartSpec, Recipe, Stage
 from tailcloud.sampling import WEIGHTS
 
 DUMMY_COUNTS = [10, 1]
@@ -56,6 +56,8 @@ def check_parts(recipe: Recipe, name: str) -> None:
         check_batches(name, stage_name, stage, objective)
         check_model(where, stage, objective, kind, recipe.model.branches)
         check_views(where, stage, objective)
+        if distill := recipe.distillation(stage_name):
+            check_distillation(name, distill, stage, objective)
 
 
 def check_optimizer(where: str, stage: Stage) -> None:
@@ -166,6 +168,27 @@ def check_views(where: str, stage: Stage, objective: Objective) -> None:
         raise UsageError(
             f"{where}.views = {stage.views} takes features instead of images, and "
             f'objective = "{stage.objective.name}" needs images; set views = 0'
+        )
+
+
+def check_distillation(name: str, distill: Distill, stage: Stage, objective: Objective) -> None:
+    """The first stage trains on images, with an objective whose outputs can be compared with those of teachers."""
+    if not stage.epochs or stage.views:
+        field = "epochs" if not stage.epochs else "views"
+        raise UsageError(
+            f"{name}: [distill] needs a first stage that trains on images, and stage1.{field} = "
+            f"{getattr(stage, field)}; change it, or leave out the teachers"
+        )
+    if not objective.distills:
+        able = " or ".join(f'"{known}"' for known, made in OBJECTIVES.items() if getattr(made, "distills", False))
+        raise UsageError(
+            f'{name}: [distill] works with stage1.objective = {able}, not with "{stage.objective.name}"; change it, or '
+            "leave out the teachers"
+        )
+    if len(distill.sha256) not in {0, len(distill.teachers)}:
+        raise UsageError(
+            f"{name}: distill.sha256 has {len(distill.sha256)} digests for {len(distill.teachers)} teachers; "
+            "leave it out"
         )
 
 

@@ -92,3 +92,17 @@ def memory_order(features, target, centroids, push, margin):
             else:
                 others, pairs = others + square_distance(f, m), pairs + 1
     return attraction + push * max(0.0, margin - others / pairs)
+
+
+def soft_divergence(student, teacher, temperature):
+    """T²·KL(teacher ‖ student) with one loop per image and class; 0·log 0 = 0."""
+    total = 0.0
+    for z, t in zip(student, teacher, strict=True):
+        for j, logit in enumerate(t):
+            if logit == -math.inf:
+                continue
+            log_wanted = log_softmax_at([value / temperature for value in t if value > -math.inf], 0)
+            log_wanted += (logit - next(value for value in t if value > -math.inf)) / temperature
+            log_found = log_softmax_at([value / temperature for value in z], j)
+            total += math.exp(log_wanted) * (log_wanted - log_found)
+    return temperature**2 * total / max(len(student), 1)
