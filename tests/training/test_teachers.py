@@ -18,6 +18,7 @@ from tailcloud.data import open_dataset
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.launch.run_plan import TrainRequest, plan_runs
 from tailcloud.recipe import load_recipe
+from tailcloud.reporting.card import model_card
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.model_file import read_model_file
 from tailcloud.runs.trained_model import weights_digest
@@ -126,6 +127,9 @@ def test_a_run_records_its_teachers_and_their_digests(tmp_path, teachers):
     assert recipe.distill.sha256 == [digest(folder) for folder in teachers]
     assert all(f"--teacher {folder}" in RunFolder(out).command() for folder in teachers)
     assert "sha256" not in json.dumps(recipe.substance())
+    card = model_card(out)
+    assert all(digest(folder) in card for folder in teachers)
+    assert "distilled from 2" in (out / "report.html").read_text()
 
 
 @pytest.fixture
