@@ -1,7 +1,5 @@
 """The base class of heads."""
 
-from typing import ClassVar
-
 from torch import Tensor, nn
 
 
@@ -9,10 +7,11 @@ class Head(nn.Module):
     """``head(features)``: features [batch, features] in, outputs [batch, classes] out.
 
     Everything that a head needs to predict is a parameter or a persistent buffer, and its constructor takes only the
-    two sizes, so that a saved model needs only the name of its head and its tensors.
+    two sizes, so that a saved model needs only the name of its head and its tensors. A backbone of several experts has
+    such a head for each (``ExpertHeads``).
     """
 
-    cosine: ClassVar[bool]  # outputs lie in [−1, 1]; the loss scales them
+    cosine: bool  # outputs lie in [−1, 1]; the loss scales them
 
     def forward(self, features: Tensor) -> Tensor:
         """Outputs [batch, classes]."""

@@ -6,6 +6,7 @@ from tailcloud.objectives.base import Network, Objective, cut
 from tailcloud.objectives.bbn import BBN
 from tailcloud.objectives.classify import Classify
 from tailcloud.objectives.contrastive import Contrastive
+from tailcloud.objectives.experts import Experts
 from tailcloud.objectives.feature_noise import FeatureNoise
 from tailcloud.objectives.oltr import MemoryObjective
 
@@ -14,6 +15,7 @@ __all__ = [
     "OBJECTIVES",
     "Classify",
     "Contrastive",
+    "Experts",
     "FeatureNoise",
     "MemoryObjective",
     "Network",
@@ -27,4 +29,5 @@ OBJECTIVES: dict[str, Callable[..., Objective]] = {
     "bbn": BBN,
     "contrastive": Contrastive,
     "memory": MemoryObjective,
+    "experts": Experts,
 }

@@ -90,6 +90,7 @@ class Model(RecipeTable):
 
     backbone: str = "resnet32"
     branches: Literal[1, 2] = 1  # 2: the last block twice, for objectives that need it
+    experts: Annotated[int, Field(ge=1, le=16)] = 1  # the last two stages and the head so many times; means predict
     width: Annotated[float, Field(gt=0, le=64)] = 1.0
     head: str = "linear"
     adapter: AdapterKind = "none"  # in every block of a vision transformer; train = "adapters+head" trains them

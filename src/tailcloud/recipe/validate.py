@@ -10,7 +10,15 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from tailcloud.backbones import BACKBONES, Backbone, branched, check_backbone, plain_name
+from tailcloud.backbones import (
+    BACKBONES,
+    Backbone,
+    branched,
+    check_backbone,
+    experts_of,
+    plain_name,
+    with_experts,
+)
 from tailcloud.classifier import meta_backbone
 from tailcloud.data import parse_spec
 from tailcloud.errors import UsageError, unknown
@@ -19,7 +27,7 @@ from tailcloud.heads import HEADS
 from tailcloud.losses import LOSSES, Loss
 from tailcloud.objectives import OBJECTIVES, Objective
 from tailcloud.optimizers import OPTIMIZERS
-from tailcloud.recipe.schema import Distill, PartSpec, Recipe, Stage
+from tailcloud.recipe.schema import Distill, Model, PartSpec, Recipe, Stage
 from tailcloud.sampling import WEIGHTS
 
 DUMMY_COUNTS = [10, 1]
@@ -54,7 +62,7 @@ def check_parts(recipe: Recipe, name: str) -> None:
         check_fit(f"{where}.loss", stage.loss.name, loss, cosine=HEADS[kind].cosine)
         objective = try_part(f"{where}.objective", stage.objective, objectives_with(loss))
         check_batches(name, stage_name, stage, objective)
-        check_model(where, stage, objective, kind, recipe.model.branches)
+        check_model(where, stage, objective, kind, recipe.model)
         check_views(where, stage, objective)
         if distill := recipe.distillation(stage_name):
             check_distillation(name, distill, stage, objective)
@@ -92,7 +100,7 @@ def check_drop_path(recipe: Recipe, name: str) -> None:
 
 
 def check_backbone_of(recipe: Recipe, name: str) -> None:
-    """The backbone exists, with as many branches as there should be."""
+    """The backbone exists, with as many branches and experts as there should be."""
     backbone, plain = recipe.model.backbone, plain_name(recipe.model.backbone)
     if recipe.model.branches == 2 and backbone not in BACKBONES and plain in BACKBONES:
         raise UsageError(
@@ -103,6 +111,11 @@ def check_backbone_of(recipe: Recipe, name: str) -> None:
         check_backbone(recipe.model.backbone)
     except UsageError as error:
         raise UsageError(f"{name}: model.backbone: {error}") from None
+    if (named := experts_of(backbone)) != recipe.model.experts:
+        raise UsageError(
+            f'{name}: model.backbone = "{backbone}" has {named} experts, and model.experts = {recipe.model.experts}; '
+            f'set model.experts = {named}, or model.backbone = "{plain}"'
+        )
 
 
 def head_kinds(recipe: Recipe, name: str = "the recipe") -> dict[str, str]:
@@ -139,15 +152,22 @@ def check_batches(name: str, stage_name: str, stage: Stage, objective: Objective
             raise UsageError(f"{name}: {objective_is} does not support {mixing}; set {stage_name}.{mixing} = 0")
 
 
-def check_model(where: str, stage: Stage, objective: Objective, head: str, branches: int) -> None:
+def check_model(where: str, stage: Stage, objective: Objective, head: str, model: Model) -> None:
     """An objective that needs a certain kind of head or backbone has it."""
     objective_is = f'{where}.objective = "{stage.objective.name}"'
     suitable = [name for name in HEADS if objective.needs is None or is_a(HEADS[name], objective.needs)]
     if head not in suitable:
         names = " or ".join(f'"{name}"' for name in suitable)
         raise UsageError(f'{objective_is} works with the head {names}, not with "{head}"')
-    if objective.branches > branches:
+    if objective.branches > model.branches:
         raise UsageError(f"{objective_is} needs a backbone of two branches; set model.branches = 2")
+    if objective.experts not in {1, model.experts}:
+        raise UsageError(
+            f"{objective_is} has {objective.experts} taus, and model.experts = {model.experts}; set model.experts = "
+            f"{objective.experts}, or one tau for each expert"
+        )
+    if model.experts > 1 and not objective.expert_heads:
+        raise UsageError(f"{objective_is} does not work with model.experts = {model.experts}; set it to 1")
 
 
 def check_views(where: str, stage: Stage, objective: Objective) -> None:
@@ -233,7 +253,8 @@ def complete(recipe: Recipe, name: str) -> Recipe:
         )
         for stage_name, stage in recipe.stages.items()
     }
-    model = recipe.model.model_copy(update={"backbone": branched(recipe.model.backbone, recipe.model.branches)})
+    backbone = with_experts(branched(recipe.model.backbone, recipe.model.branches), recipe.model.experts)
+    model = recipe.model.model_copy(update={"backbone": backbone})
     return recipe.model_copy(update={"model": model, **stages})
 
 

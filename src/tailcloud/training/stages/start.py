@@ -8,7 +8,7 @@ from torch import Tensor
 from tailcloud.calibration.held_out import HeldOutOutputs, predict_held_out
 from tailcloud.calibration.run_calibration import implied_prior
 from tailcloud.classifier import fresh_head
-from tailcloud.head_transforms import TrainedModelView
+from tailcloud.head_transforms.base import TrainedModelView, transform_head
 from tailcloud.heads import Head
 from tailcloud.recipe import head_kinds
 from tailcloud.training.session import Session
@@ -28,7 +28,7 @@ def start_stage(session: Session, name: str) -> list[str]:
     held = partial(held_out_before, session, name)
     trained = TrainedModelView(session.loss(stage).scale, partial(train_features, session), held, remarks.append)
     with torch.no_grad():
-        transform.apply(old, new, trained)
+        transform_head(transform, old, new, trained)
     session.use_head(new)
     return [f"{name}: {remark}" for remark in remarks]
 
