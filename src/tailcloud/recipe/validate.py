@@ -102,6 +102,10 @@ def check_drop_path(recipe: Recipe, name: str) -> None:
 def check_backbone_of(recipe: Recipe, name: str) -> None:
     """The backbone exists, with as many branches and experts as there should be."""
     backbone, plain = recipe.model.backbone, plain_name(recipe.model.backbone)
+    if recipe.model.branches == 2 and recipe.model.experts > 1:
+        raise UsageError(
+            f"{name}: model.branches = 2 and model.experts = {recipe.model.experts} exclude each other; set one to 1"
+        )
     if recipe.model.branches == 2 and backbone not in BACKBONES and plain in BACKBONES:
         raise UsageError(
             f'{name}: model.branches = 2 works with ResNets, not with model.backbone = "{plain}"; set it to one, such '

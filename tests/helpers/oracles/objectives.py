@@ -106,3 +106,13 @@ def soft_divergence(student, teacher, temperature):
             log_found = log_softmax_at([value / temperature for value in z], j)
             total += math.exp(log_wanted) * (log_wanted - log_found)
     return temperature**2 * total / max(len(student), 1)
+
+
+def experts(outputs, target, counts, taus, scale):
+    """The mean cross-entropy over experts and images; ``outputs`` [experts][images][classes] get τ·log π each."""
+    n = [max(count, 1) for count in counts]
+    total = 0.0
+    for rows, tau in zip(outputs, taus, strict=True):
+        adjusted = [[scale * z + tau * math.log(m / sum(n)) for z, m in zip(row, n, strict=True)] for row in rows]
+        total += cross_entropy(adjusted, target)
+    return total / len(taus)
