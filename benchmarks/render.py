@@ -33,7 +33,7 @@ import tiny_imagenet_table
 import week_of_use_table
 import wrong_labels
 
-from tailcloud.bench import TABLES, FilledTable, read_table
+from tailcloud.bench import PAPER_TABLES, FilledTable, read_table
 from tailcloud.bench.bench_page import bench_page
 from tailcloud.bench.records import fill_from_records, table_variant
 from tailcloud.bench.table_text import markdown_sections
@@ -109,7 +109,7 @@ def render(root: Path) -> dict[Path, str]:
     """What each generated file should hold."""
     results = read_results(root / RUNS)
     tables = with_variants(results)
-    paper = [fill_from_records(read_table(name), results) for name in TABLES]
+    paper = [fill_from_records(read_table(name), results) for name in PAPER_TABLES]
     pages = Pages()
     pages.put(root / "README.md", "results", readme_table.parts(tables))
     pages.put(root / "docs" / "results.md", "paper", map(paper_section, paper))

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from tailcloud.backbones import Backbone, create_backbone
 from tailcloud.backbones.adapters import AdapterKind, insert_adapters
 from tailcloud.errors import UsageError, unknown
-from tailcloud.heads import HEADS, Head, inference_kind
+from tailcloud.heads import HEADS, ExpertHeads, Head, inference_kind
 from tailcloud.randomness import derive_seed
 
 _global_generator = Lock()  # runs in threads must not use it at the same time
@@ -53,7 +53,7 @@ class Classifier(nn.Module):
             raise unknown("head", architecture.head, HEADS)
         self.backbone = create_backbone(architecture.backbone, channels=architecture.channels, width=architecture.width)
         self.classes = architecture.classes
-        self.head: Head = HEADS[architecture.head](self.backbone.features, architecture.classes)
+        self.head = make_head(architecture.head, self.backbone, architecture.classes)
         self.insert_adapters(architecture)
 
     def insert_adapters(self, architecture: Architecture) -> None:
@@ -78,6 +78,13 @@ class Classifier(nn.Module):
         return outputs
 
 
+def make_head(kind: str, backbone: nn.Module, classes: int) -> Head:
+    """A head for the features of a backbone, or one for each of its experts."""
+    features: int = backbone.features  # type: ignore[assignment]
+    experts: int = getattr(backbone, "experts", 1)  # a plugin's may be any module
+    return HEADS[kind](features, classes) if experts == 1 else ExpertHeads(HEADS[kind], experts, features, classes)
+
+
 def build_classifier(architecture: Architecture, seed: int) -> Classifier:
     """A fresh classifier on the CPU whose weights depend on the seed alone."""
     with _global_generator, torch.random.fork_rng(devices=[]):
@@ -96,7 +103,7 @@ def fresh_head(model: Classifier, kind: str, seed: int) -> Head:
     """A head with fresh weights, on the device of the model; they depend on the seed alone."""
     with _global_generator, torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(derive_seed(seed, "fresh head"))
-        head = HEADS[kind](model.backbone.features, model.classes)
+        head = make_head(kind, model.backbone, model.classes)
     return head.to(next(model.parameters()).device)
 
 
@@ -136,10 +143,10 @@ def _of_dtype(value: Tensor, expected: Tensor | None) -> Tensor:
     return value.to(expected.dtype)
 
 
-def meta_head(kind: str) -> Head:
+def meta_head(kind: str, experts: int = 1) -> Head:
     """A head on the meta device, for the names of its parameters."""
-    with torch.device("meta"), _SkipInitialisation():
-        return HEADS[kind](4, 2)  # any sizes: the names are the same
+    with torch.device("meta"), _SkipInitialisation():  # any sizes: the names are the same
+        return HEADS[kind](4, 2) if experts == 1 else ExpertHeads(HEADS[kind], experts, 4 * experts, 2)
 
 
 def meta_backbone(name: str, width: float = 1.0) -> Backbone:

@@ -169,7 +169,7 @@ def test_they_are_for_small_networks():
     assert kernels.obstacle(model_of(1.0), 32, 32, Augment()) is None
     assert (
         kernels.obstacle(model_of(2.0), 32, 32, Augment())
-        == "they are made for small residual networks of at most 64 channels"
+        == "they are made for small residual networks of at most 64 channels, without branches or experts"
     )
 
 

@@ -1,13 +1,14 @@
 """Batches in pieces: what says that it is a mean over images has the gradient of the whole batch, in float64."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 
 from helpers.networks import Flat
 from tailcloud.data.loaders.batch import Batch, BatchShare
-from tailcloud.heads import HEADS
+from tailcloud.heads import HEADS, ExpertHeads
 from tailcloud.losses import LOSSES, CrossEntropyLoss, FocalLoss, GCLLoss, LDAMLoss
 from tailcloud.objectives import OBJECTIVES, cut
 from tailcloud.objectives.base import Objective
@@ -74,7 +75,8 @@ def gradients(objective, head, pieces, weights):
 
 def compared(objective, kind, shares):
     torch.manual_seed(3)
-    head, batch = HEADS[kind](objective.branches * FEATURES, len(COUNTS)).double(), batch_of(objective.double())
+    make = HEADS[kind] if objective.experts == 1 else partial(ExpertHeads, HEADS[kind], objective.experts)
+    head, batch = make(objective.branches * FEATURES, len(COUNTS)).double(), batch_of(objective.double())
     with torch.no_grad():
         for parameter in head.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.3)
@@ -110,4 +112,4 @@ def test_an_objective_says_whether_its_batches_may_be_cut(name, options, shares)
     made, whole = compared(objective, HEAD.get(name, "linear"), shares)
     exact = torch.allclose(made, whole, rtol=1e-10, atol=1e-12)
     assert exact or not objective.per_image
-    assert objective.per_image == (name in {"classify", "bbn", "feature-noise"} or "kind" in options)
+    assert objective.per_image == (name in {"classify", "bbn", "feature-noise", "experts"} or "kind" in options)

@@ -131,14 +131,15 @@ def pretrained_start(
     """The backbone and the weights that training starts from; None: from scratch.
 
     Weights that the user names; else those of the backbone that the user names, if they are here; else a file in the
-    folder ``weights`` of the data root; else the default network. Benchmarks, tiny images and networks of another width
-    or with two branches start from scratch.
+    folder ``weights`` of the data root; else the default network. Benchmarks, tiny images, and networks of another
+    width, with two branches or with experts, start from scratch.
     """
     model = base.model
     if model.pretrained:
         named = (model.backbone, model.pretrained) if "model.backbone" in fields else None
         return named or match_backbone(model.pretrained) or (PRETRAINED_BACKBONE, model.pretrained)
-    if model.weights == "none" or not is_user_data(dataset) or model.width != 1 or model.branches != 1:
+    changed = (model.width, model.branches, model.experts) != (1, 1, 1)
+    if model.weights == "none" or not is_user_data(dataset) or changed:
         return None
     if has_fixed_size(dataset, base, resizable=resizable) and max(dataset.shape[:2]) < SMALLEST_FIXED_SIDE:
         return None

@@ -6,6 +6,7 @@ from functools import partial
 from tailcloud.backbones.base import Backbone
 from tailcloud.backbones.cifar_resnet import CifarResNet
 from tailcloud.backbones.efficientnet_lite import EFFICIENTNETS, EfficientNetLite
+from tailcloud.backbones.experts import ExpertResNet, experts_of, with_experts, without_experts
 from tailcloud.backbones.fresh_block import FRESH_SUFFIX, FreshResNet
 from tailcloud.backbones.resnet import RESNETS, SMALL_STEM_SUFFIX, ResNet
 from tailcloud.backbones.timm_models import TIMM_PREFIX, TimmBackbone, check_timm
@@ -17,11 +18,14 @@ __all__ = [
     "Backbone",
     "CifarResNet",
     "EfficientNetLite",
+    "ExpertResNet",
     "ResNet",
     "TwoBranchResNet",
     "branched",
     "check_backbone",
     "create_backbone",
+    "experts_of",
+    "with_experts",
 ]
 
 DEPTHS = {f"resnet{6 * blocks + 2}": blocks for blocks in (1, 3, 5, 7, 9, 18)}
@@ -47,16 +51,26 @@ def branched(name: str, branches: int) -> str:
 
 
 def plain_name(name: str) -> str:
-    """The backbone whose weights files this one reads: without a fresh block or a second branch."""
-    return name.removesuffix(FRESH_SUFFIX).removesuffix(TWO_BRANCH_SUFFIX)
+    """The backbone whose weights files this one reads: without a fresh block, a second branch or experts."""
+    return without_experts(name).removesuffix(FRESH_SUFFIX).removesuffix(TWO_BRANCH_SUFFIX)
 
 
 def check_backbone(name: str) -> None:
     """Refuse a name that is no backbone: tailcloud's, a plugin's, or timm's as ``timm:NAME``."""
     if name.startswith(TIMM_PREFIX):
         check_timm(name)
+    elif experts_of(name) > 1:
+        check_expert_trunk(without_experts(name))
     elif name not in BACKBONES:
         raise unknown("backbone", name, BACKBONES)
+
+
+def check_expert_trunk(name: str) -> None:
+    """Refuse a backbone that cannot have experts."""
+    if name not in DEPTHS:
+        raise UsageError(
+            f'experts work with {", ".join(DEPTHS)}, not with "{name}"; choose one of these, or set model.experts = 1'
+        )
 
 
 def create_backbone(name: str, *, channels: int = 3, width: float = 1.0) -> Backbone:
@@ -69,4 +83,6 @@ def create_backbone(name: str, *, channels: int = 3, width: float = 1.0) -> Back
         raise UsageError(f"model.width = {width} must be greater than 0 and at most 64")
     if name.startswith(TIMM_PREFIX):
         return TimmBackbone(name, channels=channels, width=width)
+    if (experts := experts_of(name)) > 1:
+        return ExpertResNet(DEPTHS[without_experts(name)], experts, channels=channels, width=width)
     return BACKBONES[name](channels=channels, width=width)

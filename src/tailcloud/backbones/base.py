@@ -12,6 +12,7 @@ class Backbone(nn.Module):
     """
 
     features: int
+    experts: int = 1  # its features are those of so many experts, concatenated
     missing_in_files: str | None = None  # prefix of parameters that a weights file may lack
     unused_in_files: str | None = None  # prefix of parameters in a weights file that are not used
     mean: tuple[float, ...] = IMAGENET_MEAN

@@ -47,12 +47,12 @@ class CifarResNet(Backbone):
     def __init__(self, blocks: int, *, channels: int = 3, width: float = 1.0) -> None:
         super().__init__()
         widths = [max(1, round(base * width)) for base in (16, 32, 64)]
-        self.features = widths[-1]
+        self.widths, self.features = widths, widths[-1]
         self.conv1 = nn.Conv2d(channels, widths[0], 3, padding=1, bias=False)
         self.bn1 = nn.BatchNorm2d(widths[0])
-        self.layer1 = _stage(blocks, widths[0], widths[0], stride=1)
-        self.layer2 = _stage(blocks, widths[0], widths[1], stride=2)
-        self.layer3 = _stage(blocks, widths[1], widths[2], stride=2)
+        self.layer1 = make_stage(blocks, widths[0], widths[0], stride=1)
+        self.layer2 = make_stage(blocks, widths[0], widths[1], stride=2)
+        self.layer3 = make_stage(blocks, widths[1], widths[2], stride=2)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight)
@@ -68,6 +68,7 @@ class CifarResNet(Backbone):
         return [["conv1", "bn1"], ["layer1"], ["layer2"], ["layer3"]]
 
 
-def _stage(blocks: int, inputs: int, outputs: int, stride: int) -> nn.Sequential:
+def make_stage(blocks: int, inputs: int, outputs: int, stride: int) -> nn.Sequential:
+    """Basic blocks one after the other; the first has the stride."""
     first = BasicBlock(inputs, outputs, stride)
     return nn.Sequential(first, *(BasicBlock(outputs, outputs, 1) for _ in range(blocks - 1)))

@@ -9,9 +9,10 @@ trains one, and ``folder_transfer`` copies its files.
 
 from tailcloud.bench.filled_table import FilledTable, TableCell
 from tailcloud.bench.plan import BenchProtocol, BenchRun, plan_bench
-from tailcloud.bench.table import TABLES, PaperTable, Reference, TableRow, filter_table, read_table
+from tailcloud.bench.table import PAPER_TABLES, TABLES, PaperTable, Reference, TableRow, filter_table, read_table
 
 __all__ = [
+    "PAPER_TABLES",
     "TABLES",
     "BenchProtocol",
     "BenchRun",

@@ -129,20 +129,29 @@ def on_this_machine(device: str) -> Trainer:
         ordered = in_order([step for step in steps if step.run.spec not in unavailable])
         jobs = [partial(train_step, step, device) for step in ordered]
         observers = [display.observer(step.run) for step in ordered]
-        yield from zip(ordered, run_jobs(jobs, observers, device, first_stages_needed(ordered)), strict=True)
+        yield from zip(ordered, run_jobs(jobs, observers, device, needed_runs(ordered)), strict=True)
 
     return train
 
 
-def first_stages_needed(steps: Sequence[BenchStep]) -> list[After | None]:
-    """What each step waits for: the first stage of its parent, if that is trained by another of these steps."""
-    numbers = {step.run.folder.path: number for number, step in enumerate(steps)}
-    return [
-        After(numbers[step.parent.folder.path], first_stage_file(step.parent.folder, step.run.recipe).is_file)
-        if step.parent and step.parent.folder.path in numbers
-        else None
-        for step in steps
-    ]
+def needed_runs(steps: Sequence[BenchStep]) -> list[After | None]:
+    """What each step waits for, if another of these steps trains it: the first stage of its parent, or its teacher."""
+    numbers: dict[Path | None, int] = {step.run.folder.path: number for number, step in enumerate(steps)}
+
+    def needed(step: BenchStep) -> After | None:
+        if step.parent:
+            number = numbers.get(step.parent.folder.path)
+            ready = first_stage_file(step.parent.folder, step.run.recipe).is_file
+        else:
+            number, ready = numbers.get(teacher_of(step.run)), lambda: False  # not before the teacher has ended
+        return None if number is None else After(number, ready)
+
+    return [needed(step) for step in steps]
+
+
+def teacher_of(run: BenchRun) -> Path | None:
+    """The run folder of the teacher of a run, if it has one."""
+    return Path(run.recipe.distill.teachers[0]) if run.recipe.distill else None
 
 
 def on_a_cluster(cluster: Cluster, out: Path) -> Trainer:

@@ -117,10 +117,23 @@ def cell_runs(row: TableRow, spec: str, protocol: BenchProtocol, out: Path) -> l
     settings = [*row.settings, *protocol_settings(unchanged, protocol)]
     runs = []
     for seed in protocol.seeds:
-        recipe = load_recipe(reference, [*map(parse_setting, settings), data, {"seed": seed}])
-        folder = RunFolder(out / f"{spec.replace(':', '-')}-{row.key}-seed{seed}")
-        runs.append(BenchRun(row, spec, folder, recipe, train_command(reference, data, settings, seed)))
+        every = [*settings, *teacher_settings(row, spec, seed, out)]
+        recipe = load_recipe(reference, [*map(parse_setting, every), data, {"seed": seed}])
+        folder = cell_folder(row.key, spec, seed, out)
+        runs.append(BenchRun(row, spec, folder, recipe, train_command(reference, data, every, seed)))
     return runs
+
+
+def cell_folder(key: str, spec: str, seed: int, out: Path) -> RunFolder:
+    """The run folder of a row, a data set and a seed."""
+    return RunFolder(out / f"{spec.replace(':', '-')}-{key}-seed{seed}")
+
+
+def teacher_settings(row: TableRow, spec: str, seed: int, out: Path) -> list[str]:
+    """The setting that names the teacher of a run, if its row has one."""
+    if not row.teacher:
+        return []
+    return [f"distill.teachers={json.dumps([str(cell_folder(row.teacher, spec, seed, out).path)])}"]
 
 
 def protocol_settings(recipe: Recipe, protocol: BenchProtocol) -> list[str]:
@@ -183,5 +196,11 @@ def owner_rank(run: BenchRun) -> tuple[bool, bool, bool, bool]:
 
 
 def in_order(steps: Sequence[BenchStep]) -> list[BenchStep]:
-    """First the runs that can start now, then those that wait for another run's first stage."""
-    return sorted(steps, key=lambda step: step.parent is not None and not step.parent.folder.finished)
+    """First the runs that can start now, then those that wait for a teacher, then those for another's first stage."""
+
+    def waits(step: BenchStep) -> int:
+        if step.parent is not None and not step.parent.folder.finished:
+            return 2
+        return int(step.run.recipe.distill is not None)
+
+    return sorted(steps, key=waits)

@@ -66,5 +66,9 @@ def resolved_recipe_text(recipe: str) -> str | None:
 
 
 def recipe_text(substance: dict[str, object]) -> str:
-    """A recipe without its seed, as text that can be compared."""
-    return json.dumps({key: value for key, value in substance.items() if key != "seed"}, sort_keys=True)
+    """A recipe without its seed and the folders of its teachers, as text that can be compared."""
+    text = {key: value for key, value in substance.items() if key != "seed"}
+    distill = text.get("distill")
+    if isinstance(distill, dict):
+        text["distill"] = distill | {"teachers": len(distill["teachers"])}
+    return json.dumps(text, sort_keys=True)

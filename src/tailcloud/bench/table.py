@@ -1,4 +1,4 @@
-"""A table of the paper: rows are methods or settings, columns are data sets, cells are published accuracies.
+"""A table of a bench: rows are methods or settings, columns are data sets, cells are published accuracies.
 
 ``with_methods`` adds rows (``--method``), ``filter_table`` selects some of it (``--only``).
 """
@@ -8,21 +8,27 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tailcloud.errors import UsageError, unknown
 
-TABLES = {
+PAPER_TABLES = {
     "table1": "CIFAR-10-LT and CIFAR-100-LT, every method",
     "table2": "ImageNet-LT, iNaturalist 2018 and Places-LT",
     "cloud-size": "table 3: how a cloud's size follows from the count",
     "sampling": "table 4: samplers of the second stage",
     "retraining": "table 5: ways to re-balance the classifier",
 }
+TABLES = {**PAPER_TABLES, "ladder": "what each ingredient adds beyond the paper, with GCL and without"}
 CellKey = tuple[str, str]  # a row's key and a data set
 PublishedValues = tuple[float | Literal["-"], ...]  # one for each column; "-": not published
+
+
+def row_key(method: str, variant: str) -> str:
+    """The name of a row in folders and files."""
+    return f"{method}-{variant}" if variant else method
 
 
 class TableSection(BaseModel):
@@ -37,6 +43,8 @@ class TableRow(TableSection):
     label: str
     method: str
     variant: str = ""
+    over: str = ""  # the key of an earlier row, whose settings come before this row's
+    teacher: str = ""  # the key of a row, whose run of the same seed and data teaches this one
     settings: tuple[str, ...] = Field(default=(), alias="set")
     paper: PublishedValues = ()
     other: PublishedValues = ()
@@ -45,7 +53,7 @@ class TableRow(TableSection):
     @property
     def key(self) -> str:
         """The row's name in folders and files."""
-        return f"{self.method}-{self.variant}" if self.variant else self.method
+        return row_key(self.method, self.variant)
 
     def at_columns(self, indices: Sequence[int]) -> "TableRow":
         """The row with the values of some columns only."""
@@ -72,10 +80,30 @@ class PaperTable(TableSection):
     needs: dict[str, str] = {}  # data set → the files it needs, for data sets that may be missing
     notes: dict[str, str] = {}  # "ROW SPEC" → what was tried, for cells below their reference
 
+    @model_validator(mode="before")
+    @classmethod
+    def _join_settings(cls, content: dict[str, Any]) -> dict[str, Any]:
+        """Put the settings of the row that a row is ``over`` before its own."""
+        known: dict[str, tuple[str, ...]] = {}
+        rows = []
+        for row in content.get("rows", ()):
+            joined = row
+            if isinstance(row, dict):
+                below, own = str(row.get("over", "")), tuple(row.get("set", ()))
+                if below and below not in known:
+                    raise ValueError(f'{row.get("label")} is over "{below}", which is no earlier row')
+                joined = row | {"set": (*known.get(below, ()), *own)}
+                known[row_key(str(row.get("method")), str(row.get("variant", "")))] = joined["set"]
+            rows.append(joined)
+        return content | {"rows": rows}
+
     @model_validator(mode="after")
     def _check_rows(self) -> "PaperTable":
         if len({row.key for row in self.rows}) < len(self.rows):
             raise ValueError("two rows have the same method and variant")
+        for row in self.rows:
+            if row.teacher and row.teacher not in {other.key for other in self.rows if not other.teacher}:
+                raise ValueError(f'{row.label} has the teacher "{row.teacher}", which is no row without a teacher')
         for row in self.rows:
             for values in (row.paper, row.other):
                 if len(values) not in {0, len(self.columns)}:

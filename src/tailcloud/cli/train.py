@@ -67,6 +67,14 @@ def train(
         Path | None,
         typer.Option(metavar="RUN", help="Train as that run was trained, but for --set, such as --set method=ce."),
     ] = None,
+    teacher: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="RUN",
+            help="A finished run to learn from (distillation); repeat for the mean of several. Short for --set "
+            "distill.teachers=…",
+        ),
+    ] = None,
     weights: Annotated[
         str | None,
         typer.Option(
@@ -94,6 +102,8 @@ def train(
 
         tailcloud train --like runs/photos-gcl-seed0 --set method=ce
 
+        tailcloud train digits-lt/gcl --teacher runs/compare/gcl/seed0 --teacher runs/compare/gcl/seed1
+
         tailcloud train --resume --out runs/digits-lt-gcl-seed0
 
         torchrun --nproc-per-node 8 -m tailcloud train cifar10-lt/gcl
@@ -118,6 +128,7 @@ def train(
         device=device,
         time_budget=time_budget,
         like=like,
+        teachers=teacher or [],
         started=started,
     )
     if not dry_run:

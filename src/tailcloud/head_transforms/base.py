@@ -1,7 +1,8 @@
 """Head transforms: how the head that a stage starts with is made from the trained one."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tailcloud.calibration.held_out import HeldOutOutputs
-from tailcloud.heads import Head, LinearHead, ScaledHead
+from tailcloud.heads import ExpertHeads, Head, LinearHead, ScaledHead
 
 # by the name of the trained head, that of the new one
 SCALED_HEADS = {"linear": "scaled-linear", "cosine": "scaled-cosine"}
@@ -65,6 +66,29 @@ class HeadTransform:
     def apply(self, old: Head, new: Head, trained: TrainedModelView) -> None:
         """Fill the new head from the trained one. Called without gradients."""
         raise NotImplementedError
+
+
+def transform_head(transform: HeadTransform, old: Head, new: Head, trained: TrainedModelView) -> None:
+    """Fill the new head from the trained one; with several experts, that of each by itself.
+
+    Held-out outputs are the mean of all experts, so every expert has the same bias removed, and it is noted once.
+    """
+    if not isinstance(old, ExpertHeads):
+        transform.apply(old, new, trained)
+        return
+    assert isinstance(new, ExpertHeads)
+    experts = len(old.experts)
+    for number, (one, other) in enumerate(zip(old.experts, new.experts, strict=True)):
+        assert isinstance(one, Head)
+        assert isinstance(other, Head)
+        features = partial(_features_of_expert, trained, number, experts)
+        add_note = ignore_note if number else trained.add_note
+        transform.apply(one, other, replace(trained, features=features, add_note=add_note))
+
+
+def _features_of_expert(trained: TrainedModelView, number: int, experts: int) -> tuple[Tensor, Tensor]:
+    features, labels = trained.features()
+    return features.chunk(experts, dim=1)[number], labels
 
 
 def look_up_head(before: str, heads: Mapping[str, str], transform: str) -> str:

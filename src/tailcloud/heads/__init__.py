@@ -6,6 +6,7 @@ from tailcloud.heads.causal import CausalHead
 from tailcloud.heads.contrastive import ContrastiveHead
 from tailcloud.heads.cosine import CosineHead
 from tailcloud.heads.disalign import AlignedCosineHead, AlignedHead, AlignedLinearHead
+from tailcloud.heads.experts import ExpertHeads
 from tailcloud.heads.linear import LinearHead
 from tailcloud.heads.nearest_mean import NearestMeanHead
 from tailcloud.heads.oltr import MemoryHead
@@ -19,6 +20,7 @@ __all__ = [
     "CausalHead",
     "ContrastiveHead",
     "CosineHead",
+    "ExpertHeads",
     "Head",
     "LinearHead",
     "MemoryHead",

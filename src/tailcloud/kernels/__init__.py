@@ -51,7 +51,9 @@ def obstacle(
         return "the package triton is not installed"
     from tailcloud.kernels.residual import fits
 
-    return None if fits(model.backbone) else "they are made for small residual networks of at most 64 channels"
+    if fits(model.backbone):
+        return None
+    return "they are made for small residual networks of at most 64 channels, without branches or experts"
 
 
 class FusedNetwork:

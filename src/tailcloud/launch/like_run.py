@@ -47,7 +47,8 @@ def recipe_like(run: Recipe, method: str) -> Recipe:
         **run.model_dump(exclude={"stage1", "stage2", "stage3", *unused}, exclude_none=True),
         "method": method,
         "model": run.model.model_dump(exclude_none=True)
-        | {"backbone": plain_name(run.model.backbone), "head": other.model.head, "branches": other.model.branches},
+        | {"backbone": plain_name(run.model.backbone), "head": other.model.head}
+        | {"branches": other.model.branches, "experts": other.model.experts},
         "stage1": run.stage1.model_dump(exclude=OF_METHOD, exclude_none=True)
         | other.stage1.model_dump(include=OF_METHOD, exclude_none=True)
         | mixup,

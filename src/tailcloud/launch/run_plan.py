@@ -50,6 +50,7 @@ class TrainRequest:
         device: "auto", "cpu", "cuda" or "mps".
         time_budget: time for all runs together, as text such as "10m" or in seconds.
         like: a run folder; its recipe is taken, with the settings changed.
+        teachers: run folders, from whose mean logits the runs also learn; they replace ``distill.teachers``.
         started: when the time budget began, by ``time.perf_counter``.
         origin: what the run folder records as the run's command; by default the ``tailcloud train`` command.
     """
@@ -65,6 +66,7 @@ class TrainRequest:
     device: str = "auto"
     time_budget: str | float | None = None
     like: Path | None = None
+    teachers: Sequence[Path] = ()
     started: float | None = None
     origin: str | None = None
 
@@ -79,9 +81,18 @@ class TrainRequest:
         return self.data if isinstance(self.data, str) or self.data is None else self.data.spec
 
     def overrides(self) -> list[Mapping[str, Any]]:
-        """The settings that replace fields of a recipe; later ones win."""
-        options = {"data": self.spec, "root": None if self.root is None else named_root(self.root)}
-        return [*map(parse_setting, self.settings), {key: value for key, value in options.items() if value is not None}]
+        """The settings that replace fields of a recipe; later ones win. New teachers replace the digests of others."""
+        teachers = {"teachers": [str(teacher) for teacher in self.teachers]} if self.teachers else None
+        options = {
+            "data": self.spec,
+            "root": None if self.root is None else named_root(self.root),
+            "distill": teachers,
+        }
+        layers: list[Mapping[str, Any]] = [
+            *map(parse_setting, self.settings),
+            {key: value for key, value in options.items() if value is not None},
+        ]
+        return [{"distill": {"sha256": []}}, *layers] if any(map(names_teachers, layers)) else layers
 
     def names(self) -> list[str]:
         """The recipes by name."""
@@ -99,6 +110,8 @@ class TrainRequest:
         options = {"--like": like, "--data": self.spec, "--root": self.root, "--time-budget": budget}
         for option, value in options.items():
             words += [option, value] if value is not None else []
+        for teacher in self.teachers:
+            words += ["--teacher", str(teacher)]
         for setting in self.settings:
             words += ["--set", setting]
         return shlex.join([*words, *plugin_arguments(), "--seed", str(seed)])
@@ -123,6 +136,12 @@ class PlannedRun:
     def title(self) -> str:
         """Data, method and seed."""
         return f"{self.recipe.data.spec} {self.recipe.method} seed {self.recipe.seed}"
+
+
+def names_teachers(layer: Mapping[str, Any]) -> bool:
+    """Whether settings replace the teachers of a recipe."""
+    distill = layer.get("distill")
+    return isinstance(distill, Mapping) and "teachers" in distill
 
 
 def plan_runs(request: TrainRequest) -> list[PlannedRun]:
@@ -181,6 +200,11 @@ def runs_of_recipe(reference: str | Recipe | None, request: TrainRequest) -> lis
     reasons: tuple[str, ...] = ()
     limit: TimeLimit | None = None
     choosing = needs_choice(request, recipe)
+    if choosing and recipe.distill:
+        raise UsageError(
+            "no recipe is chosen for a run with teachers, which cost time at every step; name one, such as own/gcl, "
+            "or take that of a run with --like"
+        )
     if not choosing and any("objective" in layer.get("selection", {}) for layer in request.overrides()):
         check_objective(recipe)
     seeds = list(request.seeds) or [recipe.seed]
@@ -191,6 +215,7 @@ def runs_of_recipe(reference: str | Recipe | None, request: TrainRequest) -> lis
     if new:
         decided = not choosing or weights_are_decided(request, recipe)
         check_machine(recipe, pick_device(request.device), weights=decided, download=not request.dry_run)
+        check_teachers(recipe)
     if choosing and new:
         others = [folder.recipe() for seed, folder in folders.items() if seed not in new]
         recipe, reasons, limit = (others[0], (), None) if others else choose_recipe(request, requested)
@@ -308,6 +333,14 @@ def check_machine(recipe: Recipe, device: torch.device, *, weights: bool = True,
     check_logging(recipe.logging)
     if weights and recipe.model.pretrained:
         check_weights(recipe.model, recipe.model.pretrained, recipe.root, download=download)
+
+
+def check_teachers(recipe: Recipe) -> None:
+    """Refuse teachers that are no finished runs, or have changed since the recipe recorded them."""
+    from tailcloud.training.teachers import check_digests
+
+    if recipe.distill:
+        check_digests(recipe.distill)
 
 
 def check_weights(model: Model, weights: str, root: str, *, download: bool) -> None:

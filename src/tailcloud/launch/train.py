@@ -68,6 +68,7 @@ def train(
     settings: Mapping[str, Any] | Sequence[str] | None = None,
     time_budget: str | float | None = None,
     like: str | os.PathLike[str] | None = None,
+    teachers: Sequence[str | os.PathLike[str]] = (),
     resume: bool = False,
     observer: Observer | None = None,
 ) -> Run:
@@ -88,6 +89,7 @@ def train(
         settings: fields of the recipe to change: ``{"stage1.epochs": 3}`` or ``["stage1.epochs=3"]``.
         time_budget: without a recipe, choose one that trains within this time: "90s", "10m", "2h", or seconds.
         like: a run folder: train as that run was, but for the settings, such as ``{"method": "ce"}``.
+        teachers: run folders, from whose mean logits the run also learns (distillation).
         resume: continue the run in ``out``. A finished run is returned as it is.
         observer: receives stages, epochs and notes.
 
@@ -119,6 +121,7 @@ def train(
         device=device,
         time_budget=time_budget,
         like=None if like is None else Path(like),
+        teachers=[Path(teacher) for teacher in teachers],
         started=started,
         origin=f"tailcloud.train(..., data={source.spec!r})" if source else None,
     )

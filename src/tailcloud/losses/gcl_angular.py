@@ -35,6 +35,7 @@ class GCLAngularLoss(Loss):
     """
 
     needs_cosine: ClassVar[bool] = True
+    shiftable: ClassVar[bool] = False
     balances: ClassVar[bool] = True
     per_image = True
     reach: Tensor

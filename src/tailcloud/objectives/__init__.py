@@ -7,6 +7,7 @@ from tailcloud.objectives.bbn import BBN
 from tailcloud.objectives.bcl import BCL
 from tailcloud.objectives.classify import Classify
 from tailcloud.objectives.contrastive import Contrastive
+from tailcloud.objectives.experts import Experts
 from tailcloud.objectives.feature_noise import FeatureNoise
 from tailcloud.objectives.oltr import MemoryObjective
 from tailcloud.objectives.proco import ProCo
@@ -17,6 +18,7 @@ __all__ = [
     "OBJECTIVES",
     "Classify",
     "Contrastive",
+    "Experts",
     "FeatureNoise",
     "MemoryObjective",
     "Network",
@@ -33,4 +35,5 @@ OBJECTIVES: dict[str, Callable[..., Objective]] = {
     "memory": MemoryObjective,
     "bcl": BCL,
     "proco": ProCo,
+    "experts": Experts,
 }

@@ -39,6 +39,9 @@ class Objective(nn.Module):
     views: ClassVar[int] = 0  # further views that it needs of each image
     mixes: ClassVar[bool] = True  # works with mixup and CutMix
     branches: ClassVar[int] = 1  # of the backbone
+    experts: int = 1  # of the backbone
+    expert_heads: ClassVar[bool] = False  # works with the mean of several experts' heads
+    distills: ClassVar[bool] = False  # takes its outputs from ``network(batch.images)``, so teachers can be added
     needs: ClassVar[type[Head] | None] = None  # the head that it works with; None: any
     per_image: bool = False  # a plain mean over images if the loss is one
     weighs: ClassVar[bool] = False  # corrects a micro-batch with the loss's ``in_whole``

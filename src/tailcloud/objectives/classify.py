@@ -14,6 +14,8 @@ Noise = tuple[Tensor | None, Tensor | None]
 class Classify(Objective):
     """A loss on the model's outputs; on a mixed batch λ·L(z, y_a) + (1 − λ)·L(z, y_b), each with its own noise."""
 
+    expert_heads: ClassVar[bool] = True
+    distills: ClassVar[bool] = True
     per_image = True
     weighs: ClassVar[bool] = True
 
@@ -25,7 +27,10 @@ class Classify(Objective):
 
     def forward(self, network: Network, batch: Batch, noise: Noise) -> Tensor:
         """The scalar to minimise."""
-        output = network(batch.images)
+        return self.of_outputs(network(batch.images), batch, noise)
+
+    def of_outputs(self, output: Tensor, batch: Batch, noise: Noise) -> Tensor:
+        """The loss of outputs [batch, classes] for a batch."""
         value = self.term(output, batch.target, batch.whole, noise[0])
         if batch.other is None or batch.lam is None:
             return value

@@ -37,6 +37,7 @@ class FeatureNoise(Objective):
     """
 
     needs: ClassVar[type[Head] | None] = LinearHead
+    distills: ClassVar[bool] = True
     per_image = True
     sizes: Tensor
 

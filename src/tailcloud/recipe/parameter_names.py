@@ -14,7 +14,7 @@ def check_names(recipe: Recipe, name: str) -> None:
     check_adapters(recipe.model, name)
     for stage_name, kind in head_kinds(recipe, name).items():
         stage = recipe.stages[stage_name]
-        head = [f"head.{parameter}" for parameter, _ in meta_head(kind).named_parameters()]
+        head = [f"head.{parameter}" for parameter, _ in meta_head(kind, recipe.model.experts).named_parameters()]
         has = f"its head has {', '.join(head) or 'nothing to train'}"
         for part in stage.parts if stage.epochs and stage.train != "all" else ():
             if part == ADAPTERS:

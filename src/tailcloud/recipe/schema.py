@@ -90,6 +90,7 @@ class Model(RecipeTable):
 
     backbone: str = "resnet32"
     branches: Literal[1, 2] = 1  # 2: the last block twice, for objectives that need it
+    experts: Annotated[int, Field(ge=1, le=16)] = 1  # the last two stages and the head so many times; means predict
     width: Annotated[float, Field(gt=0, le=64)] = 1.0
     head: str = "linear"
     adapter: AdapterKind = "none"  # in every block of a vision transformer; train = "adapters+head" trains them
@@ -153,6 +154,15 @@ class Stage(RecipeTable):
         return not self.epochs or all(part.partition(".")[0] == "head" for part in self.parts)
 
 
+class Distill(RecipeTable):
+    """Distillation: in the first stage a run also learns from the mean logits of trained runs, its teachers."""
+
+    teachers: Annotated[list[str], Field(min_length=1)]  # run folders
+    sha256: list[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] = []  # of their weights; a new run records them
+    temperature: Annotated[float, Field(gt=0)] = 4.0  # T, by which the logits of both are divided
+    weight: Annotated[float, Field(gt=0)] = 1.0  # of T²·KL(teacher ‖ student) beside the loss
+
+
 class Selection(RecipeTable):
     """The validation share, how often the model is evaluated, and which epoch and stage the kept weights are of."""
 
@@ -198,6 +208,7 @@ class Recipe(RecipeTable):
     stage1: Stage
     stage2: Stage | None = None
     stage3: Stage | None = None
+    distill: Distill | None = None
     selection: Selection = Selection()
     engine: Engine = Engine()
     logging: Logging = Logging()
@@ -208,14 +219,23 @@ class Recipe(RecipeTable):
         stages = {"stage1": self.stage1, "stage2": self.stage2, "stage3": self.stage3}
         return {name: stage for name, stage in stages.items() if stage}
 
+    def distillation(self, stage: str) -> Distill | None:
+        """The teachers of a stage, if it has some: the first one may, later ones re-balance the head."""
+        return self.distill if stage == "stage1" else None
+
     def until(self, last: str) -> "Recipe":
         """The recipe without the stages after ``last``."""
         names = list(self.stages)
         return self.model_copy(update=dict.fromkeys(names[names.index(last) + 1 :]))
 
     def substance(self) -> dict[str, Any]:
-        """What decides the result: everything but where the data are, how the run computes, and what is logged."""
-        return self._written(exclude={"root": True, "engine": True, "logging": True, "data": WITHOUT_EFFECT})
+        """What decides the result: everything but where the data are, how the run computes, and what is logged.
+
+        The digests of teachers are checked by themselves, when they are loaded.
+        """
+        return self._written(
+            exclude={"root": True, "engine": True, "logging": True, "data": WITHOUT_EFFECT, "distill": {"sha256"}}
+        )
 
     def training_substance(self) -> dict[str, Any]:
         """What decides the weights: how often they are evaluated does not, unless those of the best epoch are kept."""

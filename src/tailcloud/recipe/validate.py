@@ -10,7 +10,15 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from tailcloud.backbones import BACKBONES, Backbone, branched, check_backbone, plain_name
+from tailcloud.backbones import (
+    BACKBONES,
+    Backbone,
+    branched,
+    check_backbone,
+    experts_of,
+    plain_name,
+    with_experts,
+)
 from tailcloud.classifier import meta_backbone
 from tailcloud.data import parse_spec
 from tailcloud.errors import UsageError, unknown
@@ -19,7 +27,7 @@ from tailcloud.heads import HEADS, inference_kind
 from tailcloud.losses import LOSSES, Loss
 from tailcloud.objectives import OBJECTIVES, Objective
 from tailcloud.optimizers import OPTIMIZERS
-from tailcloud.recipe.schema import PartSpec, Recipe, Stage
+from tailcloud.recipe.schema import Distill, Model, PartSpec, Recipe, Stage
 from tailcloud.sampling import WEIGHTS
 
 DUMMY_COUNTS = [10, 1]
@@ -58,8 +66,10 @@ def check_parts(recipe: Recipe, name: str) -> None:
         check_fit(f"{where}.loss", stage.loss.name, loss, cosine=HEADS[kind].cosine)
         objective = try_part(f"{where}.objective", stage.objective, objectives_with(loss))
         check_batches(name, stage_name, stage, objective)
-        check_model(where, stage, objective, kind, recipe.model.branches)
+        check_model(where, stage, objective, kind, recipe.model)
         check_views(where, stage, objective)
+        if distill := recipe.distillation(stage_name):
+            check_distillation(name, distill, stage, objective)
     if recipe.view_augment and not compares_views(recipe):
         raise UsageError(
             f"{name}: [view_augment] is for objectives that compare views of an image, such as those of bcl and proco, "
@@ -104,8 +114,12 @@ def check_drop_path(recipe: Recipe, name: str) -> None:
 
 
 def check_backbone_of(recipe: Recipe, name: str) -> None:
-    """The backbone exists, with as many branches as there should be."""
+    """The backbone exists, with as many branches and experts as there should be."""
     backbone, plain = recipe.model.backbone, plain_name(recipe.model.backbone)
+    if recipe.model.branches == 2 and recipe.model.experts > 1:
+        raise UsageError(
+            f"{name}: model.branches = 2 and model.experts = {recipe.model.experts} exclude each other; set one to 1"
+        )
     if recipe.model.branches == 2 and backbone not in BACKBONES and plain in BACKBONES:
         raise UsageError(
             f'{name}: model.branches = 2 works with ResNets, not with model.backbone = "{plain}"; set it to one, such '
@@ -115,6 +129,11 @@ def check_backbone_of(recipe: Recipe, name: str) -> None:
         check_backbone(recipe.model.backbone)
     except UsageError as error:
         raise UsageError(f"{name}: model.backbone: {error}") from None
+    if (named := experts_of(backbone)) != recipe.model.experts:
+        raise UsageError(
+            f'{name}: model.backbone = "{backbone}" has {named} experts, and model.experts = {recipe.model.experts}; '
+            f'set model.experts = {named}, or model.backbone = "{plain}"'
+        )
 
 
 def head_kinds(recipe: Recipe, name: str = "the recipe") -> dict[str, str]:
@@ -172,15 +191,22 @@ def check_cutmix(where: str, stage: Stage) -> None:
         )
 
 
-def check_model(where: str, stage: Stage, objective: Objective, head: str, branches: int) -> None:
+def check_model(where: str, stage: Stage, objective: Objective, head: str, model: Model) -> None:
     """An objective that needs a certain kind of head or backbone has it."""
     objective_is = f'{where}.objective = "{stage.objective.name}"'
     suitable = [name for name in HEADS if objective.needs is None or is_a(HEADS[name], objective.needs)]
     if head not in suitable:
         names = " or ".join(f'"{name}"' for name in suitable)
         raise UsageError(f'{objective_is} works with the head {names}, not with "{head}"')
-    if objective.branches > branches:
+    if objective.branches > model.branches:
         raise UsageError(f"{objective_is} needs a backbone of two branches; set model.branches = 2")
+    if objective.experts not in {1, model.experts}:
+        raise UsageError(
+            f"{objective_is} has {objective.experts} taus, and model.experts = {model.experts}; set model.experts = "
+            f"{objective.experts}, or one tau for each expert"
+        )
+    if model.experts > 1 and not objective.expert_heads:
+        raise UsageError(f"{objective_is} does not work with model.experts = {model.experts}; set it to 1")
 
 
 def check_views(where: str, stage: Stage, objective: Objective) -> None:
@@ -201,6 +227,27 @@ def check_views(where: str, stage: Stage, objective: Objective) -> None:
         raise UsageError(
             f"{where}.views = {stage.views} takes features instead of images, and "
             f'objective = "{stage.objective.name}" needs images; set views = 0'
+        )
+
+
+def check_distillation(name: str, distill: Distill, stage: Stage, objective: Objective) -> None:
+    """The first stage trains on images, with an objective whose outputs can be compared with those of teachers."""
+    if not stage.epochs or stage.views:
+        field = "epochs" if not stage.epochs else "views"
+        raise UsageError(
+            f"{name}: [distill] needs a first stage that trains on images, and stage1.{field} = "
+            f"{getattr(stage, field)}; change it, or leave out the teachers"
+        )
+    if not objective.distills:
+        able = " or ".join(f'"{known}"' for known, made in OBJECTIVES.items() if getattr(made, "distills", False))
+        raise UsageError(
+            f'{name}: [distill] works with stage1.objective = {able}, not with "{stage.objective.name}"; change it, or '
+            "leave out the teachers"
+        )
+    if len(distill.sha256) not in {0, len(distill.teachers)}:
+        raise UsageError(
+            f"{name}: distill.sha256 has {len(distill.sha256)} digests for {len(distill.teachers)} teachers; "
+            "leave it out"
         )
 
 
@@ -245,7 +292,8 @@ def complete(recipe: Recipe, name: str) -> Recipe:
         )
         for stage_name, stage in recipe.stages.items()
     }
-    model = recipe.model.model_copy(update={"backbone": branched(recipe.model.backbone, recipe.model.branches)})
+    backbone = with_experts(branched(recipe.model.backbone, recipe.model.branches), recipe.model.experts)
+    model = recipe.model.model_copy(update={"backbone": backbone})
     return recipe.model_copy(update={"model": model, **stages})
 
 

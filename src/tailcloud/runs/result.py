@@ -180,8 +180,18 @@ class ProtocolRecord(FileRecord):
     every: int | Literal["auto"] = 1
 
 
+class TeacherRecord(FileRecord):
+    """A run that this one was distilled from: its folder, and the SHA-256 of its weights if that was recorded."""
+
+    run: str
+    sha256: str | None = None
+
+
 class ModelRecord(FileRecord):
-    """The network, its cost, and the pretrained weights it started from; ``flops`` are those of one image."""
+    """The network, its cost, and the pretrained weights it started from; ``flops`` are those of one image.
+
+    ``teachers`` are the runs that it was distilled from.
+    """
 
     backbone: str = "unknown"
     head: str | None = None
@@ -189,6 +199,7 @@ class ModelRecord(FileRecord):
     parameters: int | None = None
     flops: int | Measured = None
     weights: WeightsRecord | None = None
+    teachers: tuple[TeacherRecord, ...] = ()
 
 
 class CalibrationScores(FileRecord):

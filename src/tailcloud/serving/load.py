@@ -4,16 +4,15 @@ from pathlib import Path
 
 import torch
 from numpy.typing import ArrayLike
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from tailcloud.calibration.priors import adjustment, normalised
-from tailcloud.classifier import Classifier, classifier_with_weights
+from tailcloud.classifier import Classifier
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.runs.folder import RunFolder
-from tailcloud.runs.model_file import ModelFile, read_model_file
+from tailcloud.runs.model_file import ModelFile
+from tailcloud.runs.trained_model import read_trained_model
 
 
 class TrainedClassifier(nn.Module):
@@ -86,25 +85,4 @@ def load(run: str | Path) -> TrainedClassifier:
         from tailcloud.serving.formats.safetensors import decode
 
         return TrainedClassifier(*decode(folder.path.read_bytes(), str(folder.path))).eval()
-    if not folder.model_file.is_file():
-        raise TailcloudError(f"{folder.path} holds no trained model: {_why_no_model(folder)}")
-    model_file = read_model_file(folder.model_file)
-    try:
-        classifier = classifier_with_weights(model_file.architecture, load_file(folder.weights_file))
-        return TrainedClassifier(classifier, model_file).eval()
-    except FileNotFoundError:
-        raise TailcloudError(f"{folder.weights_file} is missing; copy the run folder again") from None
-    except (SafetensorError, RuntimeError, KeyError, TypeError):
-        raise TailcloudError(
-            f"{folder.path} holds a damaged model: {folder.weights_file.name} and {folder.model_file.name} do not fit "
-            "together; copy the run folder again"
-        ) from None
-
-
-def _why_no_model(folder: RunFolder) -> str:
-    """Why a folder has no model, and what to do."""
-    if not folder.path.exists():
-        return "the folder does not exist; pass the folder of a finished run"
-    if not folder.exists:
-        return f"it has no {folder.model_file.name}; pass the folder of a finished run"
-    return f'its run is not finished; continue it with "tailcloud train --resume --out {folder.path}"'
+    return TrainedClassifier(*read_trained_model(folder)).eval()

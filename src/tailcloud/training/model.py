@@ -1,5 +1,7 @@
 """The model of a run, with its initial weights."""
 
+from dataclasses import replace
+
 from tailcloud.classifier import Architecture, Classifier, Cost, add_adapters, build_classifier, cost_of
 from tailcloud.data import Dataset
 from tailcloud.recipe import Recipe, head_kinds
@@ -30,6 +32,11 @@ def first_model(recipe: Recipe, dataset: Dataset) -> tuple[Classifier, Pretraine
         pretrained = load_pretrained(model.backbone, weights, dataset.shape[2])
     add_adapters(model, whole, recipe.seed)
     return model, pretrained
+
+
+def normalised_for(pretrained: PretrainedWeights | None, dataset: Dataset) -> Dataset:
+    """The data set, normalised as the images were that its model was pretrained on, if it was."""
+    return replace(dataset, mean=pretrained.mean, std=pretrained.std) if pretrained else dataset
 
 
 def cost_on(model: Classifier, dataset: Dataset) -> Cost:

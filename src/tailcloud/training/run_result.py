@@ -1,7 +1,7 @@
 """The end of a run: its model and its result are collected from the session and written."""
 
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from tailcloud.calibration.temperature import LogitCalibration
 from tailcloud.data import Dataset
 from tailcloud.evaluation.paired_difference import FIGURES, image_weights, paired_difference
 from tailcloud.files import FORMAT, write_atomically
+from tailcloud.recipe import Recipe
 from tailcloud.runs.checkpoint import TrainingProgress
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.model_file import ModelFile, write_model_file
@@ -80,6 +81,14 @@ def weights_record(session: Session) -> dict[str, Any]:
     return {"weights": session.pretrained.record()} if session.pretrained else {}
 
 
+def teachers_record(recipe: Recipe) -> dict[str, Any]:
+    """``teachers``, the runs that this one was distilled from; nothing if there are none."""
+    if not recipe.distill:
+        return {}
+    teachers = zip_longest(recipe.distill.teachers, recipe.distill.sha256)
+    return {"teachers": [{"run": run, **({"sha256": digest} if digest else {})} for run, digest in teachers]}
+
+
 def kept_figures(session: Session, progress: TrainingProgress) -> dict[str, Any]:
     """The figures of the stage whose model is kept."""
     name = list(session.kept_recipe.stages)[-1]
@@ -138,6 +147,7 @@ def make_result(
                 "parameters": cost.parameters,
                 "flops": cost.flops,
                 **weights_record(session),
+                **teachers_record(recipe),
             },
             "recipe": recipe.substance(),
             "remarks": [

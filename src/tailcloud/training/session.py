@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from functools import cached_property
 from typing import Any, Unpack
 
 import torch
@@ -30,10 +30,11 @@ from tailcloud.training.features.feature_cache import FeatureCache, cache_of
 from tailcloud.training.features.head_network import HeadNetwork
 from tailcloud.training.features.run_features import RunFeatures
 from tailcloud.training.features.views import numbered_views
-from tailcloud.training.model import architecture, cost_on, first_model
+from tailcloud.training.model import architecture, cost_on, first_model, normalised_for
 from tailcloud.training.run_images import RunImages
 from tailcloud.training.stages.cost import flops_per_step
 from tailcloud.training.stages.factory import make_loss
+from tailcloud.training.teachers import Teachers, load_teachers
 from tailcloud.weights.licence import is_permissive, licence_text
 
 
@@ -49,8 +50,7 @@ class Session:
         self.kept_recipe = recipe  # without the stages after the one whose model is kept
         self.architecture = architecture(recipe, dataset)
         self.model, self.pretrained = first_model(recipe, dataset)
-        if self.pretrained:  # normalise images as for pretraining
-            self.dataset = replace(dataset, mean=self.pretrained.mean, std=self.pretrained.std)
+        self.dataset = normalised_for(self.pretrained, dataset)
         self.model.to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.transform = Normalise(self.dataset.mean, self.dataset.std, device)
         self.images = RunImages(recipe, self.dataset, device)
@@ -75,6 +75,14 @@ class Session:
         if weights is None or weights.source == "file" or is_permissive(weights.licence):
             return []
         return [f"The weights {weights.name} have {licence_text(weights.licence)}, which may apply to this model too."]
+
+    @cached_property
+    def teachers(self) -> Teachers | None:
+        """The teachers of the recipe on the device; loaded on first use, since only the first stage needs them."""
+        if self.recipe.distill is None:
+            return None
+        teachers = load_teachers(self.recipe.distill, self.dataset).to(self.device)
+        return teachers.to(memory_format=torch.channels_last)  # type: ignore[no-any-return, call-overload]
 
     def loss(self, stage: Stage) -> Loss:
         """The loss of a stage, for these class counts."""

@@ -146,3 +146,27 @@ def probabilistic_scores(embedding, means, temperature):
             row.append(log_bessel(order, math.sqrt(dot(moved, moved))) - log_bessel(order, kappa))
         rows.append(row)
     return rows
+
+
+def soft_divergence(student, teacher, temperature):
+    """T²·KL(teacher ‖ student) with one loop per image and class; 0·log 0 = 0."""
+    total = 0.0
+    for z, t in zip(student, teacher, strict=True):
+        for j, logit in enumerate(t):
+            if logit == -math.inf:
+                continue
+            log_wanted = log_softmax_at([value / temperature for value in t if value > -math.inf], 0)
+            log_wanted += (logit - next(value for value in t if value > -math.inf)) / temperature
+            log_found = log_softmax_at([value / temperature for value in z], j)
+            total += math.exp(log_wanted) * (log_wanted - log_found)
+    return temperature**2 * total / max(len(student), 1)
+
+
+def experts(outputs, target, counts, taus, scale):
+    """The mean cross-entropy over experts and images; ``outputs`` [experts][images][classes] get τ·log π each."""
+    n = [max(count, 1) for count in counts]
+    total = 0.0
+    for rows, tau in zip(outputs, taus, strict=True):
+        adjusted = [[scale * z + tau * math.log(m / sum(n)) for z, m in zip(row, n, strict=True)] for row in rows]
+        total += cross_entropy(adjusted, target)
+    return total / len(taus)

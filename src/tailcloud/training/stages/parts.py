@@ -8,6 +8,7 @@ from tailcloud.data.augment import Augment
 from tailcloud.data.loaders.base import Loader
 from tailcloud.data.loaders.multi_stream import JoinedLoader
 from tailcloud.objectives import Objective
+from tailcloud.objectives.distillation import Distillation
 from tailcloud.objectives.drop_path import DropPath, drop_rates
 from tailcloud.optimizers import OPTIMIZERS, Optimizer, SharpnessAware
 from tailcloud.recipe import PartSpec, Stage
@@ -43,14 +44,15 @@ def make_parts(session: Session, name: str) -> StageParts:
     """The parts of the stage of that name; freezes what the stage does not train."""
     stage = session.recipe.stages[name]
     session.trained_on_images = session.trained_on_images or not stage.views
-    objective = _make_objective(session, stage)
+    objective = _make_objective(session, name)
     loader = _make_loader(session, name, objective)
     parameters = set_trainable(session.model, stage)
     make = OPTIMIZERS[stage.optimizer.name]
     layers = session.model.layers() if stage.layer_decay < 1 else []
     optimizer = make(stage, parameters, session.device, layers, **stage.optimizer.options)
     sam = SharpnessAware(parameters, session.model.buffers(), stage.sam) if stage.sam else None
-    executor = _make_executor(session, _with_drop_path(session, objective), optimizer, loader, sam)
+    trained = _with_drop_path(session, _with_teachers(session, name, objective))
+    executor = _make_executor(session, trained, optimizer, loader, sam)
     return StageParts(name, stage, loader, parameters, optimizer, executor, objective)
 
 
@@ -64,11 +66,19 @@ def _make_executor(
     return EXECUTORS[session.executor](step, loader)
 
 
-def _make_objective(session: Session, stage: Stage) -> Objective:
-    """The objective of a stage, in fused kernels if they can compute it."""
-    counts, fused = session.dataset.profile.counts.tolist(), session.fused
+def _make_objective(session: Session, name: str) -> Objective:
+    """The objective of a stage, in fused kernels if they can compute it; teachers need outputs, which these skip."""
+    stage, counts, fused = session.recipe.stages[name], session.dataset.profile.counts.tolist(), session.fused
     plain = make_objective(stage, session.loss(stage), counts, session.model.backbone.features).to(session.device)
-    return fused.objective(plain) if fused else plain
+    return fused.objective(plain) if fused and not session.recipe.distillation(name) else plain
+
+
+def _with_teachers(session: Session, name: str, objective: Objective) -> Objective:
+    """The objective with the divergence from the teachers, if the stage has some."""
+    distill = session.recipe.distillation(name)
+    if not distill or session.teachers is None:
+        return objective
+    return Distillation(objective, session.teachers, temperature=distill.temperature, weight=distill.weight)
 
 
 def _with_drop_path(session: Session, objective: Objective) -> Objective:

@@ -8,16 +8,17 @@ from torch import Tensor
 from tailcloud.calibration.held_out import HeldOutOutputs, predict_held_out
 from tailcloud.calibration.run_calibration import implied_prior
 from tailcloud.classifier import fresh_head, inference_head
-from tailcloud.head_transforms import TrainedModelView
+from tailcloud.head_transforms.base import TrainedModelView, transform_head
 from tailcloud.heads import Head, inference_kind
 from tailcloud.recipe import head_kinds
 from tailcloud.training.session import Session
 from tailcloud.training.stages.factory import make_head_transform
+from tailcloud.training.teachers import prior_remarks
 
 
 def start_stage(session: Session, name: str) -> list[str]:
     """Before the first step of a stage: transform the head and put it into the model. Returns remarks on that."""
-    remarks = session.enter_stage(name)
+    remarks = [*teacher_remarks(session, name), *session.enter_stage(name)]
     stage, old = session.recipe.stages[name], _trained_head(session, name)
     if session.features:
         session.features.load(train=stage.epochs > 0)
@@ -27,9 +28,19 @@ def start_stage(session: Session, name: str) -> list[str]:
     held = partial(held_out_before, session, name)
     trained = TrainedModelView(session.loss(stage).scale, partial(train_features, session), held, remarks.append)
     with torch.no_grad():
-        transform.apply(old, new, trained)
+        transform_head(transform, old, new, trained)
     session.use_head(new)
     return [f"{name}: {remark}" for remark in remarks]
+
+
+def teacher_remarks(session: Session, name: str) -> list[str]:
+    """What a user should know about the teachers of a stage, if it has some."""
+    recipe, counts = session.recipe, session.dataset.profile.counts.tolist()
+    if not recipe.distillation(name) or session.teachers is None:
+        return []
+    later = [stage for other, stage in recipe.stages.items() if other != name and stage.epochs]
+    own = implied_prior(recipe.until(name), counts)
+    return [*session.teachers.remarks, *([] if later else prior_remarks(session.teachers, own))]
 
 
 def use_new_head(session: Session, name: str) -> None:

@@ -1,0 +1,77 @@
+"""Distillation (Hinton, Vinyals & Dean, 2015): a network also learns the soft outputs of trained ones.
+
+L + w · T² · KL(softmax(t / T) ‖ softmax(z / T)),   t: the mean logits of the teachers, z: the logits of the student
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tailcloud.data.loaders.batch import Batch
+from tailcloud.heads import Head
+from tailcloud.losses.base import at_least_float32, batch_mean
+from tailcloud.objectives.base import Network, Objective
+
+
+class Distillation(Objective):
+    """Another objective, and the divergence from teachers that see the same augmented images.
+
+    Args:
+        plain: the other objective; it calls ``network(batch.images)``.
+        teachers: normalised images to logits [batch, classes]; without gradients, in evaluation mode.
+        temperature: T; the larger, the more the unlikely classes count.
+        weight: w.
+    """
+
+    def __init__(self, plain: Objective, teachers: nn.Module, *, temperature: float = 4.0, weight: float = 1.0) -> None:
+        super().__init__(plain.loss)
+        self.plain, self.teachers = plain, teachers
+        self.temperature, self.weight = temperature, weight
+
+    def draw(self, batch: Batch, generator: torch.Generator) -> Any:
+        """The random numbers of the other objective."""
+        return self.plain.draw(batch, generator)
+
+    def forward(self, network: Network, batch: Batch, noise: Any) -> Tensor:
+        """The scalar to minimise."""
+        student = RecordingNetwork(network)
+        value: Tensor = self.plain(student, batch, noise)
+        assert student.outputs is not None
+        with torch.no_grad():
+            teacher: Tensor = self.teachers(batch.images)
+        logits = self.loss.logits(at_least_float32(student.outputs))
+        return value + self.weight * soft_divergence(logits, at_least_float32(teacher), self.temperature)
+
+
+class RecordingNetwork:
+    """A network that remembers its outputs."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.outputs: Tensor | None = None
+
+    @property
+    def head(self) -> Head:
+        """Features to outputs."""
+        return self.network.head
+
+    def features(self, images: Tensor) -> Tensor:
+        """Features of normalised images."""
+        return self.network.features(images)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """The head's outputs."""
+        self.outputs = self.network(images)
+        return self.outputs
+
+
+def soft_divergence(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:
+    """T²·KL(softmax(t / T) ‖ softmax(z / T)), the mean over a batch of logits [batch, classes].
+
+    T² keeps the size of the gradient, which falls with 1 / T². A teacher's logit may be −∞.
+    """
+    wanted = (teacher / temperature).softmax(dim=1)
+    log_found = (student / temperature).log_softmax(dim=1)
+    each = (torch.special.xlogy(wanted, wanted) - wanted * log_found).sum(dim=1)
+    return temperature**2 * batch_mean(each)

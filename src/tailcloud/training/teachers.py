@@ -1,0 +1,151 @@
+"""The teachers of a run: trained runs from whose mean logits it also learns (``[distill]`` in a recipe)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tailcloud.calibration.priors import Prior, normalised
+from tailcloud.classifier import Classifier
+from tailcloud.data import Dataset
+from tailcloud.errors import TailcloudError, UsageError
+from tailcloud.files import expand_home
+from tailcloud.recipe.schema import Distill
+from tailcloud.runs.folder import RunFolder
+from tailcloud.runs.model_file import ModelFile
+from tailcloud.runs.trained_model import read_description, read_trained_model, weights_digest
+
+SAME_NORMALISATION = 1e-6  # largest difference of two means or deviations of pixels in [0, 1]
+SAME_LOG_PRIOR = 0.05  # nats
+
+
+class Teachers(nn.Module):
+    """The mean logits [batch, classes] of trained models for normalised images; always in evaluation mode.
+
+    ``remarks`` say what a user should know about them. ``prior`` is the class prior that the mean logits imply: the
+    normalised geometric mean of the models' priors. It is None if a model does not know its own.
+    """
+
+    def __init__(
+        self, models: Sequence[Classifier], scales: Sequence[float], prior: Prior | None, remarks: Sequence[str] = ()
+    ) -> None:
+        super().__init__()
+        self.models, self.scales = nn.ModuleList(models), tuple(scales)
+        self.prior, self.remarks = prior, list(remarks)
+        self.requires_grad_(False)
+        self.eval()
+
+    def train(self, mode: bool = True) -> "Teachers":  # noqa: ARG002
+        """Stay in evaluation mode: a teacher does not change, its batch norm included."""
+        return super().train(False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Mean logits, in float32."""
+        logits = [scale * model(images).float() for model, scale in zip(self.models, self.scales, strict=True)]
+        return torch.stack(logits).mean(dim=0)
+
+
+def load_teachers(distill: Distill, dataset: Dataset) -> Teachers:
+    """The teachers of a recipe on the CPU, after all checks.
+
+    Raises:
+        TailcloudError: a run is missing, not finished, damaged or changed.
+        UsageError: its classes, image size or normalisation are not those of the data set.
+    """
+    check_digests(distill)
+    folders = teacher_folders(distill)
+    models, files = zip(*(read_trained_model(folder) for folder in folders), strict=True)
+    for folder, model_file in zip(folders, files, strict=True):
+        check_teacher(folder.path, model_file, dataset)
+    remarks = [remark for folder in folders for remark in data_remarks(folder, dataset)]
+    return Teachers(models, [file.calibration.scale for file in files], mean_prior(files), remarks)
+
+
+def teacher_folders(distill: Distill) -> list[RunFolder]:
+    """The run folders of the teachers."""
+    return [RunFolder(expand_home(teacher)) for teacher in distill.teachers]
+
+
+def check_digests(distill: Distill) -> list[str]:
+    """The SHA-256 of each teacher's weights; refuses a teacher that is missing, or not the one that is recorded."""
+    digests = []
+    for number, folder in enumerate(teacher_folders(distill)):
+        try:
+            read_description(folder)
+            digests.append(weights_digest(folder))
+        except TailcloudError as error:
+            raise TailcloudError(f"the teacher {error}") from None
+        recorded = distill.sha256[number] if distill.sha256 else digests[-1]
+        if digests[-1] != recorded:
+            raise TailcloudError(
+                f"the teacher {folder.path} is not the one that this recipe records ({folder.weights_file.name} has "
+                f"the SHA-256 {digests[-1][:12]}…, recorded is {recorded[:12]}…); restore it, or start a new run"
+            )
+    return digests
+
+
+def check_teacher(path: Path, teacher: ModelFile, dataset: Dataset) -> None:
+    """Refuse a teacher that has other classes, another image size or another normalisation than the data."""
+    if teacher.class_names != list(dataset.class_names):
+        raise UsageError(f"the teacher {path} {_other_classes(teacher.class_names, list(dataset.class_names))}")
+    if teacher.image_shape != tuple(dataset.shape):
+        here, there = (" × ".join(map(str, shape)) for shape in (dataset.shape, teacher.image_shape))
+        raise UsageError(
+            f"the teacher {path} sees images of {there} (height, width, channels), and this run has {here}; train both "
+            "with the same data.size"
+        )
+    pairs = zip([*teacher.transform.mean, *teacher.transform.std], [*dataset.mean, *dataset.std], strict=True)
+    if any(abs(one - other) > SAME_NORMALISATION for one, other in pairs):
+        raise UsageError(
+            f"the teacher {path} normalises images by mean {_short(teacher.transform.mean)} and deviation "
+            f"{_short(teacher.transform.std)}, and this run by {_short(dataset.mean)} and {_short(dataset.std)}; "
+            "train both on the same data, from the same weights"
+        )
+
+
+def _other_classes(theirs: list[str], ours: list[str]) -> str:
+    """How the classes of a teacher differ, and what to do."""
+    if len(theirs) != len(ours):
+        return f"has {len(theirs)} classes, and this run has {len(ours)}; a teacher needs the same classes"
+    if sorted(theirs) == sorted(ours):
+        return "has the same classes in another order; train it on data with the same order of classes"
+    place = next(number for number, (one, other) in enumerate(zip(theirs, ours, strict=True)) if one != other)
+    return (
+        f'has other classes: number {place + 1} is "{theirs[place]}" and here "{ours[place]}"; a teacher needs the '
+        "same classes"
+    )
+
+
+def _short(numbers: Sequence[float]) -> str:
+    return "(" + ", ".join(f"{number:.4g}" for number in numbers) + ")"
+
+
+def data_remarks(folder: RunFolder, dataset: Dataset) -> list[str]:
+    """A remark if a teacher was trained on other data, among which test images of this run may be."""
+    if not folder.finished:  # a model without its result
+        return [f"The teacher {folder.path} does not say which data it was trained on."]
+    data = folder.result().dataset
+    if data.fingerprint == dataset.fingerprint:
+        return []
+    return [
+        f"The teacher {folder.path} was trained on other data ({data.spec}, fingerprint {data.fingerprint}; here "
+        f"{dataset.fingerprint}): if they contain test images of this run, its figures are too high."
+    ]
+
+
+def mean_prior(files: Sequence[ModelFile]) -> Prior | None:
+    """The class prior that the mean of the models' logits implies; None if one of them is unknown."""
+    logs = [np.log(normalised(file.prior)) for file in files if file.prior is not None]
+    return normalised(np.exp(np.mean(logs, axis=0))) if len(logs) == len(files) else None
+
+
+def prior_remarks(teachers: Teachers, own: Prior) -> list[str]:
+    """A remark if the teachers' logits and the loss imply different class priors: those of the student lie between."""
+    if teachers.prior is None or np.abs(np.log(teachers.prior) - np.log(own)).max() < SAME_LOG_PRIOR:
+        return []
+    return [
+        "The logits of the teachers imply other class frequencies than the loss of this stage, so those that this "
+        "model assumes are not exact; choose a loss that re-balances classes as the teachers' does."
+    ]

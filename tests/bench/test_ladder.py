@@ -1,0 +1,115 @@
+"""The ladder: rungs over each other, twice each; and rows that learn from the run of another row."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+from typer.testing import CliRunner
+
+import tailcloud.bench
+from helpers.small_table import measured, table
+from tailcloud.bench import BenchProtocol, plan_bench, read_table
+from tailcloud.bench.bench_runner import needed_runs
+from tailcloud.bench.plan import in_order, steps_of
+from tailcloud.bench.records import cell_recipe_text, result_recipe_text
+from tailcloud.cli import app
+from tailcloud.runs.folder import RunFolder
+
+OUT = Path("out")
+EXPERTS = ["model.experts=2", "stage1.objective=experts", "stage1.objective.taus=[0.0, 2.0]"]
+ROWS = [
+    {"label": "Distilled", "method": "ce", "variant": "distilled", "over": "", "teacher": "ce-experts"},
+    {"label": "CE", "method": "ce", "set": ["stage1.lr=0.05"]},
+    {"label": "Experts", "method": "ce", "variant": "experts", "over": "ce", "set": EXPERTS},
+]
+
+
+def test_every_rung_is_there_twice_with_a_recipe_for_every_column():
+    ladder = read_table("ladder")
+    plan = plan_bench(ladder, BenchProtocol(seeds=(0,)), OUT)
+    assert plan.impossible == {}
+    assert len(plan.runs) == len(ladder.rows) * 2
+    by_method = {
+        method: [row for row in ladder.rows if row.method == method]
+        for method in dict.fromkeys(r.method for r in ladder.rows)
+    }
+    assert list(by_method) == ["gcl", "logit-adjust"]
+    gcl, other = by_method.values()
+    assert [row.variant for row in gcl] == [row.variant for row in other]
+    for one, two in zip(gcl, other, strict=True):
+        assert one.over.removeprefix("gcl") == two.over.removeprefix("logit-adjust")
+        assert [word for word in one.settings if ".mixup=" not in word] == list(two.settings)
+        assert one.label.removeprefix("GCL") == two.label.removeprefix("Logit adjustment")
+
+
+def test_a_rung_has_the_settings_of_the_one_below_it():
+    ladder = read_table("ladder")
+    rows = {row.key: row for row in ladder.rows}
+    for row in ladder.rows:
+        below = rows[row.over].settings if row.over else ()
+        assert row.settings[: len(below)] == below
+    last = plan_bench(ladder, BenchProtocol(seeds=(4,)), OUT).runs[-1].recipe
+    assert (last.stage1.epochs, last.stage1.ema, last.stage1.weight_decay) == (400, 0.999, 5e-4)
+    assert (last.augment.auto_augment, last.augment.cutout, last.stage1.mixup) == ("cifar", 16, 0.0)
+    assert (last.model.experts, last.distill.teachers) == (1, ["out/cifar100-lt-100-logit-adjust-experts-seed4"])
+    assert [round(share * last.stage1.epochs) for share in last.stage1.milestones] == [320, 360]
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([{"label": "A", "method": "ce", "over": "gcl"}], 'A is over "gcl", which is no earlier row'),
+        ([{"label": "A", "method": "ce", "over": "ce"}], 'A is over "ce", which is no earlier row'),
+        ([{"label": "A", "method": "ce", "teacher": "gcl"}], 'A has the teacher "gcl", which is no row'),
+        ([{"label": "A", "method": "ce", "teacher": "ce"}], 'A has the teacher "ce", which is no row'),
+    ],
+)
+def test_a_row_that_names_no_row_is_refused(rows, sentence):
+    with pytest.raises(ValidationError, match=sentence):
+        table(rows=rows)
+
+
+def test_a_teacher_is_trained_before_its_students_wherever_it_stands(tmp_path):
+    runs = plan_bench(table(rows=ROWS, columns=["digits-lt"]), BenchProtocol(seeds=(0, 1)), tmp_path).runs
+    ordered = in_order(steps_of(runs))
+    names = [step.run.folder.path.name for step in ordered]
+    waits = needed_runs(ordered)
+    for number, (name, after) in enumerate(zip(names, waits, strict=True)):
+        if "distilled" not in name:
+            assert after is None
+        else:
+            assert after.job < number
+            assert names[after.job] == name.replace("distilled", "experts")
+            assert not after.ready()
+
+
+def test_a_record_is_found_wherever_its_teacher_was(tmp_path):
+    row = table(rows=ROWS, columns=["digits-lt"]).rows[0]
+    made = plan_bench(table(rows=ROWS, columns=["digits-lt"]), BenchProtocol(seeds=(7,)), tmp_path / "elsewhere").runs[
+        0
+    ]
+    result = measured(7, 50.0, recipe=made.recipe.substance())
+    assert result_recipe_text(result) == cell_recipe_text(row, "digits-lt")
+    plain = measured(
+        7, 50.0, recipe=plan_bench(table(), BenchProtocol(seeds=(7,)), tmp_path).runs[0].recipe.substance()
+    )
+    assert result_recipe_text(plain) != cell_recipe_text(row, "digits-lt")
+
+
+def test_a_table_with_teachers_fills_in_one_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tailcloud.bench, "read_table", lambda name: table(name=name, rows=ROWS, columns=["digits-lt"]))
+    words = ["bench", "ladder", "--epochs", "1", "--set", "model.width=0.25", "--seed", "0", "--seed", "1"]
+    words += ["--device", "cpu", "--out", "bench"]
+    result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    folders = {path.parent.name: RunFolder(path.parent) for path in Path("bench").rglob("recipe.toml")}
+    assert len(folders) == 6
+    for seed in (0, 1):
+        student, teacher = (folders[f"digits-lt-ce-{kind}-seed{seed}"] for kind in ("distilled", "experts"))
+        assert [each.run for each in student.result().model.teachers] == [str(teacher.path)]
+        assert student.result().model.backbone == "resnet8"
+    shutil.rmtree(folders["digits-lt-ce-experts-seed0"].path)
+    again = CliRunner().invoke(app, [*words, "--only", "Distilled"], catch_exceptions=False)
+    assert again.exit_code == 0, again.output  # finished runs need no teacher
