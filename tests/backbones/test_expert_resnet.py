@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from tailcloud.backbones import check_backbone, create_backbone, experts_of, plain_name, with_experts
+from tailcloud.backbones import check_backbone, create_backbone, plain_name
+from tailcloud.backbones.experts import experts_of, with_experts
 from tailcloud.classifier import Architecture, build_classifier, cost
 from tailcloud.errors import UsageError
 from tailcloud.recipe import load_recipe

@@ -6,7 +6,7 @@ from functools import partial
 from tailcloud.backbones.base import Backbone
 from tailcloud.backbones.cifar_resnet import CifarResNet
 from tailcloud.backbones.efficientnet_lite import EFFICIENTNETS, EfficientNetLite
-from tailcloud.backbones.experts import ExpertResNet, experts_of, with_experts, without_experts
+from tailcloud.backbones.experts import ExpertResNet, experts_of, without_experts
 from tailcloud.backbones.fresh_block import FRESH_SUFFIX, FreshResNet
 from tailcloud.backbones.resnet import RESNETS, SMALL_STEM_SUFFIX, ResNet
 from tailcloud.backbones.timm_models import TIMM_PREFIX, TimmBackbone, check_timm
@@ -24,8 +24,6 @@ __all__ = [
     "branched",
     "check_backbone",
     "create_backbone",
-    "experts_of",
-    "with_experts",
 ]
 
 DEPTHS = {f"resnet{6 * blocks + 2}": blocks for blocks in (1, 3, 5, 7, 9, 18)}

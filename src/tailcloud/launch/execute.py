@@ -69,8 +69,9 @@ def execute(
         if not world.from_rank0(lambda: run.folder.finished):
             dataset = world.on_all_ranks(partial(open_data, run.recipe, run.source))
             world.on_all_ranks(partial(check_same_data, dataset, world.gather(dataset.fingerprint)[0]))
-            run = world.from_rank0(partial(with_teacher_digests, run))
-            world.on_all_ranks(partial(check_models, run, dataset))
+            taught = world.from_rank0(partial(needs_teachers, run))
+            run = world.from_rank0(partial(with_teacher_digests, run, check=taught))
+            world.on_all_ranks(partial(check_models, run.recipe, dataset, teachers=taught))
         result: Result | None = world.from_rank0(partial(claim_folder, run, lock))
         if result is not None:
             observer.note(f"{run.folder.path} is finished already.")
@@ -118,7 +119,18 @@ def check_same_data(dataset: Dataset, fingerprint: str) -> None:
         )
 
 
-def with_teacher_digests(run: PlannedRun) -> PlannedRun:
+def needs_teachers(run: PlannedRun) -> bool:
+    """Whether a run has teachers, and its first stage, the only one that learns from them, is not trained yet."""
+    from tailcloud.runs.checkpoint import read_latest_state
+
+    if run.recipe.distill is None:
+        return False
+    state = read_latest_state(run.folder.checkpoints) or {}
+    ended = state.get("ended") or state.get("epoch") == run.recipe.stage1.epochs
+    return state.get("stage", "stage1") == "stage1" and not ended
+
+
+def with_teacher_digests(run: PlannedRun, *, check: bool) -> PlannedRun:
     """The run with the digests of its teachers in its recipe: those that its folder records, or those of the files."""
     from tailcloud.training.teachers import check_digests
 
@@ -128,29 +140,19 @@ def with_teacher_digests(run: PlannedRun) -> PlannedRun:
     recorded = run.folder.recipe().distill if run.folder.exists else None
     if recorded and recorded.teachers == distill.teachers:
         distill = distill.model_copy(update={"sha256": recorded.sha256})
-    digests = distill.sha256 if first_stage_is_over(run) else check_digests(distill)
+    digests = check_digests(distill) if check else distill.sha256
     updated = distill.model_copy(update={"sha256": digests})
     return replace(run, recipe=run.recipe.model_copy(update={"distill": updated}))
 
 
-def first_stage_is_over(run: PlannedRun) -> bool:
-    """Whether the first stage of a run is trained and saved; teachers are not needed any more."""
-    from tailcloud.runs.checkpoint import read_latest_state
-
-    state = read_latest_state(run.folder.checkpoints) or {}
-    over = state.get("ended") or state.get("epoch", 0) >= run.recipe.stage1.epochs
-    return state.get("stage", "stage1") != "stage1" or bool(over)
-
-
-def check_models(run: PlannedRun, dataset: Dataset) -> None:
+def check_models(recipe: Recipe, dataset: Dataset, *, teachers: bool) -> None:
     """Refuse weights of another network, and teachers of other classes, before the run folder is written."""
     from tailcloud.training.model import first_model, normalised_for
     from tailcloud.training.teachers import load_teachers
 
-    recipe = run.recipe
     if recipe.model.pretrained:
         dataset = normalised_for(first_model(recipe, dataset)[1], dataset)
-    if recipe.distill and not first_stage_is_over(run):
+    if recipe.distill and teachers:
         load_teachers(recipe.distill, dataset)
 
 

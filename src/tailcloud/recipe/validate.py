@@ -10,15 +10,8 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
-from tailcloud.backbones import (
-    BACKBONES,
-    Backbone,
-    branched,
-    check_backbone,
-    experts_of,
-    plain_name,
-    with_experts,
-)
+from tailcloud.backbones import BACKBONES, Backbone, branched, check_backbone, plain_name
+from tailcloud.backbones.experts import experts_of, with_experts
 from tailcloud.classifier import meta_backbone
 from tailcloud.data import parse_spec
 from tailcloud.errors import UsageError, unknown
