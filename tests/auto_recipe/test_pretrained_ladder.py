@@ -1,14 +1,17 @@
 """Which part of a pretrained network is trained, and at which size, on machines of known speed."""
 
+import re
 from dataclasses import replace
 
 import pytest
 import torch
 
-from helpers.photos import photos, photos_of_side
-from tailcloud.auto_recipe import choose
+from helpers.photos import photographs, photos, photos_of_side
+from tailcloud.auto_recipe import choose, parse_budget
 from tailcloud.errors import UsageError
+from tailcloud.launch.run_data import open_data, open_for_choice
 from tailcloud.recipe import load_recipe
+from tailcloud.training.features.run_features import TooSlow
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 SPEED = 1e-3  # seconds for features of an image: 0.0098 at 224 pixels, 0.0072, 0.0050, 0.0032, and 0.0018 at 96
@@ -101,16 +104,83 @@ def test_the_reasons_say_what_was_too_slow_and_how_long_it_takes(timing):
 def test_a_budget_in_which_nothing_sensible_fits_is_refused_with_the_least_that_makes_sense(timing):
     timing(10 * SPEED)
     with pytest.raises(UsageError, match=r"too short for these 1,000 images.* the least that makes sense is 26s"):
-        choose(large_photos(), CPU, 1.0)
+        choose(large_photos(), CPU, 1.0, [{"data": {"max_count": 400}}])  # so many, and not fewer
     assert choose(large_photos(), CPU, 26.0).seconds <= 26
     choice = choose(large_photos(), CPU, 1.0, [{"stage1": {"epochs": 3}}])  # an explicit wish is not judged
     assert choice.settings["stage1"]["epochs"] == 3
 
 
+def test_large_classes_are_limited_if_the_features_of_all_images_do_not_fit(timing):
+    timing(10 * SPEED)
+    recipe = load_recipe(None, [choose(large_photos(), CPU, 26.0).settings])
+    assert recipe.data.max_count == 0
+    choice = choose(large_photos(), CPU, 15.0)
+    limited = load_recipe(None, [choice.settings]).data
+    assert (limited.size, 20 < limited.max_count < 400) == (96, True)
+    assert choice.seconds <= 15
+    assert any(f"at most {limited.max_count} images of each class are used" in reason for reason in choice.reasons)
+    more = load_recipe(None, [choose(large_photos(), CPU, 20.0).settings]).data
+    assert limited.max_count < more.max_count < 400
+
+
+def test_a_machine_that_turns_slower_takes_smaller_images_then_fewer(timing, monkeypatch):
+    timing(SPEED)
+    tried, seconds = [], iter((0.03, 0.05, 0.1))
+
+    def slow_at_first(fitted, draft, open_data, started, *, may_fail):
+        tried.append((draft.side, draft.max_count))
+        if (slow := next(seconds, None)) is not None:
+            assert may_fail
+            raise TooSlow(slow)
+        return fitted, []
+
+    monkeypatch.setattr("tailcloud.auto_recipe.choice.with_features", slow_at_first)
+    asked = [{"stage1": {"train": "head"}, "data": {"fit": "crop"}}]
+    choice = choose(large_photos(), CPU, 21, asked, open_data=lambda recipe: large_photos())
+    (*_, (_, fewer), (_, fewest)) = tried
+    assert [side for side, _ in tried] == [224, 160, 96, 96]
+    assert [most for _, most in tried[:2]] == [0, 0]
+    assert 400 > fewer > fewest >= 20
+    assert choice.settings["data"]["max_count"] == fewest
+
+
+def test_heads_are_compared_only_if_there_is_time(monkeypatch, tmp_path):
+    photographs(tmp_path / "photos", 0.5)
+    monkeypatch.setattr("tailcloud.auto_recipe.pretrained_draft.MAX_HEAD_EPOCHS", 3)
+    monkeypatch.setattr("tailcloud.auto_recipe.choice.time_head", lambda recipe, session: 10.0)
+    settings = {"data": {"spec": str(tmp_path / "photos"), "fit": "crop", "size": 64, "feature_cache": "none"}}
+    monkeypatch.setattr("tailcloud.auto_recipe.candidates.LADDER", (("head", 64),))
+    dataset = open_for_choice(load_recipe(None, [settings]))
+    choice = choose(dataset, CPU, 100, [settings], open_data=open_data)
+    assert "Head: logit-adjust; too little time is left to compare others." in choice.reasons
+
+
+def test_too_short_a_budget_is_refused_with_the_least_for_limited_classes(timing):
+    timing(100 * SPEED)
+    with pytest.raises(UsageError, match="the least that makes sense is") as refused:
+        choose(large_photos(), CPU, 1.0)
+    least = parse_budget(re.search(r"makes sense is (\w+)", str(refused.value))[1])
+    choice = choose(large_photos(), CPU, least)
+    assert 20 <= choice.settings["data"]["max_count"] < 60
+    assert choice.seconds <= least
+
+
+@pytest.mark.parametrize(
+    ("settings", "resizable"), [({"data": {"max_count": 300}}, True), ({"stage1": {"train": "all"}}, True), ({}, False)]
+)
+def test_images_are_left_out_only_where_that_is_possible_and_the_user_does_not_say_how_many(
+    timing, settings, resizable
+):
+    timing(10 * SPEED)
+    with pytest.raises(UsageError, match="the least that makes sense is"):
+        choose(large_photos(), CPU, 5.0, [settings], resizable=resizable)
+
+
 def test_only_drafts_that_may_fit_are_timed(timing):
     tried = timing(SPEED)
     choose(large_photos(), CPU, 16.0)
-    assert tried == [("efficientnet_lite0", side) for side in (96, 224, 192, 96, 160)]  # not what takes twice as long
+    # Training that takes twice as long, and features that take 1.3 times as long, are not timed.
+    assert tried == [("efficientnet_lite0", side) for side in (96, 192, 96, 160)]
 
 
 def test_small_images_are_enlarged_to_128_pixels_if_time_allows(timing):

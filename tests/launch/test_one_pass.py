@@ -49,6 +49,25 @@ def test_nothing_is_decoded_before_the_size_is_known(photos, reads):
     assert chosen_from.native_ratio == 0.75
 
 
+def test_large_classes_that_are_limited_after_decoding_are_those_of_a_plain_reader(photos, reads):
+    """A machine that turns slower leaves images out; nothing is decoded again for it."""
+    _, decoded = reads
+    open_for_choice(recipe_for(photos))
+    whole = open_whole(recipe_for(photos, size=20))
+    decoded.clear()
+    limited = recipe_for(photos, size=20, max_count=15)
+    afterwards = open_whole(limited)
+    assert not decoded
+    assert afterwards.profile.counts.tolist() == [15, 10]
+    assert len(afterwards.test) == len(whole.test)
+    clear_data_cache()
+    plain = open_whole(limited)
+    assert afterwards.fingerprint == plain.fingerprint
+    assert (afterwards.mean, afterwards.std) == (plain.mean, plain.std)
+    assert set(afterwards.remarks) == set(plain.remarks)
+    assert len(decoded) == 25 + len(whole.test)
+
+
 def test_the_images_are_those_of_a_plain_reader(photos):
     open_for_choice(recipe_for(photos))
     recipe = recipe_for(photos, size=20, fit="squash")

@@ -110,6 +110,16 @@ def test_what_is_left_is_divided_as_it_was_planned(monkeypatch):
     assert TimeLimit(900, {"stage1": 60.0}, 1.0).seconds_for("stage1", 0.5) == 0
 
 
+def test_stages_get_a_little_time_even_if_none_is_left(monkeypatch):
+    Machine(monkeypatch)
+    late = TimeLimit(900, {"stage1": 60.0, "stage2": 30.0}, 30.0, least=9.0)
+    assert [late.seconds_for(stage, 0.0) for stage in late.stages] == pytest.approx([6, 3])
+    assert late.seconds_for("stage1", 0.5) == pytest.approx(3)
+    assert late.seconds_for("stage1", 1.0) == 0
+    short = TimeLimit(900, {"stage1": 4.0}, 30.0, least=9.0)
+    assert short.seconds_for("stage1", 0.0) == pytest.approx(4)  # no more than was planned
+
+
 def test_a_run_that_ends_early_says_so_is_whole_and_keeps_its_end_when_resumed(tmp_path):
     recipe = small_recipe({"stage1": {"epochs": 5000}, "selection": {"every": 50}})
     whole, resumed = tmp_path / "whole", tmp_path / "resumed"

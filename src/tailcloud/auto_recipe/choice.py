@@ -2,8 +2,9 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -12,15 +13,19 @@ from tailcloud.auto_recipe.candidates import is_user_data, pretrained_candidates
 from tailcloud.auto_recipe.draft import Draft, Settings, fields_of
 from tailcloud.auto_recipe.fit_test import CENTER, run_fit_test
 from tailcloud.auto_recipe.flip_test import run_flip_test
-from tailcloud.auto_recipe.head_trial import session_with_features, try_heads
+from tailcloud.auto_recipe.head_trial import FOLDS, session_with_features, time_head, try_heads
 from tailcloud.auto_recipe.pretrained_draft import DEFAULT_METHOD, HEAD_METHODS, PretrainedDraft
 from tailcloud.auto_recipe.rules import BALANCED_RATIO, describe_data
 from tailcloud.auto_recipe.time_budget import (
+    FEWEST_OF_A_CLASS,
     BudgetedDraft,
+    KnownTiming,
     fit_epochs,
     fit_pretrained,
+    fit_slower,
     seconds_left,
     time_and_fit,
+    with_fewer_images,
 )
 from tailcloud.auto_recipe.timing import BACKWARD, HEAD_SECONDS, START_AND_END
 from tailcloud.data import Dataset
@@ -34,6 +39,9 @@ DEFAULT_CPU_BUDGET = 1800.0  # seconds
 FALLBACK_METHOD = "logit-adjust-posthoc"  # if too few epochs fit for GCL
 FIT_TEST_BUDGET = 60.0  # seconds; with less, the whole picture is read untested
 TRIAL_SHARE = 0.3  # of the time that is left after features are computed
+HEAD_SHARE = 0.1  # of a limit, which is kept for the head, its evaluation and the report while features are computed
+FLIP_IMAGES = 5  # per second of a limit: the flip test takes no more
+FIT_TEST_SHARE = 0.1  # of a limit, after which the fit test ends with the images that it has
 NOMINAL_CORE, NOMINAL_GPU = 16e9, 4e12  # FLOPs a second that small networks reach in training
 
 AnyDraft = TypeVar("AnyDraft", bound=Draft)
@@ -83,16 +91,16 @@ def choose(
     started = time.perf_counter() if started is None else started
     base = load_recipe(None, [{"data": dataset.spec}, *overrides])
     limit = budget or (DEFAULT_CPU_BUDGET if device.type == "cpu" else None)
-    flips, fields = run_flip_test(dataset.train), set(fields_of(overrides))
+    flips = run_flip_test(dataset.train, None if limit is None else int(FLIP_IMAGES * limit))
+    fields = set(fields_of(overrides))
     candidates = pretrained_candidates(dataset, device, base, fields, resizable=resizable)
     if candidates:
         method = None if "method" in fields else DEFAULT_METHOD
-        budgeted = budget is not None
-        drafts = [
-            PretrainedDraft(dataset, each, device, flips, overrides, method, budgeted=budgeted) for each in candidates
-        ]
+        may_limit = budget is not None and resizable and is_user_data(dataset) and "data.max_count" not in fields
+        draft = partial(PretrainedDraft, budgeted=budget is not None, may_limit=may_limit)
+        drafts = [draft(dataset, each, device, flips, overrides, method) for each in candidates]
         if open_data and "data.fit" not in fields and enough_for_fit_test(limit):
-            drafts = with_better_fit(drafts)
+            drafts = with_better_fit(drafts, None if limit is None else FIT_TEST_SHARE * limit)
         skipped, best, trial = fit_with_head(unique(usable(drafts)), limit, budget, open_data, started)
         why = [*too_slow(skipped), *best.draft.reasons(), *trial, *best.reasons(budget)]
     else:
@@ -112,12 +120,15 @@ def enough_for_fit_test(limit: float | None) -> bool:
     return limit is None or limit >= FIT_TEST_BUDGET
 
 
-def with_better_fit(drafts: Sequence[PretrainedDraft]) -> list[PretrainedDraft]:
-    """The drafts that read whole pictures read their centers instead if that is better; others stay as they are."""
+def with_better_fit(drafts: Sequence[PretrainedDraft], seconds: float | None = None) -> list[PretrainedDraft]:
+    """The drafts that read whole pictures read their centers instead if that is better; others stay as they are.
+
+    The test ends after so many ``seconds``; None: when it has all of its images.
+    """
     if not drafts[-1].candidate.fit:
         return list(drafts)
     logger.info("comparing the whole picture with its center")
-    test = run_fit_test(drafts[-1])
+    test = run_fit_test(drafts[-1], seconds)
     if test is None:
         return list(drafts)
     fit = CENTER if test.center_is_better else drafts[-1].candidate.fit
@@ -189,19 +200,31 @@ def fit_with_head(
     machine has become busy, the next draft is taken.
     """
     *skipped, best = fit_pretrained(drafts, limit, started)
+    best = with_fewer_images(best, started)
     best.check(budget)
     draft = best.draft
     if open_data is None or not isinstance(draft, PretrainedDraft) or not draft.trains_head_alone:
         trial = f"Of {len(HEAD_METHODS)} heads the best on held-out images is taken: {', '.join(HEAD_METHODS)}."
         return skipped, best, [trial] if isinstance(draft, PretrainedDraft) and draft.tries_heads else []
-    following = [each for each in drafts if each.flops < draft.flops and each.trains_head_alone]
-    try:
-        best, reasons = with_features(best, draft, open_data, started, may_fail=bool(following))
-    except TooSlow:
-        logger.info("features at %s pixels take too long on this machine now", draft.side)
-        later, best, reasons = fit_with_head(following, limit, None, open_data, started)
-        return [*skipped, fit_epochs(draft, best.timing, limit, started), *later], best, reasons
-    return skipped, best, reasons
+    smaller = [each for each in drafts if each.flops < draft.flops and each.trains_head_alone]
+    may_fail = bool(smaller) or can_be_limited(draft)
+    while True:
+        try:
+            return skipped, *with_features(best, draft, open_data, started, may_fail=may_fail)
+        except TooSlow as slow:
+            logger.info("features at %s pixels take too long on this machine now", draft.side)
+            known = KnownTiming(draft, replace(best.timing, evaluate=slow.seconds))
+            skipped.append(replace(best, timing=known.estimate(draft)))
+            before, best = draft, fit_slower(smaller or [draft], known, limit, started)
+            assert isinstance(best.draft, PretrainedDraft)
+            draft, smaller = best.draft, [each for each in smaller if each.flops < best.draft.flops]
+            changed = (draft.side, draft.max_count) != (before.side, before.max_count)
+            may_fail = changed and (bool(smaller) or can_be_limited(draft))
+
+
+def can_be_limited(draft: PretrainedDraft) -> bool:
+    """Whether more images can be left out."""
+    return draft.limitable and draft.dataset.profile.counts.max() > FEWEST_OF_A_CLASS
 
 
 def with_features(
@@ -215,21 +238,33 @@ def with_features(
     """The draft with its features computed and, if it tries heads, with the best head; and the reason for that.
 
     Raises:
-        TooSlow: features take longer than the time that is left, and that ``may_fail``.
+        TooSlow: features take longer than the time that is left for them, and that ``may_fail``.
     """
     names = list(HEAD_METHODS) if draft.tries_heads else [draft.base.method]
     drafts = {name: replace(draft, method=name) for name in names}
     recipes = {name: each.recipe(each.default_epochs) for name, each in drafts.items()}
-    first = recipes[names[0]]
+    first, reserved = recipes[names[0]], HEAD_SHARE * (fitted.limit or 0.0)
     with using_threads(torch.get_num_threads()):  # a session sets them, and choosing must not change them
+        dataset = open_data(first)
         left = seconds_left(fitted.limit, started)
-        longest = left if may_fail else None
-        session = session_with_features(first, open_data(first), draft.device, logger.info, longest)
+        longest = max(0.0, left - reserved) if may_fail and left is not None else None
+        session = session_with_features(first, dataset, draft.device, logger.info, longest)
+        pace = time_head(first, session) if any(stage.epochs for stage in first.stages.values()) else HEAD_SECONDS
         left = seconds_left(fitted.limit, started)
-        trial = try_heads(recipes, session, None if left is None else TRIAL_SHARE * left) if len(names) > 1 else None
+        seconds = None if left is None else min(TRIAL_SHARE * left, left - reserved)
+        trial = None
+        if len(names) > 1 and (seconds is None or pace * trial_images(recipes, len(dataset.train)) <= seconds):
+            trial = try_heads(recipes, session, seconds)
     best = trial.best if trial else names[0]
-    computed = replace(fitted.timing, train=dict.fromkeys(recipes[best].stages, HEAD_SECONDS), evaluate=0.0)
-    return fit_epochs(drafts[best], computed, fitted.limit, started), [trial.reason()] if trial else []
+    computed = replace(fitted.timing, train=dict.fromkeys(recipes[best].stages, pace), evaluate=0.0)
+    reasons = [trial.reason()] if trial else [f"Head: {best}; too little time is left to compare others."]
+    return fit_epochs(drafts[best], computed, fitted.limit, started), reasons if len(names) > 1 else []
+
+
+def trial_images(recipes: Mapping[str, Recipe], images: int) -> float:
+    """How many images, each as often as it is seen, one fold of the head trial trains on."""
+    epochs = sum(stage.epochs for recipe in recipes.values() for stage in recipe.stages.values())
+    return epochs * images * (FOLDS - 1) / FOLDS
 
 
 def too_slow(skipped: Sequence[BudgetedDraft]) -> list[str]:

@@ -5,6 +5,9 @@ where they are small and anywhere, it cuts them off. So both are tried on a few 
 pretrained network and nearest class means, each image left out of the mean of its class.
 """
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -51,40 +54,74 @@ class FitTest:
         )
 
 
-def run_fit_test(draft: Draft) -> FitTest | None:
-    """Compare both on some training images of a pretrained draft; None if too few of them can be read."""
+def run_fit_test(draft: Draft, seconds: float | None = None) -> FitTest | None:
+    """Compare both on some training images of a pretrained draft; None if too few of them can be read.
+
+    After so many ``seconds`` those that were compared have to be enough; None: all of them are compared.
+    """
     split, fit = draft.dataset.train, draft.candidate.fit
     if not isinstance(split.images, FileImages) or fit is None:
         return None
-    rows = some_of_each_class(split.labels, draft.dataset.classes)
-    files = replace(split.images[rows], side=SIDE)
-    (whole, broken), (center, _) = (read_images(replace(files, fit=each)) for each in (fit, CENTER))
-    readable = np.delete(np.arange(len(rows)), list(broken))
-    target = split.labels[rows][readable]
-    enough = readable[np.bincount(target)[target] > 1]
+    began, rows = time.perf_counter(), some_of_each_class(split.labels, draft.dataset.classes)
+    embedder = make_embedder(draft.one_epoch, draft.dataset, SIDE, torch.device("cpu"))  # a GPU prepares for longer
+    faster, target, features = FasterThreads(), list[Vector](), dict[Fit, list[Features]]({fit: [], CENTER: []})
+    for start in range(0, len(rows), embedder.batch):
+        if start and seconds is not None and time.perf_counter() - began > seconds:
+            break
+        some = rows[start : start + embedder.batch]
+        for each in features:
+            images, broken = read_images(replace(split.images[some], side=SIDE, fit=each))
+            readable = np.delete(np.arange(len(some)), list(broken))
+            with faster.threads():
+                features[each].append(unit_features(embedder, images[readable]))
+        target.append(split.labels[some][readable])
+    whole, center = (np.concatenate(features[each]) for each in (fit, CENTER))
+    return compare_fits(np.concatenate(target), whole, center, draft.dataset.profile.counts)
+
+
+def compare_fits(target: Vector, whole: Features, center: Features, counts: Vector) -> FitTest | None:
+    """Compare features of the same images; None if no class has two of them."""
+    enough = np.flatnonzero(np.bincount(target, minlength=1)[target] > 1)
     if not len(enough):
         return None
-    target = split.labels[rows][enough]
-    embedder = make_embedder(draft.one_epoch, draft.dataset, SIDE, torch.device("cpu"))  # a GPU prepares for longer
-    before, after = (class_mean_hits(unit_features(embedder, images[enough]), target) for images in (whole, center))
-    weights = image_weights(target, draft.dataset.profile.counts, "balanced")
-    return FitTest(paired_difference(target, before, after, weights), len(target))
+    before, after = (class_mean_hits(features[enough], target[enough]) for features in (whole, center))
+    weights = image_weights(target[enough], counts, "balanced")
+    return FitTest(paired_difference(target[enough], before, after, weights), len(enough))
 
 
 def some_of_each_class(labels: Vector, classes: int) -> Vector:
-    """Some images of each class, about ``MAX_IMAGES`` in all, but two of each class that has two."""
+    """Some images of each class, about ``MAX_IMAGES`` in all, but two of each class that has two.
+
+    Two of each class come first, then two more of each, so that a part of them has all classes too.
+    """
     random, each = np.random.RandomState(0), max(2, min(MAX_PER_CLASS, MAX_IMAGES // classes))
-    return np.concatenate([random.permutation(rows)[:each] for rows in positions_by_class(labels, classes)])
+    drawn = [random.permutation(rows)[:each] for rows in positions_by_class(labels, classes)]
+    rank = np.concatenate([np.arange(len(rows)) // 2 for rows in drawn])
+    return np.concatenate(drawn)[np.argsort(rank, kind="stable")]
 
 
 def unit_features(embedder: Embedder, images: Pixels) -> Features:
-    """Features of unit length [N, D]."""
-    with using_threads(cores()):
-        starts = range(0, len(images), embedder.batch)
-        batches = [torch.from_numpy(images[start : start + embedder.batch]).to(embedder.device) for start in starts]
-        features = torch.cat([embedder(batch, View()).cpu() for batch in batches]).double().numpy()
+    """Features of unit length [N, D] of a batch."""
+    features = embedder(torch.from_numpy(images).to(embedder.device), View()).cpu().double().numpy()
     unit: Features = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
     return unit
+
+
+class FasterThreads:
+    """All threads or one, for repeated work: the first times tell which is faster on this machine at the moment."""
+
+    def __init__(self) -> None:
+        self.times, self.seconds = 0, dict[int, float]()
+
+    @contextmanager
+    def threads(self) -> Iterator[None]:
+        """Work inside with one thread twice, as it is slow at first; then with all; then with what was faster."""
+        self.times += 1
+        count = 1 if self.times < 3 else cores() if self.times == 3 else min(self.seconds, key=self.seconds.__getitem__)
+        started = time.perf_counter()
+        with using_threads(count):
+            yield
+        self.seconds[count] = time.perf_counter() - started
 
 
 def class_mean_hits(features: Features, target: Vector) -> NDArray[np.bool_]:

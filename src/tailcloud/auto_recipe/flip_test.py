@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tailcloud.data import Split
 from tailcloud.data.image_io import Pixels
 
-MAX_IMAGES = 2000  # they are read from their files for this test
+MAX_IMAGES, MIN_IMAGES = 2000, 500  # they are read from their files for this test
 SIDE = 16  # pixels a side that images are averaged to
 TOLERATED_LOSS = 0.1  # flips may cost this share of the hits
 
@@ -38,9 +38,13 @@ class FlipTest:
         return self.informative and loss > TOLERATED_LOSS * self.hits and loss > 3 * self.differing**0.5
 
 
-def run_flip_test(split: Split) -> FlipTest:
-    """Class means of one half of the images classify the other half, as it is and flipped, and the other way round."""
-    images, order = split.some(np.random.RandomState(0).permutation(len(split))[:MAX_IMAGES])
+def run_flip_test(split: Split, most: int | None = None) -> FlipTest:
+    """Class means of one half of the images classify the other half, as it is and flipped, and the other way round.
+
+    ``most`` images are read at most, if there is a time limit; but not fewer than ``MIN_IMAGES``.
+    """
+    count = MAX_IMAGES if most is None else min(MAX_IMAGES, max(MIN_IMAGES, most))
+    images, order = split.some(np.random.RandomState(0).permutation(len(split))[:count])
     labels = split.labels[order]
     small, flipped = (block_means(each) for each in (images, images[:, :, ::-1]))
     counts = np.bincount(labels)

@@ -34,6 +34,7 @@ from tailcloud.training.session import Session
 from tailcloud.training.stages.start import start_stage
 
 FOLDS = 3
+TIMED_EPOCHS = 2
 LABELS_ALONE = 0  # pixels of images in a fold: it has features, not images
 
 
@@ -86,7 +87,7 @@ def session_with_features(
         dataset: the data of the run, its validation images held out already.
         device: where to compute.
         note: receives a sentence about each split.
-        longest: seconds that the features may take; None: any.
+        longest: seconds that the features of all splits may take; None: any.
 
     Raises:
         TooSlow: they would take longer.
@@ -95,9 +96,26 @@ def session_with_features(
     session.note = note
     session.enter_stage("stage1")
     assert session.features is not None
-    session.features.longest = longest
+    if longest is not None:
+        trained = recipe.stage1.views * len(dataset.train)
+        session.features.longest = longest * trained / (trained + len(dataset.test) + len(dataset.val or ()))
     session.features.load()
     return session
+
+
+def time_head(recipe: Recipe, session: Session) -> float:
+    """Seconds to train the head of a recipe on the features of one image: those of a few epochs are measured."""
+    assert session.features is not None
+    features = session.features.train
+    fold = FoldSession(session, recipe, features, np.zeros(len(features.labels), np.bool_))
+    name = next(name for name, stage in recipe.stages.items() if stage.epochs)
+    start_stage(fold, name)
+    parts, seconds = prepare_stage(fold, name, SilentObserver()), list[float]()
+    for epoch in range(TIMED_EPOCHS):
+        started = time.perf_counter()
+        train_epoch(fold, parts, epoch, learning_rates(recipe.stages[name], epoch, parts.loader.steps))
+        seconds.append(time.perf_counter() - started)
+    return min(seconds) / len(features.labels)
 
 
 def try_heads(recipes: Mapping[str, Recipe], session: Session, seconds: float | None) -> HeadTrial:

@@ -1,7 +1,7 @@
 """A draft recipe that starts from pretrained weights: fine-tuning, or a head on features of the frozen network."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 from typing import Any
@@ -20,6 +20,7 @@ from tailcloud.auto_recipe.rules import (
 from tailcloud.calibration.held_out import MIN_HELD_OUT_IMAGES
 from tailcloud.calibration.run_calibration import implied_prior
 from tailcloud.classifier import meta_backbone
+from tailcloud.data.splits import limited_positions
 from tailcloud.head_transforms.base import SHIFTED_HEADS
 from tailcloud.heads import inference_kind
 from tailcloud.recipe import head_kinds, load_recipe
@@ -76,11 +77,25 @@ HEAD_METHODS: dict[str, Mapping[str, Any]] = {
 class PretrainedDraft(Draft):
     """A draft with pretrained weights. ``method`` is ``DEFAULT_METHOD`` unless the head trial finds a better one.
 
-    ``budgeted``: the user has set a time budget, which more epochs than the default may fill.
+    ``budgeted``: the user has set a time budget, which more epochs than the default may fill. ``may_limit``: images may
+    be left out to save time. ``max_count``: the most images of a class that ``dataset`` has; 0: all.
     """
 
     method: str | None = DEFAULT_METHOD
     budgeted: bool = False
+    may_limit: bool = False
+    max_count: int = 0
+
+    @property
+    def limitable(self) -> bool:
+        """Whether a time limit may leave images of large classes out; features of the rest are computed once."""
+        return self.may_limit and self.trains_head_alone
+
+    def limited_to(self, most: int) -> "PretrainedDraft":
+        """The draft with at most so many training images of each class."""
+        train = self.dataset.train
+        kept = train.take(limited_positions(train.labels, self.dataset.classes, most))
+        return replace(self, dataset=replace(self.dataset, train=kept), max_count=most)
 
     @property
     def trains_head_alone(self) -> bool:
@@ -154,6 +169,10 @@ class PretrainedDraft(Draft):
         if self.candidate.resize:
             chosen.set("data.size", side, f"Images are read at {side} × {side} pixels.")
         choose_fit(chosen, self.dataset, self.candidate)
+        if self.max_count:
+            number = f"at most {self.max_count:,} images of each class are used, {len(self.dataset.train):,} in all"
+            reason = f"To fit the time budget, {number}; small classes keep all of theirs."
+            chosen.set("data.max_count", self.max_count, reason)
 
     def choose_stages(self, chosen: ChosenSettings) -> None:
         """What is trained, with which optimiser and batch size."""

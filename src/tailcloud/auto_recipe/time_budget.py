@@ -3,16 +3,21 @@
 import logging
 import re
 import time
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 from typing import Any
 
+import numpy as np
+
 from tailcloud.auto_recipe.draft import FEW_STEPS, Draft, fields_of
 from tailcloud.auto_recipe.pretrained_draft import PretrainedDraft
 from tailcloud.auto_recipe.timing import (
     HEAD_SECONDS,
+    RESERVE,
+    START_AND_END,
     StepTiming,
     estimated_timing,
     known_features_timing,
@@ -28,6 +33,8 @@ UNITS = {"s": 1, "m": 60, "h": 3600}
 MAX_SECONDS = 1000 * 3600
 MOST_OVERDRAWN, ROUNDED_UP = 0.15, 1.1  # of a budget
 MOST_OVERDRAWN_SECONDS = 10.0  # of a short one
+DOUBT, FEATURES_DOUBT = 2.0, 1.3  # factors by which estimated seconds may be too many
+FEWEST_OF_A_CLASS = 20  # images that stay if large classes are limited
 MAX_EVALUATION_SHARE, MIN_EVALUATIONS = 0.1, 10  # of the training time; but at least so many a stage
 
 logger = logging.getLogger(__name__)
@@ -103,8 +110,9 @@ class BudgetedDraft:
 
     @property
     def might_be_fast_enough(self) -> bool:
-        """Whether enough epochs fit if an estimate is too high by a factor of two."""
-        return self.left is None or self.seconds(ceil(self.draft.enough_epochs)) <= 2 * self.left
+        """Whether enough epochs fit if an estimate is too high; that of features, which follow FLOPs, is closer."""
+        doubt = FEATURES_DOUBT if isinstance(self.draft, PretrainedDraft) and self.draft.trains_head_alone else DOUBT
+        return self.left is None or self.seconds(ceil(self.draft.enough_epochs)) <= doubt * self.left
 
     @property
     def is_much_faster_than_needed(self) -> bool:
@@ -193,6 +201,45 @@ def fit_pretrained(drafts: Sequence[PretrainedDraft], limit: float | None, start
         if fitted.is_fast_enough:
             break
     return tried
+
+
+def fit_slower(
+    drafts: Sequence[PretrainedDraft], known: "KnownTiming", limit: float | None, started: float
+) -> BudgetedDraft:
+    """The first draft that fits on a machine that has become slower, without timing; else the last, on fewer images.
+
+    Args:
+        drafts: in order of preference; all train the head alone.
+        known: what features take now.
+        limit: seconds from ``started`` on.
+        started: when the budget started.
+    """
+    for draft in drafts:
+        fitted = without_trial(fit_epochs(draft, known.estimate(draft), limit, started), draft)
+        if fitted.is_fast_enough:
+            return fitted
+    return with_fewer_images(fitted, started)
+
+
+def with_fewer_images(fitted: BudgetedDraft, started: float) -> BudgetedDraft:
+    """The draft on fewer images of the largest classes, as many as fit; small classes keep all of theirs.
+
+    The time of the head trial goes to images first: they give more. ``FEWEST_OF_A_CLASS`` are taken even if they do not
+    fit. Unchanged if it fits, or if images cannot be left out.
+    """
+    draft = fitted.draft
+    if fitted.is_fast_enough or fitted.left is None or not isinstance(draft, PretrainedDraft) or not draft.limitable:
+        return fitted
+    fitted = replace(fitted, left=fitted.left + fitted.trial, trial=0.0)
+    if fitted.left is None or fitted.is_fast_enough:
+        return fitted
+    counts = draft.dataset.profile.counts
+    fixed = START_AND_END + (1 + RESERVE) * draft.evaluated_images * fitted.timing.evaluate
+    share = (fitted.left - fixed) / (fitted.seconds(ceil(draft.enough_epochs)) - fixed)
+    limits = range(1, int(counts.max()))
+    most = bisect_right(limits, share * counts.sum(), key=lambda limit: np.minimum(counts, limit).sum())
+    limited = draft.limited_to(max(most, FEWEST_OF_A_CLASS))
+    return fit_epochs(limited, fitted.timing, fitted.limit, started)
 
 
 @dataclass(frozen=True)

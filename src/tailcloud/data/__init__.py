@@ -25,7 +25,7 @@ from tailcloud.data.benchmarks.cifar import open_cifar, open_cifar_for_tuning
 from tailcloud.data.benchmarks.digits import open_digits
 from tailcloud.data.benchmarks.editions import EDITIONS
 from tailcloud.data.benchmarks.file_lists import open_published
-from tailcloud.data.dataset import Dataset, Split, hold_out
+from tailcloud.data.dataset import Dataset, Split, hold_out, limit_classes
 from tailcloud.data.read_options import ReadOptions
 from tailcloud.data.readers.open_path import open_path
 from tailcloud.errors import UsageError
@@ -39,6 +39,7 @@ __all__ = [
     "hold_out",
     "is_in_files",
     "is_path",
+    "limit_classes",
     "open_dataset",
     "parse_spec",
 ]

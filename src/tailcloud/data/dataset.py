@@ -11,7 +11,7 @@ from tailcloud.data.file_images import FileImages, UndecodedImages
 from tailcloud.data.image_io import Pixels
 from tailcloud.data.parallel_io import read_images
 from tailcloud.data.read_options import Fit
-from tailcloud.data.splits import set_aside
+from tailcloud.data.splits import limit_remark, limited_positions, set_aside
 from tailcloud.errors import TailcloudError
 from tailcloud.profile import Profile, classes_text, fingerprint
 
@@ -157,6 +157,16 @@ def _histogram(values: Pixels) -> NDArray[np.int64]:
         single += np.bincount(flat[even:], minlength=256)
     counts: NDArray[np.int64] = single + pairs.reshape(256, 256).sum(axis=0) + pairs.reshape(256, 256).sum(axis=1)
     return counts
+
+
+def limit_classes(dataset: Dataset, most: int) -> Dataset:
+    """At most ``most`` training images of each class, as if the data had been read with ``data.max_count``."""
+    kept = limited_positions(dataset.train.labels, dataset.classes, most)
+    train = dataset.train.take(kept)
+    mean, std = channel_statistics(train.pixels)
+    remark = limit_remark(dataset.profile.counts, most)
+    test = train if dataset.test is dataset.train else dataset.test
+    return replace(dataset, train=train, test=test, mean=mean, std=std, remarks=(*dataset.remarks, *remark))
 
 
 def hold_out(dataset: Dataset, share: float) -> Dataset:

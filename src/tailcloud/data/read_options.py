@@ -22,6 +22,7 @@ class ReadOptions:
         group: what keeps images together in one split: a column of the CSV, "exif" (bursts), "duplicates" (copies and
             near-copies), or a regular expression on the file name whose first group is the key (patient, camera).
         min_count: classes with fewer training images are dropped or merged, as ``small`` says; 0 keeps all.
+        max_count: of classes with more training images so many are kept, drawn at random; 0 keeps all.
         small: "drop" leaves tiny classes out, "merge" makes one class of them.
         loader: "resident" keeps all images in memory, "stream" reads each from its file when it is needed; "auto"
             streams the large benchmarks and images that do not fit into memory.
@@ -32,5 +33,6 @@ class ReadOptions:
     test: float = 0.2
     group: str | None = None
     min_count: int = 0
+    max_count: int = 0
     small: Small = "drop"
     loader: LoaderKind = "auto"

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tailcloud.formatting import counted
 from tailcloud.profile import class_order
 
 Vector = NDArray[np.int64]
@@ -14,6 +15,24 @@ def positions_by_class(labels: Vector, classes: int) -> list[Vector]:
     """For each class the positions of its images, in ascending order."""
     ends = np.cumsum(np.bincount(labels, minlength=classes))
     return np.split(class_order(labels, classes), ends[:-1])
+
+
+def limited_positions(labels: Vector, classes: int, most: int) -> Vector:
+    """The positions, in ascending order, of at most ``most`` images of each class, drawn by RandomState(0).
+
+    A larger limit keeps these too.
+    """
+    random = np.random.RandomState(0)
+    return np.sort(np.concatenate([random.permutation(rows)[:most] for rows in positions_by_class(labels, classes)]))
+
+
+def limit_remark(counts: Vector, most: int) -> list[str]:
+    """That ``limited_positions`` leaves images out, if it does; ``counts`` has the images of each class."""
+    large = counts[counts > most]
+    if not len(large):
+        return []
+    classes, images = counted(len(large), "class", "classes"), int((large - most).sum())
+    return [f"{classes} with more than {most:,} training images: {images:,} of them are left out (data.max_count)."]
 
 
 def set_aside(

@@ -125,7 +125,7 @@ def _own_test_images(folder: RunFolder, recipe: Recipe, result: Result | None, *
 def _is_moved(recipe: Recipe, result: Result, images: int) -> bool:
     """Whether the data of the recipe, so many ``images``, are those that the run was trained on."""
     total, trained = sum(result.dataset.images.values()), sum(result.dataset.counts)
-    most = total / (1 - MAX_UNREADABLE / 100) if not recipe.data.min_count else np.inf
+    most = total / (1 - MAX_UNREADABLE / 100) if not (recipe.data.min_count or recipe.data.max_count) else np.inf
     if not trained <= images <= most:  # so that other data are not read twice
         return False
     try:

@@ -4,9 +4,10 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from threading import Lock
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from tailcloud.calibration.run_calibration import check_held_out, check_selection, stages_needing_held_out
-from tailcloud.data import OWN, Dataset, ReadOptions, hold_out, open_dataset, parse_spec
+from tailcloud.data import OWN, Dataset, ReadOptions, hold_out, limit_classes, open_dataset, parse_spec
 from tailcloud.data.loaders.decoder_pool import end_spare_decoders
 from tailcloud.data.readers.build_dataset import OpenedFiles
 from tailcloud.data.readers.open_path import open_headers
@@ -15,7 +16,8 @@ from tailcloud.recipe import Data, Recipe
 
 _lock = Lock()  # runs in threads share the data set that the first of them opens
 _same_images: dict[Data, Data] = {}
-_opened_files: dict[Data, OpenedFiles] = {}  # by [data] without size and fit
+_decoded = WeakValueDictionary[tuple[Data, str], Dataset]()  # as long as somebody uses them
+_opened_files: dict[Data, OpenedFiles] = {}  # by [data] without what is chosen later
 
 
 class DataSource(Protocol):
@@ -66,7 +68,7 @@ class CachedSource:
     def __init__(self, source: DataSource) -> None:
         self.source = source
         self._opened: Dataset | None = None
-        self._fit = ReadOptions().fit
+        self._options = ReadOptions()
 
     @property
     def spec(self) -> str:
@@ -79,13 +81,14 @@ class CachedSource:
         return self.source.resizable
 
     def open(self, options: ReadOptions) -> Dataset:
-        """The data set; opened again only for another image size or fit."""
+        """The data set; opened again only for another image size, fit or number of images."""
         if self._opened is None or not self._has(options):
-            self._opened, self._fit = self.source.open(options), options.fit
+            self._opened, self._options = self.source.open(options), options
         return self._opened
 
     def _has(self, options: ReadOptions) -> bool:
-        return self._opened is not None and options.size in {None, self._opened.shape[0]} and options.fit == self._fit
+        last, size = self._options, self._opened.shape[0] if self._opened else None
+        return options.size in {None, size} and (options.fit, options.max_count) == (last.fit, last.max_count)
 
 
 def open_data(recipe: Recipe, source: DataSource | None = None) -> Dataset:
@@ -136,7 +139,7 @@ def open_for_choice(recipe: Recipe, source: DataSource | None = None) -> Dataset
 
 def _unread(data: Data) -> Data:
     """A [data] table without what does not change the headers of files."""
-    return data.model_copy(update={"size": None, "fit": "crop"})
+    return data.model_copy(update={"size": None, "fit": "crop", "max_count": 0})
 
 
 def note_same_images(data: Data, other: Data) -> None:
@@ -149,6 +152,7 @@ def clear_data_cache() -> None:
     with _lock:
         _cached_dataset.cache_clear()
         _same_images.clear()
+        _decoded.clear()
         _opened_files.clear()
 
 
@@ -156,9 +160,13 @@ def clear_data_cache() -> None:
 def _cached_dataset(data: Data, root: str, split: float) -> Dataset:
     if split:
         return hold_out(_cached_dataset(data, root, 0.0), split)
-    if files := _opened_files.pop(_unread(data), None):
-        return files.dataset(data.read_options)
-    return open_dataset(data.spec, root, data.read_options)
+    whole = _decoded.get((data.model_copy(update={"max_count": 0}), root)) if data.max_count else None
+    if whole is not None and not whole.train.streamed:
+        return limit_classes(whole, data.max_count)
+    files = _opened_files.pop(_unread(data), None)
+    dataset = files.dataset(data.read_options) if files else open_dataset(data.spec, root, data.read_options)
+    _decoded[data, root] = dataset
+    return dataset
 
 
 def has_test(dataset: Dataset) -> bool:

@@ -29,6 +29,7 @@ from tailcloud.training.time_limit import TimeLimit
 if TYPE_CHECKING:
     from tailcloud.auto_recipe import Choice
 
+FINISHING_SHARE, LEAST_SHARE = 0.03, 0.05  # of a time budget: after the last stage at least; for training in any case
 EXPECTED_SPLIT = 0.1  # held-out share that is assumed while the time of a run is estimated
 
 logger = logging.getLogger(__name__)
@@ -275,8 +276,9 @@ def choose_recipe(request: TrainRequest, requested: Recipe) -> tuple[Recipe, tup
     share = budget and budget / runs
     choice = choose(timed, device, share, overrides, request.started, opened, resizable=resizable)
     recipe = load_recipe(None, [choice.settings, *overrides])
-    if (recipe.data.size, recipe.data.size, recipe.data.fit) == (*dataset.shape[:2], requested.data.fit):
-        note_same_images(recipe.data, requested.data)
+    chosen, asked = recipe.data, requested.data
+    if (chosen.size, chosen.size, chosen.fit, chosen.max_count) == (*dataset.shape[:2], asked.fit, asked.max_count):
+        note_same_images(chosen, asked)
     return recipe, tuple(choice.reasons), time_limit(choice, budget, request.started or began)
 
 
@@ -285,7 +287,8 @@ def time_limit(choice: "Choice", budget: float | None, started: float) -> TimeLi
     if budget is None:
         return None
     ends = time.time() + budget - (time.perf_counter() - started)
-    return TimeLimit(ends, choice.stage_seconds, choice.finishing_seconds)
+    finishing = max(choice.finishing_seconds, FINISHING_SHARE * budget)
+    return TimeLimit(ends, choice.stage_seconds, finishing, LEAST_SHARE * budget)
 
 
 def budget_seconds(budget: str | float | None) -> float | None:

@@ -69,6 +69,7 @@ class Data(RecipeTable):
     test: Annotated[float, Field(gt=0, lt=1)] = 0.2
     group: str | None = None
     min_count: Annotated[int, Field(ge=0)] = 0
+    max_count: Annotated[int, Field(ge=0)] = 0
     small: Small = "drop"
     loader: LoaderKind = "auto"
     cache: Annotated[str, Field(min_length=1)] = "none"  # for images in files: "none", "ram" or a folder

@@ -26,11 +26,13 @@ class TimeLimit:
         ends: by ``time.time``, which all processes of a machine share.
         stages: expected seconds of each stage, with its evaluations.
         finishing: expected seconds after the last stage: calibration, files, report.
+        least: seconds that all stages together get even if there is no time left: without them there is no model.
     """
 
     ends: float
     stages: Mapping[str, float]
     finishing: float
+    least: float = 0.0
 
     def seconds_for(self, stage: str, done: float) -> float:
         """What is left for a stage, if the share ``done`` of it is done.
@@ -41,7 +43,8 @@ class TimeLimit:
         here = self.stages[stage] * (1 - done)
         later = sum(self.stages[name] for name in names[names.index(stage) + 1 :]) + self.finishing
         left = max(0.0, self.ends - time.time())
-        return left * here / (here + later) if here else 0.0
+        least = min(1.0, self.least / sum(self.stages.values())) if here else 0.0  # of what was planned
+        return max(least * here, left * here / (here + later)) if here else 0.0
 
 
 class StageClock:

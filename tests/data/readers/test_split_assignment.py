@@ -57,6 +57,18 @@ def test_dropping_everything_is_refused():
         arranged({"a": 50, "b": 3}, min_count=99)
 
 
+def test_large_classes_are_limited_on_request():
+    result = arranged({"a": 3, "b": 50, "c": 20, "d": 21}, max_count=20)
+    assert result.counts("train").tolist() == [3, 20, 20, 20]
+    assert result.counts("test").tolist() == [1, 1, 1, 1]
+    assert (
+        "2\u00a0classes with more than 20 training images: 31 of them are left out (data.max_count)." in result.remarks
+    )
+    larger = arranged({"a": 3, "b": 50, "c": 20, "d": 21}, max_count=30)
+    assert set(result.rows("train")) < set(larger.rows("train"))
+    assert arranged({"a": 3, "b": 9}, max_count=9).remarks == []
+
+
 def test_nothing_to_train_on_or_to_test_with_is_refused():
     with pytest.raises(UsageError, match="no training image, only images for test"):
         assign_splits("toy", ["a"], ["test"], None, ReadOptions())

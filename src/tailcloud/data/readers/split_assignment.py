@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tailcloud.data.read_options import ReadOptions
-from tailcloud.data.splits import Vector, set_aside
+from tailcloud.data.splits import Vector, limit_remark, limited_positions, set_aside
 from tailcloud.errors import UsageError
 from tailcloud.formatting import number
 from tailcloud.profile import classes_text
@@ -79,12 +79,14 @@ def as_listed(spec: str, labels: Sequence[str], splits: Sequence[str]) -> SplitA
 
 
 def complete_assignment(assignment: SplitAssignment, options: ReadOptions) -> SplitAssignment:
-    """The same object, changed in place: with a test split, and without the tiny classes that are not wanted."""
+    """The same object, changed in place: with a test split, and without tiny classes and images that are not wanted."""
     _find_test_split(assignment, options)
     _check_training(assignment)
     _check_groups(assignment)
     if options.min_count:
         _drop_or_merge_tiny_classes(assignment, options)
+    if options.max_count:
+        _limit_large_classes(assignment, options.max_count)
     untested = np.flatnonzero(assignment.counts("test") == 0).tolist()
     if untested and assignment.has_test:
         text = classes_text(untested, assignment.class_names)
@@ -177,3 +179,11 @@ def _drop_or_merge_tiny_classes(assignment: SplitAssignment, options: ReadOption
     merged = new_label.get(OTHER, 0)  # labels of dropped images are never read, so any will do
     assignment.class_names = kept
     assignment.labels = np.array([new_label.get(name, merged) for name in names])[assignment.labels]
+
+
+def _limit_large_classes(assignment: SplitAssignment, most: int) -> None:
+    """Leave training images out of the classes that have more than ``most``."""
+    rows = assignment.rows("train")
+    kept = limited_positions(assignment.labels[rows], len(assignment.class_names), most)
+    assignment.remarks += limit_remark(assignment.counts("train"), most)
+    assignment.splits[np.delete(rows, kept)] = NO_SPLIT

@@ -59,7 +59,11 @@ _remembered: OrderedDict[tuple[int, str], Remembered] = OrderedDict()
 
 
 class TooSlow(Exception):
-    """Features would take longer than they may."""
+    """Features would take longer than they may; those of an image take ``seconds`` now."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
 
 
 class RunFeatures:
@@ -233,7 +237,7 @@ class Embedding:
             left = len(self.views) * len(self.images.labels)
             to_come = len(self.views) * (len(self.images.labels) - self.seen)
             if self.longest is not None and done and (now - self.began) * (1 + to_come / done) > self.longest:
-                raise TooSlow
+                raise TooSlow((now - self.began) / done)
             log.info(
                 "%s of %s features of %s images computed, %.0f per second",
                 *(f"{done:,}", f"{left:,}", self.name, done / (now - self.began)),
