@@ -15,6 +15,7 @@ import torch
 
 from tailcloud import plugins
 from tailcloud.data import Dataset
+from tailcloud.data.loaders.batch import WHOLE_BATCH
 from tailcloud.errors import TailcloudError, disk_full, explained
 from tailcloud.launch.fleet import After, Job, Outcome, train_on_streams, train_side_by_side
 from tailcloud.launch.run_data import open_data
@@ -68,7 +69,7 @@ def execute(
         if not world.from_rank0(lambda: run.folder.finished):
             dataset = world.on_all_ranks(partial(open_data, run.recipe, run.source))
             world.on_all_ranks(partial(check_same_data, dataset, world.gather(dataset.fingerprint)[0]))
-            world.on_all_ranks(partial(check_pretrained, run.recipe, dataset))
+            world.on_all_ranks(partial(check_parts, run.recipe, dataset, world))
         result: Result | None = world.from_rank0(partial(claim_folder, run, lock))
         if result is not None:
             observer.note(f"{run.folder.path} is finished already.")
@@ -116,12 +117,21 @@ def check_same_data(dataset: Dataset, fingerprint: str) -> None:
         )
 
 
-def check_pretrained(recipe: Recipe, dataset: Dataset) -> None:
-    """Refuse weights of another network before the run folder is written."""
+def check_parts(recipe: Recipe, dataset: Dataset, world: World) -> None:
+    """Refuse what cannot be trained before the run folder is written.
+
+    That is weights of another network, a width that the network does not have, and losses of micro-batches.
+    """
+    from tailcloud.classifier import meta_backbone
+    from tailcloud.training.engine import check_losses
     from tailcloud.training.model import first_model
 
     if recipe.model.pretrained:
         first_model(recipe, dataset)
+    elif recipe.model.width != 1:
+        meta_backbone(recipe.model.backbone, recipe.model.width)
+    if world.share(recipe.engine.accumulate) != WHOLE_BATCH:
+        check_losses(recipe, dataset.profile.counts.tolist())
 
 
 def claim_folder(run: PlannedRun, lock: ExitStack) -> Result | None:
