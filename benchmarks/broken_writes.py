@@ -1,7 +1,8 @@
 """Break every write of every verb once: does it end in a sentence, is nothing half-written, and does it go on after?
 
     python benchmarks/broken_writes.py                                            the record under benchmarks/results
-    python benchmarks/broken_writes.py --part train --fault "full disk" --write one.json
+    python benchmarks/broken_writes.py --part train --fault full --write train.json      one command and fault
+    python benchmarks/broken_writes.py --join train.json others.json                     one record of several
 
 Each part is a command. It runs undisturbed first, while ``FaultyDisk`` counts the calls that write. Then, for each of
 these calls and each fault, it runs again in a fresh copy of its folder, and that one call fails. What must hold:
@@ -31,7 +32,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,21 +42,21 @@ import numpy as np
 import sklearn.datasets  # noqa: F401
 import torch
 import torch._dynamo
+import typer.main
 from faulty_disk import Fault, FaultyDisk, canonical, digest
 from measurement import RESULTS, write_record
 from PIL import Image
 
 import tailcloud.training.run_result  # noqa: F401
+from tailcloud.cli import app
 from tailcloud.cli import main as tailcloud_main
-from tailcloud.files import TEMPORARY
+from tailcloud.files import TEMPORARY, read_json, write_json
+from tailcloud.reporting import render
 
 FAULTS = {
-    "full for a moment": Fault(errno.ENOSPC),
     "full": Fault(errno.ENOSPC, lasts=True),
-    "input/output error": Fault(errno.EIO),
-    "failing": Fault(errno.EIO, lasts=True),
-    "read-only for a moment": Fault(errno.EROFS),
     "read-only": Fault(errno.EROFS, lasts=True),
+    "failing once": Fault(errno.EIO),
     "killed": Fault(0),
 }
 SECONDS = 60  # after which a command hangs
@@ -71,8 +72,8 @@ STREAMED = (
 )
 TRAIN = f"train digits-lt/gcl --device cpu --out run {SMALL}"
 OWN = f"train own/ce --data ../photos --device cpu --out run {STREAMED}"
-LISTS = ("log.jsonl", "sorted.csv")  # files that grow line by line under their names
-LONG = ("command", "kinds", "sentences", "defects")
+LISTS = ("log.jsonl", "predictions.csv")  # files that grow line by line under their names
+LONG = ("command", "faults", "kinds", "sentences", "defects")
 OPTIONAL = ("cache/",)  # a command goes on without its cache of features
 
 
@@ -87,6 +88,8 @@ class Part:
         run: the run folder, if the command starts or continues one.
         refuses: whether the command may refuse to replace a file that it has written before.
         again: removed before the command is repeated, as its sentence advises.
+        needless: how files begin that only one of two ways to the same result leaves: a run without the first stage of
+            another one trains it, and keeps a checkpoint more.
     """
 
     words: str
@@ -95,6 +98,7 @@ class Part:
     run: str | None = None
     refuses: bool = False
     again: str | None = None
+    needless: tuple[str, ...] = ()
 
 
 PARTS = {
@@ -105,7 +109,12 @@ PARTS = {
         without=("result.json", "report.html", "model.*", "examples.*", "checkpoint/stage2*"),
         run="run",
     ),
-    "rebalance": Part("rebalance run --with crt --out new --set stage2.epochs=1", start="train", run="new"),
+    "rebalance": Part(
+        "rebalance run --with crt --out new --set stage2.epochs=1",
+        start="train",
+        run="new",
+        needless=("new/checkpoint/stage1-",),
+    ),
     "images": Part(OWN, run="run"),
     "report": Part("report run", start="train", without=("report.html",)),
     "evaluate": Part("evaluate run", start="train"),
@@ -113,7 +122,7 @@ PARTS = {
     "export onnx": Part("export run --to onnx", start="train", refuses=True),
     "export card": Part("export run --to card", start="train", refuses=True),
     "predict": Part("predict run ../photos --out predictions.csv", start="images", refuses=True),
-    "sort": Part("predict run ../photos --sort-into sorted --gallery gallery.html", start="images", again="sorted"),
+    "sort": Part("predict run ../few --sort-into sorted --gallery gallery.html", start="images", again="sorted"),
     "review": Part("review run --csv suspects.csv", start="images", refuses=True),
     "inspect": Part("inspect ../photos --no-plan --html page.html"),
     "recipe": Part("recipes copy digits-lt/gcl mine.toml", refuses=True),
@@ -169,6 +178,7 @@ class Bench:
         self.scratch.mkdir()
         draw_photos(home / "photos")
         shutil.copytree(home / "photos", home / "broken")
+        draw_photos(home / "few", numbers=(1, 20))
         (home / "broken" / "cat" / "0.png").write_bytes(b"")
         self.undisturbed: dict[str, Outcome] = {}
         self.unseen = 0
@@ -199,7 +209,7 @@ class Bench:
             raise SystemExit(f"{name} ends with {done.status} without a fault: {done.said}")
         shutil.copytree(self.case, self.home / f"{name} done", symlinks=True)
         for path, content in (before | tree(self.case)).items():
-            done.states.setdefault(path, set()).update({content, before.get(path, content)})
+            done.states.setdefault(path, set()).update(f"{content} {before.get(path, '')}".split())
         seen = {path for _, path in done.calls}
         self.unseen += sum(not any(_covers(one, path) for one in seen) for path in tree(self.case).keys() - before)
         self.undisturbed[name] = done
@@ -249,7 +259,7 @@ class Bench:
         if Path(path).name in LISTS:
             lines = self.text(self.case, path).rpartition("\n")[0]
             return self.text(self.home / f"{name} done", path).startswith(lines)
-        return content in normal.states.get(path, set())
+        return normal.states.get(path, set()).issuperset(content.split())
 
     def text(self, folder: Path, path: str) -> str:
         """The text of a file with a canonical name."""
@@ -259,9 +269,9 @@ class Bench:
     def differences(self, name: str) -> list[str]:
         """How the folder differs from that of the undisturbed command."""
         wanted, here = tree(self.home / f"{name} done"), tree(self.case)
-        found = [f"{path} is missing" for path in wanted.keys() - here if not path.startswith(OPTIONAL)]
-        found += [f"{path} is new" for path in here.keys() - wanted if not _temporary(path)]
-        return found + [f"{path} differs" for path in wanted.keys() & here if wanted[path] != here[path]]
+        needless = (*OPTIONAL, *PARTS[name].needless)
+        counted = {path for path in wanted.keys() | here if not _temporary(path) and not path.startswith(needless)}
+        return [f"{path} differs, or is missing or new" for path in counted if wanted.get(path) != here.get(path)]
 
     def command(self, words: str, disk: FaultyDisk | None = None) -> Outcome:
         """Run ``tailcloud WORDS`` in the folder of the case, in a fork of this process."""
@@ -305,6 +315,14 @@ class Bench:
             os._exit(status)
 
 
+PREPARED = typer.main.get_command(app)
+
+
+def prepared_command(_: typer.Typer) -> Any:
+    """What typer makes of all verbs; to make it anew takes a tenth of a second."""
+    return PREPARED
+
+
 def standing_clock() -> float:
     """The seconds of a clock that stands still."""
     return 0.0
@@ -314,6 +332,7 @@ def run_here(words: str, disk: FaultyDisk | None) -> int:
     """Run ``tailcloud WORDS`` in this process, on this disk; its exit status."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(sys, "argv", ["tailcloud", *words.split()]))
+        stack.enter_context(mock.patch.object(typer.main, "get_command", prepared_command))
         stack.enter_context(mock.patch("time.perf_counter", standing_clock))
         stack.enter_context(mock.patch("tailcloud.training.run_result.datetime", OneMoment))
         stack.enter_context(mock.patch("tailcloud.training.run_result.commit", return_value=None))  # which asks git
@@ -340,9 +359,12 @@ def _wait(child: int) -> int | None:
 
 
 def tree(folder: Path) -> dict[str, str]:
-    """The files below a folder: canonical name → digest."""
-    files = (path for path in folder.rglob("*") if path.is_file())
-    return {canonical(str(path.relative_to(folder))): digest(path.read_bytes()) for path in files}
+    """The files below a folder: canonical name → digest, or several of files whose names differ in a random part."""
+    found: dict[str, list[str]] = {}
+    for path in folder.rglob("*"):
+        if path.is_file():
+            found.setdefault(canonical(str(path.relative_to(folder))), []).append(digest(path.read_bytes()))
+    return {path: " ".join(sorted(digests)) for path, digests in found.items()}
 
 
 def _temporary(path: str) -> bool:
@@ -354,9 +376,9 @@ def _covers(seen: str, path: str) -> bool:
     return path == seen or path.startswith(f"{seen}/")
 
 
-def draw_photos(folder: Path) -> None:
+def draw_photos(folder: Path, numbers: Iterable[int] = range(24)) -> None:
     """Two classes of small pictures, one of them with a wrong label."""
-    for number in range(24):
+    for number in numbers:
         name = "cat" if number < 16 else "dog"
         (folder / name).mkdir(parents=True, exist_ok=True)
         level = 60 if name == "cat" and number else 190
@@ -365,7 +387,10 @@ def draw_photos(folder: Path) -> None:
 
 
 def import_what_is_used(bench: Bench, names: Iterable[str]) -> None:
-    """Import here what the commands import, so that their forks need not."""
+    """Import here what the commands import, and compile the templates of pages, so that their forks need not."""
+    pages = render._environment()
+    for template in pages.list_templates(filter_func=lambda name: name.endswith(".html.j2")):
+        pages.get_template(template)
     file = bench.scratch / "modules"
     for name in names:
         bench.reference(name)
@@ -401,7 +426,8 @@ def break_all(bench: Bench, name: str, faults: dict[str, Fault], every: int = 1)
                 defects.append(f"{fault_name}, call {number} ({' '.join(normal.calls[number])}): {defect}")
                 print(f"{name}: {defects[-1]}", flush=True)
     kinds = Counter(kind for kind, _ in normal.calls)
-    found = {"part": name, "command": f"tailcloud {PARTS[name].words}", "calls": len(normal.calls), "kinds": kinds}
+    found = {"part": name, "command": f"tailcloud {PARTS[name].words}", "faults": list(faults), "every": every}
+    found |= {"calls": len(normal.calls), "kinds": kinds}
     seconds = round(time.perf_counter() - started, 1)
     return {**found, **counts, "seconds": seconds, "sentences": sorted(sentences), "defects": defects}
 
@@ -411,6 +437,17 @@ def shape_of(sentence: str) -> str:
     return re.sub(r"\S*/\S+", "FILE", canonical(sentence.removeprefix("error: ")))
 
 
+def join(records: Sequence[Path], target: Path) -> None:
+    """One record of several with the same commit, the parts in their usual order."""
+    contents = [read_json(path) for path in records]
+    if len({content["commit"] for content in contents}) > 1:
+        raise SystemExit("these records are of different commits")
+    parts = {part["part"]: part for content in contents for part in content["parts"]}
+    ordered = [parts[name] for name in PARTS if name in parts]
+    unseen = sum(content["files_not_seen"] for content in contents)
+    write_json(target, {**contents[0], "parts": ordered, "files_not_seen": unseen})
+
+
 def main() -> None:
     """Break the writes of all parts, or of some, and write the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -418,7 +455,11 @@ def main() -> None:
     parser.add_argument("--fault", action="append", choices=FAULTS, help="only this one")
     parser.add_argument("--every", type=int, default=1, help="break every so-many-th call")
     parser.add_argument("--write", type=Path, default=RESULTS / "broken-writes.json")
+    parser.add_argument("--join", nargs="+", type=Path, metavar="RECORD", help="run nothing; join these records")
     words = parser.parse_args()
+    if words.join:
+        join(words.join, words.write)
+        return
     torch.set_num_threads(1)
     names = words.part or list(PARTS)
     faults = {name: FAULTS[name] for name in words.fault or FAULTS}
@@ -426,7 +467,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         bench = Bench(Path(home).resolve())
         import_what_is_used(bench, names)
-        record: dict[str, Any] = {"faults": list(faults), "seed": 0, "every": words.every, "parts": []}
+        record: dict[str, Any] = {"seed": 0, "parts": []}
         for name in names:
             record["parts"].append(break_all(bench, name, faults, words.every))
             print({key: value for key, value in record["parts"][-1].items() if key not in LONG}, flush=True)

@@ -193,7 +193,7 @@ class FaultyDisk:
         size = io.DEFAULT_BUFFER_SIZE if buffering <= 1 else buffering
         buffer: Any = raw
         if buffering:
-            buffer = (io.BufferedRandom if "+" in mode else io.BufferedWriter)(raw, size)  # type: ignore[type-var]
+            buffer = (io.BufferedRandom if "+" in mode else io.BufferedWriter)(raw, size)
         if "b" in mode:
             return buffer
         return io.TextIOWrapper(buffer, encoding, errors, newline, line_buffering=buffering == 1)

@@ -152,10 +152,10 @@ class RunFolder:
         if not self.log_file.is_file():
             return []
         lines = []
-        for text in self.log_file.read_text(encoding="utf-8").splitlines():
+        for text in self.log_file.read_bytes().splitlines():
             try:
                 line = json.loads(text)
-            except (ValueError, RecursionError):
+            except (ValueError, RecursionError):  # incomplete, or not text
                 break
             if not isinstance(line, dict) or not _is_epoch(line):
                 break
