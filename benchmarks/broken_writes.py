@@ -39,9 +39,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-import sklearn.datasets  # noqa: F401
 import torch
-import torch._dynamo
 import typer.main
 from faulty_disk import Fault, FaultyDisk, canonical, digest
 from measurement import RESULTS, write_record

@@ -182,16 +182,16 @@ class RunFolder:
         """Refuse links that lead out of the folder, pipes and devices: its content may be untrusted."""
         inside = self.path.resolve()
         files = (path for path in vars(self).values() if path != self.path)
-        if self.checkpoints.is_file():
-            raise TailcloudError(
-                f"{self.checkpoints} is a file, and a run keeps its checkpoints in a folder; remove it"
-            )
         for path in (*files, self.path / LOCK, self.path / TENSORBOARD_FOLDER):
             check_regular(path)
             if not path.resolve().is_relative_to(inside):
                 raise TailcloudError(
                     f"{path} is a link to {path.resolve()}, and a run writes only inside its folder; remove the link"
                 )
+        if self.checkpoints.is_file():
+            raise TailcloudError(
+                f"{self.checkpoints} is a file, and a run keeps its checkpoints in a folder; remove it"
+            )
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -16,7 +16,6 @@ from tailcloud.runs.result import StageResult
 from tailcloud.training.session import Session
 from tailcloud.training.stages.start import use_new_head
 
-
 BEST_EPOCH: dict[str, Any] = {"epoch": int, "top1": int | float, "on": str, "by": int | float}
 
 
