@@ -16,10 +16,12 @@ from typing import Any
 
 import angular_table
 import auto_recipe_table
+import broken_writes_table
 import calibration_table
 import epoch_speed_table
 import executors_table
 import finetune_speed_table
+import fuzz_table
 import kernel_passes_table
 import large_benchmark_cost_table
 import leaders
@@ -322,6 +324,8 @@ MEASURED: tuple[tuple[str, str, str, Parts], ...] = (  # a page, a block in it, 
     ("streaming.md", "streaming", "streaming-*", streaming_table.parts),
     ("review.md", "wrong-labels", "wrong-labels-*", wrong_labels.parts),
     ("robustness.md", "week-of-use", "week-of-use", single(week_of_use_table.parts)),
+    ("robustness.md", "broken-writes", "broken-writes", single(broken_writes_table.parts)),
+    ("robustness.md", "fuzz", "fuzz", single(fuzz_table.parts)),
     ("predict.md", HELD_OUT, f"{HELD_OUT}-*", calibration_table.parts),
     ("performance.md", "executors", "executors-*", executors_table.parts),
     ("performance.md", "speed-cpu", "speed-cpu", single(speed_table.parts)),

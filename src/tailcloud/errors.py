@@ -70,6 +70,8 @@ def _of_system(error: OSError) -> TailcloudError:
         return TailcloudError(
             f"{place} cannot be read or written ({error.strerror}); choose another folder with --out or --root"
         )
+    if error.errno == errno.ENAMETOOLONG:
+        return TailcloudError(f"{place} is too long a name for this system; choose a shorter one")
     return TailcloudError(f"{place}: {error.strerror or error}")
 
 

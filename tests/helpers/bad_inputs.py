@@ -11,6 +11,7 @@ import io
 import json
 import os
 import pickle
+import shlex
 import shutil
 import subprocess
 import sys
@@ -34,6 +35,7 @@ class Case:
     what: str
     words: str
     prepare: Callable[[], contextlib.AbstractContextManager | None] = lambda: None
+    leaves: tuple[str, ...] = ()  # files and folders that the command writes all the same
 
 
 def text(path, content):
@@ -141,6 +143,7 @@ def cifar(*, batches=5, label=None, cut=0, evil=False):
 
 STREAMED = "--set data.loader=stream --set engine.workers=1"
 PHOTOS = "--data photos --out run"
+ARRAYS = "--data data.npz --out run"
 
 
 def images(*paths):
@@ -289,6 +292,92 @@ def no_timm():
     return mock.patch("tailcloud.backbones.timm_models.timm_is_installed", return_value=False)
 
 
+def raw(path, content):
+    """Write a file of bytes before the command."""
+
+    def prepare():
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_bytes(content)
+
+    return prepare
+
+
+def folder(path):
+    """Make a folder before the command."""
+    return lambda: Path(path).mkdir(parents=True)
+
+
+def circle(path):
+    """Make a link that leads to itself."""
+
+    def prepare():
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).symlink_to(Path(path).name)
+
+    return prepare
+
+
+def pipe(path):
+    """Put a pipe in the place of a file: whoever reads it waits without an end."""
+
+    def prepare():
+        Path(path).unlink()
+        os.mkfifo(path)
+
+    return prepare
+
+
+def cut(path):
+    """Cut a file in half."""
+
+    def prepare():
+        content = Path(path).read_bytes()
+        Path(path).write_bytes(content[: len(content) // 2])
+
+    return prepare
+
+
+def cut_photos():
+    """A copy that was broken off."""
+    photos()
+    for path in Path("photos").rglob("*.png"):
+        cut(path)()
+
+
+def array_file():
+    """What numpy.save writes."""
+    np.save("x.npy", IMAGES)
+
+
+def other_backbone():
+    """The description of a deeper network."""
+    content = json.loads(Path("run/model.json").read_text())
+    content["architecture"]["backbone"] = "resnet20"
+    Path("run/model.json").write_text(json.dumps(content))
+
+
+def pytorch_weights():
+    """Somebody saved the weights with torch.save."""
+    import torch
+
+    torch.save({"weight": torch.zeros(3)}, "run/model.safetensors")
+
+
+def checkpoints_file():
+    """A file where the folder of checkpoints was."""
+    shutil.rmtree("run/checkpoint")
+    Path("run/checkpoint").write_text("")
+
+
+def prior(share):
+    """A file with this share for each digit."""
+    return text("p.csv", "".join(f"{digit},{share}\n" for digit in range(10)))
+
+
+LONG_NAME = "a" * 300
+IMAGES = np.zeros((4, 8, 8), np.uint8)
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
+
 SECTIONS = {
     "Choosing and changing a recipe": [
         Case("a recipe that does not exist", "train digits-lt/gcll"),
@@ -339,7 +428,12 @@ SECTIONS = {
         Case("images without class folders", "inspect photos", images("photos/1.png", "photos/2.png")),
         Case("an archive as data", "inspect photos.zip", text("photos.zip", "")),
         Case("images that cannot be read", "inspect photos", text("photos/cat/1.jpg", "")),
-        Case("images that cannot be read, looked for", "data verify photos", text("photos/cat/1.jpg", "")),
+        Case(
+            "images that cannot be read, looked for",
+            "data verify photos",
+            text("photos/cat/1.jpg", ""),
+            leaves=("photos-broken.csv",),
+        ),
         Case("a report in place of another file", "data verify ./photos --report mine.csv", text("mine.csv", "a,b")),
         Case("arrays that should be streamed", "train --data x.npz --set data.loader=stream", text("x.npz", "")),
         Case(
@@ -389,7 +483,7 @@ SECTIONS = {
         Case("a data file that wants to run a program", "inspect cifar10-lt:100", cifar(evil=True)),
         Case("data that differs from what was published", "data verify cifar10-lt:100", cifar()),
         Case("a download that does not exist", "data get cifar1000"),
-        Case("a download without a network", "data get cifar10", no_network),
+        Case("a download without a network", "data get cifar10", no_network, leaves=("data",)),
     ],
     "Time budgets and pretrained weights": [
         Case("a time budget without a unit", "train --time-budget 10"),
@@ -457,8 +551,15 @@ SECTIONS = {
         Case("a folder that holds other things", "train --out thesis", text("thesis/chapter1.tex", "")),
         Case("a file where the run folder should be", "train --out notes.txt", text("notes.txt", "")),
         Case("a run folder in use", f"train --out run {SMALL}", held),
-        Case("a disk that is full", f"train --out run {SMALL}", failing_disk(errno.ENOSPC)),
-        Case("a disk that is read-only", f"train --out run {SMALL}", failing_disk(errno.EROFS)),
+        Case(
+            "a disk that is full", f"train --out run {SMALL}", failing_disk(errno.ENOSPC), leaves=("run", "run/.lock")
+        ),
+        Case(
+            "a disk that is read-only",
+            f"train --out run {SMALL}",
+            failing_disk(errno.EROFS),
+            leaves=("run", "run/.lock"),
+        ),
     ],
     "Seeds, devices and precision": [
         Case("a negative seed", "train --seed -1"),
@@ -476,7 +577,11 @@ SECTIONS = {
         Case("no piece at all", "train --set engine.accumulate=0"),
     ],
     "While it trains, and going on": [
-        Case("a loss that diverges", f"train --out run {SMALL} --set stage1.lr=1e20"),
+        Case(
+            "a loss that diverges",
+            f"train --out run {SMALL} --set stage1.lr=1e20",
+            leaves=("run", "run/.lock", "run/recipe.toml", "run/log.jsonl"),
+        ),
         Case("a run named without --out", "train --resume run", trained(finished=False)),
         Case("several runs inside a run", f"train --seed 1 --seed 2 --out run {SMALL}", trained()),
         Case("nothing to resume", "train --resume --out run"),
@@ -594,6 +699,243 @@ SECTIONS = {
         Case("a command that does not exist", "tran"),
         Case("an option that does not exist", "train --epochs 3"),
     ],
+    "Recipes and settings, as people write them": [
+        Case(
+            "a recipe with a key twice",
+            "train mine.toml",
+            text("mine.toml", 'data = "digits-lt"\nseed = 1\nseed = 2\n'),
+        ),
+        Case("a recipe nested without an end", "train mine.toml", text("mine.toml", "data = " + "[" * 5000)),
+        Case("a recipe saved as UTF-16", "train mine.toml", raw("mine.toml", 'data = "digits-lt"\n'.encode("utf-16"))),
+        Case("a picture renamed to a recipe", "train mine.toml", raw("mine.toml", PNG)),
+        Case("a recipe in JSON", "train mine.toml", text("mine.toml", '{"data": "digits-lt"}')),
+        Case("a recipe in YAML", "train mine.yaml", text("mine.yaml", "data: digits-lt\n")),
+        Case("a folder named as a recipe", "train mine.toml", folder("mine.toml")),
+        Case("a stage that is a word", "train mine.toml", text("mine.toml", 'data = "digits-lt"\nstage1 = "fast"\n')),
+        Case("data that are a number", "train mine.toml", text("mine.toml", "data = 5\n")),
+        Case("a seed in quotes", "train mine.toml", text("mine.toml", 'data = "digits-lt"\nseed = "zero"\n')),
+        Case(
+            "a field of a newer version", "train mine.toml", text("mine.toml", 'data = "digits-lt"\nbrain = "large"\n')
+        ),
+        Case("a setting without a key", "train --set =5"),
+        Case("a setting with an empty part", "train --set stage1..epochs=3"),
+        Case("a setting without anything behind it", "train --set stage1.epochs="),
+        Case("a fourth stage", "train --set stage4.epochs=1"),
+        Case("epochs as a decimal number", "train --set stage1.epochs=1.5"),
+        Case("an infinite learning rate", "train --set stage1.lr=1e400"),
+        Case("a negative learning rate", "train --set stage1.lr=-0.1"),
+        Case("a batch of nothing", "train --set stage1.batch=0"),
+        Case("milestones that are a word", "train --set stage1.milestones=late"),
+        Case("mixup below zero", "train --set stage1.mixup=-1"),
+        Case("a network without width", "train --set model.width=0"),
+        Case("all images held out", "train --set selection.split=1"),
+        Case("more images held out than there are", "train --set selection.split=2"),
+        Case("a selection that does not exist", "train --set selection.pick=worst"),
+        Case("less than no threads", "train --set engine.threads=-1"),
+        Case("less than no workers", "train --set engine.workers=-2"),
+        Case("a loader that does not exist", "train --set data.loader=disk"),
+        Case("a path in the place of a recipe and data", "train digits-lt/gcl extra"),
+    ],
+    "Folders, as people have them": [
+        Case("data without a name", "train --data '' --out run"),
+        Case("an empty folder", "inspect .", folder("photos")),
+        Case("a web address", "train --data https://example.com/photos.zip --out run"),
+        Case("a bucket", "inspect s3://bucket/photos"),
+        Case("a folder with a sign in its name that is not there", "inspect ./📷"),
+        Case("a name of 300 letters", f"inspect ./{LONG_NAME}"),
+        Case("a run folder with a name of 300 letters", f"train {SMALL} --out {LONG_NAME}"),
+        Case("documents in class folders", "inspect photos", raw("photos/cat/scan.pdf", b"%PDF-1.7\n")),
+        Case("a document renamed to a photograph", "inspect photos", raw("photos/cat/scan.jpg", b"%PDF-1.7\n")),
+        Case("photographs of a telephone", "inspect photos", raw("photos/cat/IMG_1.heic", b"\0\0\0\x18ftypheic")),
+        Case("photographs cut short", "inspect photos", cut_photos),
+        Case("a web page saved as a photograph", "inspect photos", text("photos/cat/1.jpg", "<!DOCTYPE html>")),
+        Case("a link that leads back to itself", "inspect photos", circle("photos")),
+        Case("a class folder that leads back to itself", "inspect photos", circle("photos/cat")),
+        Case("a photograph in the place of a folder", "inspect 1.png", images("1.png")),
+        Case("a video", "inspect birds.mp4", raw("birds.mp4", b"\0\0\0\x20ftypisom")),
+        Case("a size of nothing", f"train own/ce {PHOTOS} --set data.size=0", photos),
+        Case("a size beyond all bounds", f"train own/ce {PHOTOS} --set data.size=1000000", photos),
+        Case("a way to fit that does not exist", f"train own/ce {PHOTOS} --set data.fit=stretch", photos),
+        Case("a share for testing above one", f"train own/ce {PHOTOS} --set data.test=1.5", photos),
+        Case("two folders of data", "inspect photos others", photos),
+        Case("broken photographs, reported into a folder", "data verify photos --report photos", photos),
+    ],
+    "Lists, as spreadsheets save them": [
+        Case("an empty list", "inspect list.csv", text("list.csv", "")),
+        Case("a list of a header only", "inspect list.csv", text("list.csv", "path,label\n")),
+        Case("a spreadsheet renamed to a list", "inspect list.csv", raw("list.csv", b"PK\x03\x04\x14\0\x06\0\xff\xfe")),
+        Case("a spreadsheet", "inspect list.xlsx", raw("list.xlsx", b"PK\x03\x04")),
+        Case(
+            "a list saved as UTF-16",
+            "inspect list.csv",
+            raw("list.csv", "path,label\r\n1.jpg,cat\r\n".encode("utf-16")),
+        ),
+        Case(
+            "a list in the code page of Windows",
+            "inspect list.csv",
+            raw("list.csv", "path,label\r\n1.jpg,Käfer\r\n".encode("cp1252")),
+        ),
+        Case(
+            "a list with a mark at its start and other columns",
+            "inspect list.csv",
+            raw("list.csv", "\ufeffname;kind\r\n1.jpg;cat\r\n".encode()),
+        ),
+        Case(
+            "semicolons in a list with a comma in its header",
+            "inspect list.csv",
+            text("list.csv", "path,label;x\n1.jpg;cat\n"),
+        ),
+        Case("a list with tabs that is called .csv", "inspect list.csv", text("list.csv", "path\tlabel\n1.jpg\tcat\n")),
+        Case(
+            "a list with a quote that is never closed",
+            "inspect list.csv",
+            text("list.csv", 'path,label\n"1.jpg,cat\n' + "x" * 200_000),
+        ),
+        Case("a list without a label in a line", "inspect list.csv", text("list.csv", "path,label\n1.jpg,\n")),
+        Case("a list without a path in a line", "inspect list.csv", text("list.csv", "path,label\n,cat\n")),
+        Case(
+            "a list of images that are elsewhere", "inspect list.csv", text("list.csv", "path,label\nC:\\1.jpg,cat\n")
+        ),
+        Case("a list of folders", "inspect list.csv", text("list.csv", "path,label\n.,cat\n")),
+        Case("a list with old line ends", "inspect list.csv", raw("list.csv", b"path,label\r1.jpg\r")),
+        Case("a list in JSON", "inspect list.json", text("list.json", '[{"path": "1.jpg", "label": "cat"}]')),
+        Case("a list that is a folder", "inspect list.csv", folder("list.csv")),
+    ],
+    "Arrays, as notebooks save them": [
+        Case("a single array", "inspect x.npy", array_file),
+        Case("an archive without arrays", "inspect data.npz", arrays()),
+        Case("images without labels", "inspect data.npz", arrays(x_train=IMAGES)),
+        Case("labels that are decimal numbers", "inspect data.npz", arrays(x=IMAGES, y=np.arange(4.0))),
+        Case("fewer labels than images", f"train own/ce {ARRAYS}", arrays(x=IMAGES, y=np.arange(3))),
+        Case("images that are flat", f"train own/ce {ARRAYS}", arrays(x=IMAGES.reshape(4, -1), y=np.arange(4))),
+        Case(
+            "images with two channels",
+            f"train own/ce {ARRAYS}",
+            arrays(x=np.zeros((4, 8, 8, 2), np.uint8), y=np.arange(4)),
+        ),
+        Case(
+            "images with their channels first",
+            f"train own/ce {ARRAYS}",
+            arrays(x=np.zeros((4, 3, 8, 8), np.uint8), y=np.arange(4)),
+        ),
+        Case("no images", "inspect data.npz", arrays(x=IMAGES[:0], y=np.arange(0))),
+        Case("images of large integers", f"train own/ce {ARRAYS}", arrays(x=IMAGES.astype(np.int64), y=np.arange(4))),
+        Case("floats up to 255", f"train own/ce {ARRAYS}", arrays(x=np.full((40, 8, 8), 255.0), y=np.arange(40) % 2)),
+        Case(
+            "floats that are not numbers",
+            f"train own/ce {ARRAYS}",
+            arrays(x=np.full((40, 8, 8), np.nan), y=np.arange(40) % 2),
+        ),
+        Case("images that are complex numbers", f"train own/ce {ARRAYS}", arrays(x=IMAGES * 1j, y=np.arange(4))),
+        Case(
+            "images that are Python objects",
+            f"train own/ce {ARRAYS}",
+            arrays(x=np.array([[1], [1, 2]], object), y=np.arange(2)),
+        ),
+        Case(
+            "grey images for training and color ones for testing",
+            f"train own/ce {ARRAYS}",
+            arrays(x_train=IMAGES, y_train=np.arange(4), x_test=np.zeros((4, 8, 8, 3), np.uint8), y_test=np.arange(4)),
+        ),
+        Case("a pickle renamed to arrays", "inspect data.npz", raw("data.npz", pickle.dumps([1, 2]))),
+        Case("arrays that were compressed twice", "inspect data.npz.gz", raw("data.npz.gz", b"\x1f\x8b")),
+    ],
+    "Times, seeds, devices and numbers": [
+        Case("a time budget in words", "train --data digits-lt --time-budget '10 minutes'"),
+        Case("a negative time budget", "train --data digits-lt --time-budget=-5m"),
+        Case("no time", "train --data digits-lt --time-budget 0s"),
+        Case("a time budget that is not a number", "train --data digits-lt --time-budget nanm"),
+        Case("an infinite time budget", "train --data digits-lt --time-budget infh"),
+        Case("an empty time budget", "train --data digits-lt --time-budget ''"),
+        Case("a time budget of two parts, one without a unit", "train --data digits-lt --time-budget 1h30"),
+        Case("a seed with a decimal point", "train --seed 1.5"),
+        Case("a seed beyond all bounds", "train --seed 99999999999999999999"),
+        Case("seeds as a range", "train --seed 0-4"),
+        Case("a GPU of another machine", "train --device cuda:7"),
+        Case("a device in capitals", "train --device CPU"),
+        Case("a GPU of an Apple computer", "train --device mps"),
+        Case("no device", "train --device ''"),
+        Case("less than one prediction", "predict run . --top 0", trained()),
+        Case("predictions in words", "predict run . --top three", trained()),
+        Case("a threshold of two", "predict run . --threshold 2", trained()),
+        Case("a negative threshold", "predict run . --threshold -0.5", trained()),
+        Case("a threshold that is not a number", "predict run . --threshold nan", trained(then=images("1.png"))),
+        Case("a port beyond all ports", "review run --port 99999", trained()),
+    ],
+    "Run folders, as they come back from other machines": [
+        Case("a run folder without a name", f"train {SMALL} --out ''"),
+        Case("a run folder in a file", f"train {SMALL} --out notes.txt/run", text("notes.txt", "")),
+        Case("a run folder that is a device", f"train {SMALL} --out /dev/null"),
+        Case("a run folder that leads back to itself", f"train {SMALL} --out run", circle("run")),
+        Case("a file in the place of a run", "evaluate notes.txt", text("notes.txt", "")),
+        Case("a packed run", "predict run.zip photos", raw("run.zip", b"PK\x03\x04")),
+        Case("a run without its recipe", "evaluate run", trained(then=delete("run/recipe.toml"))),
+        Case("a result cut in half", "report run", trained(then=cut("run/result.json"))),
+        Case("a result that is empty", "report run", trained(then=text("run/result.json", ""))),
+        Case("a result that is a list", "report run", trained(then=text("run/result.json", "[1, 2]"))),
+        Case("a result without its data", "report run", trained(then=edited("run/result.json", dataset={}))),
+        Case("a result with words for numbers", "report run", trained(then=edited("run/result.json", top1="good"))),
+        Case("a model description cut in half", "evaluate run", trained(then=cut("run/model.json"))),
+        Case("a model description that is a list", "predict run .", trained(then=text("run/model.json", "[]"))),
+        Case("a model description of another network", "evaluate run", trained(then=other_backbone)),
+        Case(
+            "a model description without class names",
+            "evaluate run",
+            trained(then=edited("run/model.json", class_names=[])),
+        ),
+        Case("weights that are empty", "evaluate run", trained(then=text("run/model.safetensors", ""))),
+        Case(
+            "weights of another network", "evaluate run", trained(then=lambda: foreign_tensors("run/model.safetensors"))
+        ),
+        Case("weights of PyTorch under the name of a run's", "predict run .", trained(then=pytorch_weights)),
+        Case("a run without its weights", "export run --to pt2", trained(then=delete("run/model.safetensors"))),
+        Case("checkpoints that are a file", "train --resume --out run", trained(finished=False, then=checkpoints_file)),
+        Case("a checkpoint that is empty", "train --resume --out run", checkpoints(lambda path: path.write_bytes(b""))),
+        Case(
+            "a recipe of a run in another language",
+            "train --resume --out run",
+            trained(finished=False, then=raw("run/recipe.toml", b"\xff\xfe\0")),
+        ),
+        Case("a log that is a pipe", "train --resume --out run", trained(finished=False, then=pipe("run/log.jsonl"))),
+    ],
+    "Predictions, priors and exports": [
+        Case("a text to predict", "predict run notes.txt --csv", trained(then=text("notes.txt", "hello"))),
+        Case("a document to predict", "predict run scan.pdf --csv", trained(then=raw("scan.pdf", b"%PDF-1.7\n"))),
+        Case("nothing to predict", "predict run", trained()),
+        Case("links that are not sorted", "predict run . --link", trained(then=images("1.png"))),
+        Case("a gallery that is no page", "predict run . --gallery g.txt", trained(then=images("1.png"))),
+        Case(
+            "images sorted into a folder that has some",
+            "predict run 1.png --sort-into old",
+            trained(then=images("1.png", "old/2.png")),
+        ),
+        Case("predictions into a folder", "predict run 1.png --out run", trained(then=images("1.png"))),
+        Case("a prior that is a picture", "evaluate run --prior p.csv", trained(then=raw("p.csv", PNG))),
+        Case("a prior with negative shares", "evaluate run --prior p.csv", trained(then=prior(-1))),
+        Case("a prior that is not a number", "evaluate run --prior p.csv", trained(then=prior("nan"))),
+        Case("a prior of nothing", "evaluate run --prior p.csv", trained(then=prior(0))),
+        Case("a prior in words", "evaluate run --prior p.csv", trained(then=prior("many"))),
+        Case("a prior with a class twice", "evaluate run --prior p.csv", trained(then=text("p.csv", "0,1\n0,2\n"))),
+        Case("a prior that is a list", "evaluate run --prior p.json", trained(then=text("p.json", "[0.5, 0.5]"))),
+        Case("a folder in the place of a prior", "evaluate run --prior run", trained()),
+        Case("an export without a format", "export run", trained()),
+        Case("an export format in capitals", "export run --to ONNX", trained()),
+        Case("an export with its words swapped", "export onnx --to run", trained()),
+        Case("a report without a run", "report"),
+        Case("a report as another kind of file", "report run --out report.pdf", trained()),
+        Case("a report with its words swapped", "report page.html run --out other.html", trained()),
+        Case("a review of built-in data", "review run --csv s.csv", trained()),
+        Case("a re-balanced run without a way", "rebalance run", trained()),
+        Case("other images of other classes", "evaluate run --data photos", trained(then=photos)),
+        Case("other images that are not there", "evaluate run --data photos", trained()),
+        Case("a recipe shown that does not exist", "recipes show digits-lt/gxl"),
+        Case("weights without a name", "weights get ''"),
+        Case("a plugin that is a folder", "train --plugin plugins", folder("plugins")),
+        Case("a plugin that is a picture", "train --plugin my.py", raw("my.py", PNG)),
+        Case("a list verified that is not there", "data verify list.csv"),
+        Case("a file watched", "watch notes.txt", text("notes.txt", "")),
+        Case("a bench of less than nothing", "bench table1 --epochs -1"),
+    ],
 }
 CASES = [case for section in SECTIONS.values() for case in section]
 
@@ -606,7 +948,7 @@ def command(words):
     clear_data_cache()  # a command is usually a process of its own
     said = io.StringIO()
     with (
-        mock.patch.object(sys, "argv", ["tailcloud", *words.split()]),
+        mock.patch.object(sys, "argv", ["tailcloud", *shlex.split(words)]),
         mock.patch.dict(os.environ, {"COLUMNS": "1000", "NO_COLOR": "1", "TERM": "dumb"}),
         contextlib.redirect_stdout(io.StringIO()),
         contextlib.redirect_stderr(said),
@@ -618,26 +960,50 @@ def command(words):
     return 0, said.getvalue()
 
 
-def sentence(case):
-    """The exit code and the one sentence that a case ends with, run in a folder of its own."""
+@dataclass(frozen=True)
+class Ending:
+    """How a command ended: its exit code, the one sentence, all that it said, and the files that it changed."""
+
+    code: int
+    sentence: str
+    said: str
+    changed: set[str]
+
+
+def ending(case):
+    """How a case ends, run in a folder of its own."""
     home = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         try:
             with case.prepare() or contextlib.nullcontext():
+                before = files_here()
                 code, said = command(case.words)
+                changed = {path for path, _ in before ^ files_here()}
         finally:
             os.chdir(home)
+    return Ending(code, one_sentence(said).replace(str(Path(folder).resolve()), "…"), said, changed)
+
+
+def files_here():
+    """Every file and folder of the working folder, with what changes if it is written."""
+    found = ((path, path.lstat()) for path in Path().rglob("*"))
+    return {(str(path), 0 if path.is_dir() else (status.st_mtime_ns, status.st_size)) for path, status in found}
+
+
+def one_sentence(said):
+    """The error in what a command said."""
     lines = [line.strip(" │╭╮╰╯─") for line in said.splitlines() if not line.startswith(("note:", "Usage:", "Try "))]
     lines = [line for line in lines if line and line != "Error"]
-    return code, " ".join(lines).removeprefix("error: ").replace(str(Path(folder).resolve()), "…")
+    return " ".join(lines).removeprefix("error: ")
 
 
-def row(case, code, said):
+def row(case, end):
     def cell(value):
-        return value.replace("|", "\\|")
+        return value.replace("|", "\\|").replace(LONG_NAME, "aaa…")
 
-    return f"| {case.what} | `tailcloud {cell(case.words.replace(SMALL, '').strip())}` | {cell(said)} | {code} |"
+    words = " ".join(case.words.replace(SMALL, "").split())
+    return f"| {case.what} | `tailcloud {cell(words)}` | {cell(end.sentence)} | {end.code} |"
 
 
 HEAD = """# What tailcloud says when something is wrong
@@ -655,7 +1021,7 @@ TABLE = """
 
 if __name__ == "__main__":
     parts = [
-        TABLE.format(task) + "".join(row(case, *sentence(case)) + "\n" for case in cases)
+        TABLE.format(task) + "".join(row(case, ending(case)) + "\n" for case in cases)
         for task, cases in SECTIONS.items()
     ]
     PAGE.write_text(HEAD + "".join(parts))

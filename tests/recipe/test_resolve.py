@@ -317,3 +317,8 @@ def test_numbers_and_tables_beyond_all_bounds_are_refused_in_one_sentence(settin
     (tmp_path / "recipe.toml").write_text(f"{data}{setting}\n")
     with pytest.raises(UsageError, match=r"too large|too deeply"):
         load_recipe(str(tmp_path / "recipe.toml"))
+
+
+def test_a_recipe_of_a_windows_editor_is_read(tmp_path):
+    (tmp_path / "mine.toml").write_bytes(b'\xef\xbb\xbfdata = "digits-lt"\r\nseed = 3\r\n')
+    assert load_recipe(str(tmp_path / "mine.toml")).seed == 3

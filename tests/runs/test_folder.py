@@ -1,11 +1,13 @@
 """Run folders: never overwritten, held by one process, honest about damage."""
 
+import errno
 import json
 import os
 import shlex
 import subprocess
 
 import pytest
+from faulty_disk import Fault, FaultyDisk
 
 from helpers.runs import small_recipe
 from tailcloud.errors import TailcloudError, UsageError
@@ -105,6 +107,32 @@ def test_a_log_line_that_was_cut_short_is_dropped(tmp_path):
     folder.truncate_log(lambda line: line["epoch"] <= 1)
     folder.append_log({"stage": "stage1", "epoch": 2})
     assert [line["epoch"] for line in folder.log()] == [1, 2]
+
+
+def test_a_log_line_that_is_no_text_is_dropped(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.append_log({"stage": "stage1", "epoch": 1})
+    with folder.log_file.open("ab") as file:
+        file.write(b'{"stage": "\xff"}\n')
+    assert [line["epoch"] for line in folder.log()] == [1]
+
+
+def test_a_log_line_that_did_not_fit_on_the_disk_is_not_written_twice(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.append_log({"stage": "stage1", "epoch": 1})
+    with FaultyDisk(tmp_path, Fault(errno.ENOSPC), 1).installed(), pytest.raises(OSError, match="No space"):
+        folder.append_log({"stage": "stage1", "epoch": 2})
+    assert [line["epoch"] for line in folder.log()] == [1]
+    assert folder.log_file.read_text().count("\n") == 1
+
+
+def test_checkpoints_that_are_a_file_are_refused_before_anything_is_lost(tmp_path):
+    folder = RunFolder(tmp_path)
+    folder.append_log({"stage": "stage1", "epoch": 1})
+    folder.checkpoints.write_text("")
+    with pytest.raises(TailcloudError, match="is a file, and a run keeps its checkpoints in a folder"), folder.locked():
+        pass
+    assert len(folder.log()) == 1
 
 
 @pytest.mark.parametrize("name", [".lock", "checkpoint", "log.jsonl", "tensorboard"])

@@ -1,8 +1,10 @@
+import errno
 import hashlib
 import io
 import os
 import pickle
 from contextlib import suppress
+from unittest import mock
 from zipfile import ZIP_DEFLATED, ZipFile
 
 import numpy as np
@@ -167,3 +169,13 @@ def test_a_compressed_file_is_refused_before_it_is_unpacked(tmp_path):
             bomb.writestr(entry.filename, plain.read(entry))
     with pytest.raises(TailcloudError, match="is damaged or contains more than tensors"):
         read_tensors(tmp_path / "bomb.pth")
+
+
+def test_an_archive_at_which_pytorch_blames_the_system_is_damaged(tmp_path):
+    torch.save({"weight": torch.ones(2)}, tmp_path / "w.pth")
+    invalid = OSError(errno.EINVAL, os.strerror(errno.EINVAL))  # PyTorch seeks to where no file can be
+    with (
+        mock.patch("torch.load", side_effect=invalid),
+        pytest.raises(TailcloudError, match="is damaged or contains more than tensors"),
+    ):
+        read_tensors(tmp_path / "w.pth")

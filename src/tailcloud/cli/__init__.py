@@ -10,6 +10,8 @@ import os
 import sys
 import time
 import warnings
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Annotated
 
 import typer
@@ -31,7 +33,7 @@ from tailcloud.cli.standard_streams import prepare_standard_streams
 from tailcloud.cli.termination import clean_exit_on_signals
 from tailcloud.cli.train import train
 from tailcloud.cli.watch import watch
-from tailcloud.errors import SilentExit, TailcloudWarning, explained, unexpected
+from tailcloud.errors import SilentExit, TailcloudWarning, UsageError, explained, unexpected
 from tailcloud.garbage_collection import exit_quickly
 
 # Threads that wait for each other sleep instead of spinning: on a busy machine a step is several times faster.
@@ -100,8 +102,20 @@ def main() -> None:
         _run()
 
 
+def _check_words(words: Sequence[str]) -> None:
+    """Refuse an empty word: as a path it would stand for the working folder. A shell variable was not set."""
+    for before, word in pairwise(["tailcloud", *words]):
+        option, equals, value = word.partition("=")
+        if not word or (equals and not value and option.startswith("--")):
+            where = option or before
+            raise UsageError(
+                f'there is nothing after "{where}"; give a value, or check the variable that should have one'
+            )
+
+
 def _run() -> None:
     try:
+        _check_words(sys.argv[1:])
         app(prog_name="tailcloud")
     except Exception as error:
         sentence = explained(error) or unexpected(error)

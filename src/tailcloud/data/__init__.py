@@ -16,6 +16,7 @@
 - ``inspection``: checks of a data set before training.
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import fields
 from difflib import get_close_matches
@@ -71,6 +72,8 @@ def parse_spec(spec: str) -> tuple[str, float | None]:
     """
     name, colon, text = spec.partition(":")
     if name not in SOURCES:
+        if text.startswith("//") and not os.path.lexists(spec):
+            raise UsageError(f"{spec} is an address, and data are read from this machine only; download them first")
         if is_path(spec):
             return OWN, None
         beside = (path.name for path in Path().iterdir())
@@ -104,7 +107,7 @@ def _ratio(spec: str, text: str) -> float:
 
 def is_path(spec: str) -> bool:
     """Whether a SPEC is a path: one that exists, or text that looks like a path."""
-    return Path(spec).exists() or "/" in spec or "\\" in spec or Path(spec).suffix.lower() in FILE_SUFFIXES
+    return os.path.lexists(spec) or "/" in spec or "\\" in spec or Path(spec).suffix.lower() in FILE_SUFFIXES
 
 
 def is_in_files(spec: str) -> bool:

@@ -16,6 +16,7 @@ import torch
 
 from tailcloud import plugins
 from tailcloud.data import Dataset
+from tailcloud.data.loaders.batch import WHOLE_BATCH
 from tailcloud.errors import TailcloudError, disk_full, explained
 from tailcloud.launch.fleet import After, Job, Outcome, train_on_streams, train_side_by_side
 from tailcloud.launch.run_data import open_data
@@ -71,7 +72,7 @@ def execute(
             world.on_all_ranks(partial(check_same_data, dataset, world.gather(dataset.fingerprint)[0]))
             taught = world.from_rank0(partial(needs_teachers, run))
             run = world.from_rank0(partial(with_teacher_digests, run, check=taught))
-            world.on_all_ranks(partial(check_models, run.recipe, dataset, teachers=taught))
+            world.on_all_ranks(partial(check_parts, run.recipe, dataset, world, teachers=taught))
         result: Result | None = world.from_rank0(partial(claim_folder, run, lock))
         if result is not None:
             observer.note(f"{run.folder.path} is finished already.")
@@ -145,13 +146,23 @@ def with_teacher_digests(run: PlannedRun, *, check: bool) -> PlannedRun:
     return replace(run, recipe=run.recipe.model_copy(update={"distill": updated}))
 
 
-def check_models(recipe: Recipe, dataset: Dataset, *, teachers: bool) -> None:
-    """Refuse weights of another network, and teachers of other classes, before the run folder is written."""
+def check_parts(recipe: Recipe, dataset: Dataset, world: World, *, teachers: bool) -> None:
+    """Refuse what cannot be trained before the run folder is written.
+
+    That is weights of another network, a width that the network does not have, losses of micro-batches, and teachers of
+    other classes.
+    """
+    from tailcloud.classifier import meta_backbone
+    from tailcloud.training.engine import check_losses
     from tailcloud.training.model import first_model, normalised_for
     from tailcloud.training.teachers import load_teachers
 
     if recipe.model.pretrained:
         dataset = normalised_for(first_model(recipe, dataset)[1], dataset)
+    elif recipe.model.width != 1:
+        meta_backbone(recipe.model.backbone, recipe.model.width)
+    if world.share(recipe.engine.accumulate) != WHOLE_BATCH:
+        check_losses(recipe, dataset.profile.counts.tolist())
     if recipe.distill and teachers:
         load_teachers(recipe.distill, dataset)
 

@@ -17,6 +17,7 @@ import torch
 from tailcloud.data import OWN, Dataset, hold_out, is_path, parse_spec
 from tailcloud.data.readers.open_path import named_root
 from tailcloud.errors import TailcloudError, UsageError
+from tailcloud.files import check_output, expand_home
 from tailcloud.launch.run_data import DataSource, has_test, note_same_images, open_data, open_for_choice
 from tailcloud.plugins import plugin_arguments
 from tailcloud.recipe import Recipe, differences, load_recipe, parse_setting, resolve
@@ -334,6 +335,8 @@ def check_machine(recipe: Recipe, device: torch.device, *, weights: bool = True,
 
     check_engine(recipe.engine, device)
     check_logging(recipe.logging)
+    if recipe.data.cache not in {"none", "ram"}:
+        check_output("data.cache =", expand_home(recipe.data.cache), folder=True)
     if weights and recipe.model.pretrained:
         check_weights(recipe.model, recipe.model.pretrained, recipe.root, download=download)
 

@@ -8,7 +8,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Literal, Protocol
 
-from tailcloud.data import OWN, parse_spec
+from tailcloud.data import FILE_SUFFIXES, OWN, parse_spec
 from tailcloud.errors import TailcloudError, UsageError, unknown
 from tailcloud.recipe.merge import Table
 
@@ -114,7 +114,9 @@ def find_recipe(reference: str) -> Readable:
     if path.is_dir() and (path / "recipe.toml").is_file():
         path = path / "recipe.toml"
     elif path.exists() and path.suffix != ".toml":
-        raise UsageError(f"{reference} is not a recipe; to train on the images there, use --data {reference}")
+        is_data = path.is_dir() or path.suffix.lower() in FILE_SUFFIXES
+        way = f"to train on the images there, use --data {reference}" if is_data else "recipes are TOML files, x.toml"
+        raise UsageError(f"{reference} is not a recipe; {way}")
     if path.suffix == ".toml":
         if not path.is_file():
             raise TailcloudError(f'there is no recipe file {path}; "tailcloud recipes ls" lists the shipped ones')
@@ -141,8 +143,10 @@ def default_recipe(spec: str) -> str:
 def read_toml(file: Readable) -> Table:
     """A TOML file as a table; errors name the wrong line."""
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(file.read_text(encoding="utf-8").removeprefix("\ufeff"))  # which Windows puts first
+    except UnicodeDecodeError:
+        raise UsageError(f"{file} is not UTF-8 text; save it as UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{file} is not valid TOML: {error}") from None
     except (ValueError, RecursionError):
         raise UsageError(f"{file} is not a recipe: a number is too large, or tables are nested too deeply") from None

@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.files import FORMAT, TEMPORARY, check_regular, is_temporary, named_in_errors, write_atomically
+from tailcloud.files import (
+    FORMAT,
+    TEMPORARY,
+    check_output,
+    check_regular,
+    is_temporary,
+    named_in_errors,
+    write_atomically,
+)
 from tailcloud.plugins import loaded_files
 from tailcloud.recipe import Recipe, differences, load_recipe
 from tailcloud.runs.result import Result, read_result
@@ -53,8 +61,10 @@ class RunFolder:
             raise TailcloudError(
                 f"{self.path} already holds a run; continue it with --resume, or choose another folder with --out"
             )
-        if self.path.exists() and not self.path.is_dir():
-            raise TailcloudError(f"{self.path} is a file, and a run needs a folder; choose another one with --out")
+        if os.path.lexists(self.path) and not self.path.is_dir():
+            what = "a file" if self.path.exists() else "a link that leads nowhere"
+            raise TailcloudError(f"{self.path} is {what}, and a run needs a folder; choose another one with --out")
+        check_output("--out", self.path, folder=True)
         if self.path.is_dir() and any(entry.name != LOCK and not is_temporary(entry) for entry in self.path.iterdir()):
             raise TailcloudError(f"{self.path} is not empty and holds no run; choose another folder with --out")
 
@@ -118,9 +128,14 @@ class RunFolder:
         return read_result(self.result_file)
 
     def append_log(self, line: dict[str, Any]) -> None:
-        """Append the line of an epoch. It survives the process; ``sync_log`` makes it survive the machine too."""
-        with named_in_errors(self.log_file), self.log_file.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"format": FORMAT, **line}) + "\n")
+        """Append the line of an epoch. It survives the process; ``sync_log`` makes it survive the machine too.
+
+        Without a buffer: closing one would write the line a second time, after the part that a full disk took.
+        """
+        content = (json.dumps({"format": FORMAT, **line}) + "\n").encode()
+        with named_in_errors(self.log_file), self.log_file.open("ab", buffering=0) as file:
+            while content:
+                content = content[file.write(content) :]
 
     def sync_log(self) -> None:
         """Wait until the log is on the disk."""
@@ -137,10 +152,10 @@ class RunFolder:
         if not self.log_file.is_file():
             return []
         lines = []
-        for text in self.log_file.read_text(encoding="utf-8").splitlines():
+        for text in self.log_file.read_bytes().splitlines():
             try:
                 line = json.loads(text)
-            except (ValueError, RecursionError):
+            except (ValueError, RecursionError):  # incomplete, or not text
                 break
             if not isinstance(line, dict) or not _is_epoch(line):
                 break
@@ -173,6 +188,10 @@ class RunFolder:
                 raise TailcloudError(
                     f"{path} is a link to {path.resolve()}, and a run writes only inside its folder; remove the link"
                 )
+        if self.checkpoints.is_file():
+            raise TailcloudError(
+                f"{self.checkpoints} is a file, and a run keeps its checkpoints in a folder; remove it"
+            )
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -1,5 +1,6 @@
 """How a run computes: executor, precision and kernels, from the recipe's ``[engine]`` table or chosen for "auto"."""
 
+from collections.abc import Sequence
 from typing import Any, Unpack
 
 from tailcloud.classifier import Classifier
@@ -23,6 +24,13 @@ from tailcloud.training.stages.factory import make_loss, make_objective
 
 COMPILE_FROM = 2e14  # FLOPs of a run on a CPU; see docs/performance.md
 START_SOONER_BELOW = 1e15  # FLOPs of a run on a GPU for which kernels that start sooner pay, though steps are slower
+
+
+def check_losses(recipe: Recipe, counts: Sequence[int]) -> None:
+    """Refuse losses of trained stages that micro-batches cannot compute."""
+    for name, stage in recipe.stages.items():
+        if stage.epochs:
+            check_micro_batches(make_objective(stage, make_loss(stage, counts), counts), name)
 
 
 def unfused(failure: CannotFuse) -> str:
@@ -83,12 +91,8 @@ class RunEngine:
 
     def prepare_micro_batches(self) -> None:
         """Refuse losses that cannot be cut. Steps are eager: graphs, compiled steps and fused kernels take batches."""
-        counts = self.dataset.profile.counts.tolist()
         with self.world.rank0_errors():
-            for name, stage in self.recipe.stages.items():
-                if stage.epochs:
-                    loss = make_loss(stage, counts)
-                    check_micro_batches(make_objective(stage, loss, counts, self.model.backbone.features), name)
+            check_losses(self.recipe, self.dataset.profile.counts.tolist())
             if self.recipe.engine.sync_batch_norm:
                 synchronise(self.model, self.world)
         if self.executor != "eager":

@@ -16,6 +16,8 @@ from tailcloud.runs.result import StageResult
 from tailcloud.training.session import Session
 from tailcloud.training.stages.start import use_new_head
 
+BEST_EPOCH: dict[str, Any] = {"epoch": int, "top1": int | float, "on": str, "by": int | float}
+
 
 def resume(session: Session, folder: RunFolder, observer: Observer) -> tuple[TrainingProgress, Checkpoint | None]:
     """Load model and progress from the newest complete checkpoint; a new run starts from the beginning."""
@@ -69,8 +71,15 @@ def check_progress(progress: TrainingProgress, recipe: Recipe) -> None:
         raise ValueError("its stages are in another order")
     if not isinstance(progress.epoch, int) or progress.epoch > recipe.stages[progress.stage].epochs:
         raise ValueError("it has more epochs than the recipe")
-    if progress.best is not None and not {"epoch", "top1", "on", "by"} <= progress.best.keys():
-        raise ValueError("its best epoch is incomplete")
+    if progress.best is not None and not all(isinstance(progress.best[key], kind) for key, kind in BEST_EPOCH.items()):
+        raise ValueError("its best epoch is none")
+    if not isinstance(progress.changes, list) or not all(isinstance(text, str) for text in progress.changes):
+        raise ValueError("its remarks are not text")
+    if not isinstance(progress.evaluated, int | None) or not isinstance(progress.ended, bool):
+        raise ValueError("it does not say what was evaluated")
+    start, position, end = progress.early_end or (0, 0.0, 0)
+    if not isinstance(start, int) or not isinstance(position, int | float) or not isinstance(end, int):
+        raise ValueError("it ends at no step")
 
 
 def cut_log(session: Session, folder: RunFolder, progress: TrainingProgress, observer: Observer) -> None:

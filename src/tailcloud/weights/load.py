@@ -69,7 +69,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file, or of a PyTorch file with tensors only."""
     try:
         content = load_file(path) if path.suffix == ".safetensors" else _load_pytorch_file(path)
-    except OSError:
+    except (FileNotFoundError, PermissionError, IsADirectoryError):
         raise
     except Exception:  # on a damaged file PyTorch raises anything
         raise TailcloudError(

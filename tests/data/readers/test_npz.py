@@ -194,3 +194,12 @@ def test_labels_that_look_alike_are_not_one_class(tmp_path):
     np.savez(tmp_path / "a.npz", x=images, y=np.array([b"caf\xe9", b"caf\xe8"] * 2))
     with pytest.raises(UsageError, match="whose names differ only in characters that cannot be printed"):
         open_dataset(str(tmp_path / "a.npz"))
+
+
+@pytest.mark.parametrize("order", "<>")
+def test_text_with_characters_that_do_not_exist_is_damaged(order, tmp_path):
+    labels = np.array(["a", "bc"] * 5, dtype=f"{order}U2")
+    opened(tmp_path, {"x": images(10), "y": labels})
+    labels.view(f"{order}u4")[0] = 0x110000
+    with pytest.raises(TailcloudError, match="a character that does not exist"):
+        opened(tmp_path, {"x": images(10), "y": labels})

@@ -197,4 +197,4 @@ def _lines(file: Path) -> Iterator[tuple[int, str]]:
                     last = monotonic()
                     log.info("%s lines of %s read", f"{number:,}", file)
     except UnicodeDecodeError:
-        raise UsageError(f"{file} is not UTF-8 text; save it as UTF-8") from None
+        raise UsageError(f'{file} is not UTF-8 text; save it as UTF-8, in a spreadsheet as "CSV UTF-8"') from None

@@ -3,6 +3,7 @@
 Files are not trusted: names, shapes and types are read and checked before any array is, and pickles are refused.
 """
 
+import sys
 from collections.abc import Iterable
 from math import prod
 from pathlib import Path
@@ -84,11 +85,20 @@ def read_array(path: Path, name: str) -> NDArray[Any]:
     try:
         with ZipFile(path) as archive, archive.open(name + ENDING) as file:
             array: NDArray[Any] = npy.read_array(file, allow_pickle=False)
-            return array
+        _check_characters(array)
+        return array
     except MemoryError:
         raise
     except Exception as error:
         raise _damaged(path, error) from None
+
+
+def _check_characters(array: NDArray[Any]) -> None:
+    """NumPy makes text of any numbers, and Python fails on those that are no characters."""
+    if array.dtype.kind == "U" and array.dtype.itemsize and array.size:
+        numbers = np.ascontiguousarray(array).view(np.dtype(np.uint32).newbyteorder(array.dtype.byteorder))
+        if int(numbers.max()) > sys.maxunicode:
+            raise ValueError("it has text with a character that does not exist")
 
 
 def _damaged(path: Path, error: Exception) -> TailcloudError:

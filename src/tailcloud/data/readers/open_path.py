@@ -102,7 +102,8 @@ def list_files(
     if path.is_dir():
         return read_folder(path, needs_training=needs_training)
     if not path.exists():
-        raise TailcloudError(f"{path} does not exist; {KINDS}")
+        gone = "is a link that leads nowhere" if path.is_symlink() else "does not exist"
+        raise TailcloudError(f"{path} {gone}; {KINDS}")
     if path.suffix.lower() not in LIST_SUFFIXES or not path.is_file():
         raise UsageError(f"{path} is not a data set; {KINDS} (unpack archives first)")
     files = csv_list.read_list(path, group)
