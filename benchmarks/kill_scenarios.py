@@ -46,15 +46,17 @@ class Step:
         first: its words.
         again: its words after a kill, once a run folder is there.
         kills: the fewest and the most kills of a chain at this step.
-        marks: files (patterns below ``home``) whose appearance is a moment to kill soon after.
+        marks: files (patterns below ``home``) whose appearance is a moment to kill soon after, in their order.
+        late_marks: the same, of files that are written after the last epoch.
         served: it serves a page until Ctrl-C.
     """
 
     name: str
     first: Callable[[Place], list[str]]
     again: Callable[[Place], list[str]] | None = None
-    kills: tuple[int, int] = (3, 8)
+    kills: tuple[int, int] = (5, 12)
     marks: tuple[str, ...] = ()
+    late_marks: tuple[str, ...] = ()
     served: bool = False
 
     def words(self, place: Place) -> list[str]:
@@ -85,7 +87,10 @@ class Scenario:
     prepared: str | None = None
 
 
-RUN_FILES = ("run/recipe.toml", "run/checkpoint/*", "run/model.*", "run/examples.*", "run/result.json", "run/report.*")
+BEFORE_EPOCHS = ("run/recipe.toml", "run/checkpoint")
+CACHE_FILES = ("cache", "cache/.tmp-*", "cache/.tmp-*/aspects.f32", "cache/*/about.json")
+FEATURE_FILES = ("features", "features/*/.tmp-*", "features/*/*")
+AFTER_EPOCHS = ("run/examples.*", "run/model.*", "run/result.json", "run/.tmp-*", "run/report.*")
 
 
 def settings(*changes: str) -> list[str]:
@@ -142,7 +147,7 @@ def _page(place: Place) -> list[str]:
     return ["review", str(place.run)]
 
 
-DIGITS_STEP = Step("train", _digits, _resume, marks=RUN_FILES)
+DIGITS_STEP = Step("train", _digits, _resume, marks=BEFORE_EPOCHS, late_marks=AFTER_EPOCHS)
 AFTERWARDS = (
     Step("report", _report, kills=(1, 3), marks=("run/.tmp-*",)),
     Step("export", _export("safetensors"), kills=(1, 3), marks=("run/.tmp-*", "run/portable.*")),
@@ -153,21 +158,21 @@ SCENARIOS = {
     "cache": Scenario(
         "one process, image files, `data.cache`",
         11,
-        (Step("train", _streamed, _resume, marks=(*RUN_FILES, "cache/*", "cache/.tmp-*", "cache/.tmp-*/*")),),
+        (Step("train", _streamed, _resume, marks=(*CACHE_FILES, *BEFORE_EPOCHS), late_marks=AFTER_EPOCHS),),
         hits=(("process", SIGNALS), ("decoder", ("SIGKILL", "SIGTERM"))),
         epochs=(5, 3),
     ),
     "decoders": Scenario(
         "one process, image files, decoder processes",
         9,
-        (Step("train", _decoded, _resume, marks=RUN_FILES),),
+        (Step("train", _decoded, _resume, marks=BEFORE_EPOCHS, late_marks=AFTER_EPOCHS),),
         hits=(("process", SIGNALS), ("decoder", ("SIGKILL", "SIGTERM"))),
         epochs=(5, 3),
     ),
     "features": Scenario(
         "one process, features of EfficientNet-Lite0",
         10,
-        (Step("train", _features, _resume, marks=(*RUN_FILES, "features/*", "features/*/*")),),
+        (Step("train", _features, _resume, marks=(*BEFORE_EPOCHS, *FEATURE_FILES), late_marks=AFTER_EPOCHS),),
         epochs=(5, 3),
     ),
     "review": Scenario(
@@ -189,13 +194,22 @@ SCENARIOS = {
     "fleet": Scenario(
         "a fleet of four",
         7,
-        (Step("train", _fleet, _resume_fleet, kills=(3, 7), marks=("runs/*/recipe.toml", "runs/*/model.*")),),
+        (
+            Step(
+                "train",
+                _fleet,
+                _resume_fleet,
+                kills=(4, 9),
+                marks=("runs/*/recipe.toml",),
+                late_marks=("runs/*/model.*",),
+            ),
+        ),
         hits=(("parent", SIGNALS), ("worker", ("SIGKILL", "SIGTERM")), ("terminal", ("SIGINT",))),
     ),
     "ranks": Scenario(
         "two ranks under torchrun",
         6,
-        (Step("train", _digits, _resume, kills=(3, 7), marks=RUN_FILES),),
+        (Step("train", _digits, _resume, kills=(4, 9), marks=BEFORE_EPOCHS, late_marks=AFTER_EPOCHS),),
         hits=(("rank", SIGNALS), ("launcher", ("SIGTERM", "SIGINT"))),
         launcher="torchrun",
     ),

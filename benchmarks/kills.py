@@ -41,15 +41,19 @@ import kill_hooks
 from kill_commands import Clock
 from kill_scenarios import SCENARIOS, Place, Scenario, Step, draw_photos
 from measurement import RESULTS, write_record
+from week_of_use import processes_of
 
 from tailcloud.training.devices import commit, pick_device
 
+UNKNOWN = "unknown"  # the commit of a tree without git
+SHARED_MEMORY = Path("/dev/shm")
 KILLS, LANES = 1000, 2
 PATIENCE = 600.0  # seconds until a command must have ended by itself
 ORPHAN_PATIENCE = 60.0
 SOON = 0.12  # seconds after a mark
 AGAIN = 0.15  # share of SIGTERMs that SIGKILL follows soon
-BY_MARK = 0.6  # share of kills after a mark
+BY_MARK = 0.7  # share of kills after a mark
+NEXT_MARKS = 4  # one of so many that come next
 HARMED = 0.7  # share of kills before which a disk fails that can
 EXPECTED = {"SIGKILL": {-9, 0}, "SIGTERM": {143, -15, 0}, "SIGINT": {130, -2, 0}}
 HELPERS = {"decoder", "worker"}  # a command survives their deaths, or says why not
@@ -188,7 +192,7 @@ class Chain:
         plan = Plan(number, target, chance.uniform(0, duration))
         marks = self.marks(step)
         if marks and chance.random() < BY_MARK:
-            plan.mark, plan.reached = chance.choice(marks)
+            plan.mark, plan.reached = chance.choice(marks[:NEXT_MARKS])
             plan.seconds = chance.uniform(0, SOON)
         if self.disk.fails and chance.random() < HARMED:
             plan.harm_before = chance.uniform(0, chance.choice([SOON, duration]))
@@ -198,16 +202,21 @@ class Chain:
         return plan
 
     def marks(self, step: Step) -> list[tuple[str, Callable[[], bool]]]:
-        """Moments that are still to come."""
-        home = self.place.home
-        files = [(mark, lambda mark=mark: any(home.glob(mark))) for mark in step.marks]
-        found: list[tuple[str, Callable[[], bool]]] = [(mark, seen) for mark, seen in files if not seen()]
-        if step.name == "train":
-            done, all_lines = self.logged(), sum(self.scenario.epochs)
-            found += [
-                (f"epoch {line}", lambda line=line: self.logged() >= line) for line in range(done + 1, all_lines + 1)
-            ]
-        return found
+        """Moments that are still to come, in their order."""
+        epochs = range(1, sum(self.scenario.epochs) + 1) if step.name == "train" else ()
+        logged = [(f"epoch {epoch}", partial(self.has_logged, epoch)) for epoch in epochs]
+        early, late = ([(mark, partial(self.has, mark)) for mark in marks] for marks in (step.marks, step.late_marks))
+        return [(mark, seen) for mark, seen in (*early, *logged, *late) if not seen()]
+
+    def has(self, mark: str) -> bool:
+        """Whether a file is there."""
+        with suppress(OSError):  # a folder was removed meanwhile
+            return any(self.place.home.glob(mark))
+        return False
+
+    def has_logged(self, epoch: int) -> bool:
+        """Whether a log has so many epochs."""
+        return self.logged() >= epoch
 
     def logged(self) -> int:
         """The most epochs that a log has."""
@@ -307,7 +316,7 @@ class Chain:
 
     def stacks(self, process: int) -> str:
         """Where a command and its helpers are."""
-        family = list(kill_commands.processes_of(process))
+        family = list(processes_of(process))
         return "\n".join(kill_hooks.stack_of(one, self.folder / "stacks") for one in family)
 
     def check(self, step: Step, life: Life) -> None:
@@ -381,13 +390,13 @@ class Lane:
         self.number, self.lanes, self.scratch, self.most = number, lanes, scratch, kills
         self.names = list(names)[number::lanes]
         self.log, self.folder = scratch / f"lane{number}.jsonl", scratch / f"lane{number}"
-        self.clock, self.commit, self.stopping = Clock(), commit(), False
+        self.clock, self.commit, self.stopping = Clock(), commit() or UNKNOWN, False
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         (self.folder / "site").mkdir()
         (self.folder / "site" / "sitecustomize.py").write_text(kill_hooks.SITE)
         self.references: dict[str, dict[str, Any]] = {}
-        self.shared_memory = {*os.listdir("/dev/shm")}
+        self.shared_memory = {*SHARED_MEMORY.iterdir()}
 
     def run(self) -> None:
         """Chains until there are enough kills, or until SIGTERM."""
@@ -396,7 +405,7 @@ class Lane:
         kill_disks.adopt_orphans()
         if not kill_disks.own_mounts():
             self.names = [name for name in self.names if not kill_disks.DISKS[SCENARIOS[name].disk].fails]
-        self.shared_memory = {*os.listdir("/dev/shm")}
+        self.shared_memory = {*SHARED_MEMORY.iterdir()}
         before = [line for line in read_lines([self.log]) if line["commit"] == self.commit]
         chains = sum(line["kind"] == "chain" for line in read_lines([self.log]))
         done = Counter(line["scenario"] for line in before if line["kind"] == "kill")
@@ -431,7 +440,7 @@ class Lane:
         if not chain.problems:
             chain.check_end(reference["end"])
             chain.problems += [
-                f"shared memory is left: {one}" for one in {*os.listdir("/dev/shm")} - self.shared_memory
+                f"shared memory is left: {one}" for one in {*SHARED_MEMORY.iterdir()} - self.shared_memory
             ]
         for kill in chain.kills:
             self.write(kill)
@@ -554,7 +563,7 @@ def campaign(scratch: Path, kills: int, names: Sequence[str], lanes: int) -> dic
     for process in list(started):
         os.waitpid(process, 0)
         del started[process]
-    return summary(read_lines(sorted(scratch.glob("lane*.jsonl"))), commit())
+    return summary(read_lines(sorted(scratch.glob("lane*.jsonl"))), commit() or UNKNOWN)
 
 
 def main() -> None:

@@ -174,7 +174,7 @@ def test_a_file_that_was_taken_for_a_leftover_is_begun_again(tmp_path, monkeypat
     def late(file, how):
         if not taken:
             taken.append(file.name)
-            os.unlink(file.name)
+            Path(file.name).unlink()
         lock(file, how)
 
     monkeypatch.setattr(fcntl, "flock", late)
