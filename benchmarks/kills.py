@@ -258,7 +258,7 @@ class Chain:
         self, step: Step, draw: Callable[[], Plan | None], process: int, served: Callable[[], str | None]
     ) -> Life:
         """Look at a command until it ends; harm the disk, kill, and click meanwhile."""
-        life, clicker, plan, since = Life(), None, draw(), 0.0
+        life, clicker, plan, since, leaving = Life(), None, draw(), 0.0, False
         for passed in self.clock.ticks(PATIENCE):
             code = kill_commands.ended(process)
             if code is not None:
@@ -273,7 +273,8 @@ class Chain:
                     since, plan = passed, self.next_plan(plan, draw)
             if clicker is None and (url := served()):
                 clicker = Clicker(url)
-            if clicker and plan is None and not life.kills and len(clicker.decided) >= CLICKS:
+            if clicker and plan is None and not (life.kills or leaving) and len(clicker.decided) >= CLICKS:
+                leaving = True
                 kill_commands.signal_all([process], signal.SIGINT)  # the way to end a review
         else:
             life.problems.append(f"it did not end within {PATIENCE:.0f} s: {self.stacks(process)}")
