@@ -508,8 +508,7 @@ def summary(lines: Sequence[dict[str, Any]], now: str) -> dict[str, Any]:
         "commands": sum(chain["lives"] for chain in chains),
         "disk_failures": sum(chain["disk_failures"] for chain in chains),
         "failures": sum(bool(chain["problems"]) for chain in chains),
-        "problems": [{"scenario": one["scenario"], "seed": one["seed"], "problems": one["problems"]}
-                     for one in chains if one["problems"]],
+        "problems": [{key: one[key] for key in ("scenario", "seed", "problems")} for one in chains if one["problems"]],
         "errors_of_the_script": sum(line["kind"] == "error" and line["commit"] == now for line in lines),
         "slowest_end_seconds": max((chain["slowest_end"] for chain in chains), default=0.0),
         "by_shell": sum(kill["launcher"] != "forked" for kill in kills),
@@ -527,8 +526,14 @@ def summary(lines: Sequence[dict[str, Any]], now: str) -> dict[str, Any]:
             "kills": sum(line["kind"] == "kill" for line in earlier),
             "chains": sum(line["kind"] == "chain" for line in earlier),
             "failures": sum(line["kind"] == "chain" and bool(line["problems"]) for line in earlier),
+            "found": [
+                {key: line[key] for key in ("scenario", "seed", "commit")}
+                | {"problems": [problem.partition("\n")[0] for problem in line["problems"]]}
+                for line in earlier
+                if line["kind"] == "chain" and line["problems"]
+            ],
         },
-    }  # fmt: skip
+    }
 
 
 def campaign(scratch: Path, kills: int, names: Sequence[str], lanes: int) -> dict[str, Any]:

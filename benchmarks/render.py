@@ -21,6 +21,7 @@ import epoch_speed_table
 import executors_table
 import finetune_speed_table
 import kernel_passes_table
+import kills_table
 import large_benchmark_cost_table
 import leaders
 import paper_conclusions
@@ -322,6 +323,7 @@ MEASURED: tuple[tuple[str, str, str, Parts], ...] = (  # a page, a block in it, 
     ("streaming.md", "streaming", "streaming-*", streaming_table.parts),
     ("review.md", "wrong-labels", "wrong-labels-*", wrong_labels.parts),
     ("robustness.md", "week-of-use", "week-of-use", single(week_of_use_table.parts)),
+    ("robustness.md", "kills", "kills", single(kills_table.parts)),
     ("predict.md", HELD_OUT, f"{HELD_OUT}-*", calibration_table.parts),
     ("performance.md", "executors", "executors-*", executors_table.parts),
     ("performance.md", "speed-cpu", "speed-cpu", single(speed_table.parts)),

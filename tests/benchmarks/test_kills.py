@@ -117,14 +117,15 @@ def test_what_an_older_commit_went_through_is_counted_apart():
     chain = {"kind": "chain", "scenario": "digits", "seed": 4, "lives": 3, "disk_failures": 0, "slowest_end": 0.1}
     lines = [
         kill | {"commit": "old", "launcher": "forked"},
-        chain | {"commit": "old", "problems": ["lost"]},
+        chain | {"commit": "old", "problems": ["lost\nand more"]},
         kill | {"commit": "new", "launcher": "shell"},
         chain | {"commit": "new", "problems": []},
     ]
     found = kills.summary(lines, "new")
     assert (found["kills"], found["chains"], found["failures"], found["commands"]) == (1, 1, 0, 3)
     assert found["scenarios"]["digits"]["seeds"] == [4]
-    assert found["before_the_last_mending"] == {"kills": 1, "chains": 1, "failures": 1}
+    lost = {"scenario": "digits", "seed": 4, "commit": "old", "problems": ["lost"]}
+    assert found["before_the_last_mending"] == {"kills": 1, "chains": 1, "failures": 1, "found": [lost]}
     assert kills.summary(lines, "old")["failures"] == 1
 
 
