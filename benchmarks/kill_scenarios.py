@@ -48,6 +48,7 @@ class Step:
         kills: the fewest and the most kills of a chain at this step.
         marks: files (patterns below ``home``) whose appearance is a moment to kill soon after, in their order.
         late_marks: the same, of files that are written after the last epoch.
+        makes: the file that it makes and does not overwrite: once it is there, the command is not repeated.
         served: it serves a page until Ctrl-C.
     """
 
@@ -57,7 +58,12 @@ class Step:
     kills: tuple[int, int] = (5, 12)
     marks: tuple[str, ...] = ()
     late_marks: tuple[str, ...] = ()
+    makes: str | None = None
     served: bool = False
+
+    def is_done(self, place: Place) -> bool:
+        """Whether what the command makes is there, although it was killed."""
+        return self.makes is not None and (place.home / self.makes).exists()
 
     def words(self, place: Place) -> list[str]:
         """What to type now."""
@@ -179,7 +185,7 @@ SCENARIOS = {
         "`tailcloud review`: list and page",
         5,
         (
-            Step("review --csv", _suspects, kills=(2, 4), marks=("suspects.csv", ".tmp-*")),
+            Step("review --csv", _suspects, kills=(2, 4), marks=("suspects.csv", ".tmp-*"), makes="suspects.csv"),
             Step("review", _page, kills=(2, 4), marks=("run/review.*",), served=True),
         ),
         epochs=(5, 3),

@@ -21,6 +21,7 @@ import random
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -30,7 +31,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ from kill_scenarios import SCENARIOS, Place, Scenario, Step, draw_photos
 from measurement import RESULTS, write_record
 from week_of_use import processes_of
 
+from tailcloud.files import write_atomically
 from tailcloud.training.devices import commit, pick_device
 
 UNKNOWN = "unknown"  # the commit of a tree without git
@@ -177,7 +179,7 @@ class Chain:
             while True:
                 life = self.live(step, plan)
                 self.check(step, life)
-                if life.finished or self.problems:
+                if life.finished or self.problems or step.is_done(self.place):
                     break
             found[step.name] = life.seconds
             if self.problems:
@@ -391,10 +393,11 @@ class Lane:
         self.number, self.lanes, self.scratch, self.most = number, lanes, scratch, kills
         self.names = list(names)[number::lanes]
         self.log, self.folder = scratch / f"lane{number}.jsonl", scratch / f"lane{number}"
-        self.clock, self.commit, self.stopping = Clock(), commit() or UNKNOWN, False
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True)
-        (self.folder / "site").mkdir()
+        self.clock, self.stopping = Clock(), False
+        self.commit = commit() or UNKNOWN
+        self.code = code_of(self.commit)
+        shutil.rmtree(self.folder / "chain", ignore_errors=True)
+        (self.folder / "site").mkdir(parents=True, exist_ok=True)
         (self.folder / "site" / "sitecustomize.py").write_text(kill_hooks.SITE)
         self.references: dict[str, dict[str, Any]] = {}
         self.shared_memory = {*SHARED_MEMORY.iterdir()}
@@ -407,8 +410,9 @@ class Lane:
         if not kill_disks.own_mounts():
             self.names = [name for name in self.names if not kill_disks.DISKS[SCENARIOS[name].disk].fails]
         self.shared_memory = {*SHARED_MEMORY.iterdir()}
-        before = [line for line in read_lines([self.log]) if line["commit"] == self.commit]
-        chains = sum(line["kind"] == "chain" for line in read_lines([self.log]))
+        before = with_code(read_lines([self.log]), self.code)
+        seeds = [line["seed"] for line in read_lines([self.log]) if "seed" in line]
+        chains = max(seeds, default=self.number - self.lanes) // self.lanes + 1
         done = Counter(line["scenario"] for line in before if line["kind"] == "kill")
         while self.names and not self.stopping and self.all_kills() < self.most:
             name = min(self.names, key=lambda name: (done[name] + 1) / SCENARIOS[name].share)
@@ -424,7 +428,7 @@ class Lane:
     def all_kills(self) -> int:
         """The kills of all lanes, with the code as it is now."""
         lines = read_lines(self.scratch.glob("lane*.jsonl"))
-        return sum(line["kind"] == "kill" and line["commit"] == self.commit for line in lines)
+        return sum(line["kind"] == "kill" for line in with_code(lines, self.code))
 
     def stop(self, *_: Any) -> None:
         """The chain that has begun is ended without further kills."""
@@ -454,17 +458,25 @@ class Lane:
     def reference(self, name: str) -> dict[str, Any]:
         """The same scenario without kills: how long its steps take, and what it ends with."""
         if name not in self.references:
-            chain = self.begin(name, 0)
-            durations = chain.run(None, lambda: False)
-            end = chain.check_end(None)
-            if chain.problems:
-                raise RuntimeError(f"{name} fails without kills: {chain.problems}")
-            kept = self.folder / "finished" / name
-            shutil.copytree(chain.place.home, kept)
-            self.references[name] = {"durations": durations, "end": end, "kept": kept}
-            self.write({"kind": "reference", "scenario": name, "durations": durations, "sha256": end["sha256"]})
-            self.end(chain)
+            kept = self.folder / "finished" / self.code / name
+            file = kept.with_suffix(".json")
+            if not file.exists():
+                self.write_reference(name, kept, file)
+            self.references[name] = {**json.loads(file.read_text()), "kept": kept}
         return self.references[name]
+
+    def write_reference(self, name: str, kept: Path, file: Path) -> None:
+        """Run a scenario without kills, and keep what it ends with."""
+        chain = self.begin(name, 0)
+        durations = chain.run(None, lambda: False)
+        end = chain.check_end(None)
+        if chain.problems:
+            raise RuntimeError(f"{name} fails without kills: {chain.problems}")
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(chain.place.home, kept)
+        write_atomically(file, json.dumps({"durations": durations, "end": end}))
+        self.write({"kind": "reference", "scenario": name, "durations": durations, "sha256": end["sha256"]})
+        self.end(chain)
 
     def begin(self, name: str, seed: int) -> Chain:
         """A chain in a new folder. All chains of a lane have the same one: paths are in some of the files."""
@@ -495,11 +507,28 @@ def read_lines(files: Iterable[Path]) -> list[dict[str, Any]]:
     return [json.loads(line) for file in files if file.exists() for line in file.read_text().splitlines()]
 
 
+@cache
+def code_of(commit: str) -> str:
+    """The content of src at a commit: a commit that changes nothing there is the same code."""
+    words = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--verify", "-q", f"{commit}:./../src"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or commit
+
+
+def with_code(lines: Iterable[dict[str, Any]], code: str) -> list[dict[str, Any]]:
+    """The lines about that code, without chains that were declared void: the script was wrong, not tailcloud."""
+    lines = list(lines)
+    void = {(line["lane"], line["seed"]) for line in lines if line["kind"] == "void"}
+    valid = [line for line in lines if (line["lane"], line.get("seed")) not in void]
+    return [line for line in valid if code_of(line["commit"]) == code]
+
+
 def summary(lines: Sequence[dict[str, Any]], now: str) -> dict[str, Any]:
-    """The record: what the last commit was through, how often and where, and what was found before it."""
-    chains = [line for line in lines if line["kind"] == "chain" and line["commit"] == now]
-    kills = [line for line in lines if line["kind"] == "kill" and line["commit"] == now]
-    earlier = [line for line in lines if line["commit"] != now]
+    """The record: what the code of a commit was through, how often and where, and what was found before it."""
+    own = with_code(lines, code_of(now))
+    chains = [line for line in own if line["kind"] == "chain"]
+    kills = [line for line in own if line["kind"] == "kill"]
+    earlier = [line for line in lines if code_of(line["commit"]) != code_of(now)]
     keys = ("scenario", "phase", "signal", "target")
     counts = Counter(tuple(kill[key] for key in keys) for kill in kills)
     return {
@@ -509,7 +538,8 @@ def summary(lines: Sequence[dict[str, Any]], now: str) -> dict[str, Any]:
         "disk_failures": sum(chain["disk_failures"] for chain in chains),
         "failures": sum(bool(chain["problems"]) for chain in chains),
         "problems": [{key: one[key] for key in ("scenario", "seed", "problems")} for one in chains if one["problems"]],
-        "errors_of_the_script": sum(line["kind"] == "error" and line["commit"] == now for line in lines),
+        "errors_of_the_script": sum(line["kind"] == "error" for line in own),
+        "void": [{key: line[key] for key in ("scenario", "seed", "why")} for line in lines if line["kind"] == "void"],
         "slowest_end_seconds": max((chain["slowest_end"] for chain in chains), default=0.0),
         "by_shell": sum(kill["launcher"] != "forked" for kill in kills),
         "scenarios": {

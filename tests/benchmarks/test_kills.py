@@ -115,6 +115,7 @@ def test_phases_are_read_from_stacks(tmp_path, monkeypatch):
 def test_what_an_older_commit_went_through_is_counted_apart():
     kill = {"kind": "kill", "scenario": "digits", "phase": "stage 1", "signal": "SIGKILL", "target": "process"}
     chain = {"kind": "chain", "scenario": "digits", "seed": 4, "lives": 3, "disk_failures": 0, "slowest_end": 0.1}
+    kill, chain = ({"seed": 4, "lane": 0, **line} for line in (kill, chain))
     lines = [
         kill | {"commit": "old", "launcher": "forked"},
         chain | {"commit": "old", "problems": ["lost\nand more"]},
@@ -127,6 +128,10 @@ def test_what_an_older_commit_went_through_is_counted_apart():
     lost = {"scenario": "digits", "seed": 4, "commit": "old", "problems": ["lost"]}
     assert found["before_the_last_mending"] == {"kills": 1, "chains": 1, "failures": 1, "found": [lost]}
     assert kills.summary(lines, "old")["failures"] == 1
+    void = {"kind": "void", "scenario": "digits", "seed": 4, "lane": 0, "commit": "new", "why": "a slip"}
+    found = kills.summary([*lines, void], "new")
+    assert (found["kills"], found["chains"]) == (0, 0)
+    assert found["void"] == [{"scenario": "digits", "seed": 4, "why": "a slip"}]
 
 
 def test_shares_are_percent():
