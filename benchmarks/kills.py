@@ -190,7 +190,7 @@ class Chain:
         """Draw a kill of a command that takes so many seconds undisturbed."""
         chance = self.chance
         target, signals = chance.choice(self.scenario.hits)
-        number = chance.choice(signals)
+        number = chance.choice([each for each in signals if each != "SIGINT" or not step.served])  # it ends a review
         plan = Plan(number, target, chance.uniform(0, duration))
         marks = self.marks(step)
         if marks and chance.random() < BY_MARK:
