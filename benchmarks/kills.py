@@ -58,6 +58,7 @@ BY_MARK = 0.7  # share of kills after a mark
 NEXT_MARKS = 4  # one of so many that come next
 HARMED = 0.7  # share of kills before which a disk fails that can
 EXPECTED = {"SIGKILL": {-9, 0}, "SIGTERM": {143, -15, 0}, "SIGINT": {130, -2, 0}}
+LOG = "log.jsonl"
 HELPERS = {"decoder", "worker"}  # a command survives their deaths, or says why not
 LEFT_WITH_REASON = 1  # the exit code of a sentence
 TORCHRUN_LOGS = "torchelastic_"  # a folder that torchrun leaves after every command
@@ -223,7 +224,7 @@ class Chain:
     def logged(self) -> int:
         """The most epochs that a log has."""
         lines = [0]
-        for log in self.place.home.glob("**/log.jsonl"):
+        for log in (self.place.run / LOG, *self.place.home.glob(f"runs/*/{LOG}")):
             with suppress(OSError):
                 lines.append(log.read_bytes().count(b"\n"))
         return max(lines)
