@@ -159,25 +159,25 @@ AFTERWARDS = (
     Step("export", _export("safetensors"), kills=(3, 6), marks=("run/.tmp-*", "run/portable.*")),
 )
 SCENARIOS = {
-    "digits": Scenario("one process, digits", 30, (DIGITS_STEP, *AFTERWARDS)),
-    "shell": Scenario("one process, digits, started from a shell", 11, (DIGITS_STEP, *AFTERWARDS), launcher="shell"),
+    "digits": Scenario("one process, digits", 34, (DIGITS_STEP, *AFTERWARDS)),
+    "shell": Scenario("one process, digits, started from a shell", 7, (DIGITS_STEP, *AFTERWARDS), launcher="shell"),
     "cache": Scenario(
         "one process, image files, `data.cache`",
-        11,
+        14,
         (Step("train", _streamed, _resume, marks=(*CACHE_FILES, *BEFORE_EPOCHS), late_marks=AFTER_EPOCHS),),
         hits=(("process", SIGNALS), ("decoder", ("SIGKILL", "SIGTERM"))),
         epochs=(5, 3),
     ),
     "decoders": Scenario(
         "one process, image files, decoder processes",
-        12,
+        13,
         (Step("train", _decoded, _resume, marks=BEFORE_EPOCHS, late_marks=AFTER_EPOCHS),),
         hits=(("process", SIGNALS), ("decoder", ("SIGKILL", "SIGTERM"))),
         epochs=(5, 3),
     ),
     "features": Scenario(
         "one process, features of EfficientNet-Lite0",
-        9,
+        8,
         (Step("train", _features, _resume, marks=(*BEFORE_EPOCHS, *FEATURE_FILES), late_marks=AFTER_EPOCHS),),
         epochs=(5, 3),
     ),
@@ -199,7 +199,7 @@ SCENARIOS = {
     ),
     "fleet": Scenario(
         "a fleet of four",
-        5,
+        3,
         (
             Step(
                 "train",
@@ -214,7 +214,7 @@ SCENARIOS = {
     ),
     "ranks": Scenario(
         "two ranks under torchrun",
-        4,
+        3,
         (Step("train", _digits, _resume, kills=(7, 14), marks=BEFORE_EPOCHS, late_marks=AFTER_EPOCHS),),
         hits=(("rank", SIGNALS), ("launcher", ("SIGTERM", "SIGINT"))),
         launcher="torchrun",

@@ -198,7 +198,7 @@ class Chain:
             plan.mark, plan.reached = chance.choice(marks[:NEXT_MARKS])
             plan.seconds = chance.uniform(0, SOON)
         if self.disk.fails and chance.random() < HARMED:
-            plan.harm_before = chance.uniform(0, chance.choice([SOON, duration]))
+            plan.harm_before = chance.uniform(0, chance.choice([SOON, SOON, duration]))
             plan.seconds += plan.harm_before
         if number == "SIGTERM" and chance.random() < AGAIN:
             plan.then_kill = chance.uniform(0, 0.3)
