@@ -23,6 +23,7 @@ import executors_table
 import finetune_speed_table
 import fuzz_table
 import kernel_passes_table
+import kills_table
 import large_benchmark_cost_table
 import leaders
 import paper_conclusions
@@ -326,6 +327,7 @@ MEASURED: tuple[tuple[str, str, str, Parts], ...] = (  # a page, a block in it, 
     ("robustness.md", "week-of-use", "week-of-use", single(week_of_use_table.parts)),
     ("robustness.md", "broken-writes", "broken-writes", single(broken_writes_table.parts)),
     ("robustness.md", "fuzz", "fuzz", single(fuzz_table.parts)),
+    ("robustness.md", "kills", "kills", single(kills_table.parts)),
     ("predict.md", HELD_OUT, f"{HELD_OUT}-*", calibration_table.parts),
     ("performance.md", "executors", "executors-*", executors_table.parts),
     ("performance.md", "speed-cpu", "speed-cpu", single(speed_table.parts)),

@@ -1,8 +1,10 @@
 """Files are whole or absent, whatever happens while they are written."""
 
 import errno
+import fcntl
 import json
 import os
+import signal
 import stat
 from pathlib import Path
 
@@ -135,6 +137,62 @@ def test_only_files_that_tailcloud_names_are_temporary(tmp_path):
     (tmp_path / f".tmp-{'0b' * 16}").mkdir()
     (tmp_path / f".tmp-{'0c' * 16}").symlink_to(ours)
     assert list(filter(is_temporary, tmp_path.iterdir())) == [ours]
+
+
+def killed_while_it_writes(path):
+    """A process that dies before the file has its name."""
+    if not (child := os.fork()):
+        os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+        write_atomically(path, "half")
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
+def test_the_next_file_takes_away_what_a_killed_process_left(tmp_path):
+    killed_while_it_writes(tmp_path / "report.html")
+    assert [name[:5] for name in names(tmp_path)] == [".tmp-"]
+    (tmp_path / ".tmp-notes.txt").write_text("the user's")
+    write_atomically(tmp_path / "report.html", "whole")
+    assert sorted(names(tmp_path)) == [".tmp-notes.txt", "report.html"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs file locks")
+def test_what_another_process_is_writing_stays(tmp_path):
+    with new_text_file(tmp_path / "long.csv") as file:
+        file.write("one\n")
+        file.flush()
+        write_atomically(tmp_path / "short.json", "{}")
+        file.write("two\n")
+    assert (tmp_path / "long.csv").read_text() == "one\ntwo\n"
+    assert sorted(names(tmp_path)) == ["long.csv", "short.json"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs file locks")
+def test_a_file_that_was_taken_for_a_leftover_is_begun_again(tmp_path, monkeypatch):
+    lock, taken = fcntl.flock, []
+
+    def late(file, how):
+        if not taken:
+            taken.append(file.name)
+            Path(file.name).unlink()
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    write_atomically(tmp_path / "report.html", "whole")
+    assert taken
+    assert (tmp_path / "report.html").read_text() == "whole"
+    assert names(tmp_path) == ["report.html"]
+
+
+def test_a_disk_that_turns_read_only_is_the_error_that_is_told(old, monkeypatch):
+    def read_only(*_, **__):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "fsync", read_only)
+    monkeypatch.setattr(os, "unlink", read_only)
+    with pytest.raises(OSError, match="Read-only") as caught:
+        write_atomically(old, "new")
+    assert caught.value.filename == str(old)
 
 
 def test_only_the_own_home_is_expanded(monkeypatch, tmp_path):

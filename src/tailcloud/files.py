@@ -6,13 +6,20 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain, count
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
 from tailcloud.errors import TailcloudError, UsageError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    LOCKS = False
+else:
+    LOCKS = True
 
 FORMAT = 1
 TEMPORARY = ".tmp-"  # prefix of files that are not complete yet
@@ -82,17 +89,52 @@ def _temporary_file(
 ) -> Iterator[IO[Any]]:
     """A temporary file that gets the name ``path`` once it is on the disk, and is removed on any failure."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{TEMPORARY}{uuid4().hex}")
+    remove_leftovers(path.parent)
+    temporary, file = _create_beside(path, **options)
     try:
-        with named_in_errors(path), temporary.open(**options) as file:
+        with named_in_errors(path), file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        with named_in_errors(path):
+            if not LOCKS:  # Windows renames no open file; elsewhere the lock is held until the file has its name
+                file.close()
             rename(temporary, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # a disk that has turned read-only
+            temporary.unlink(missing_ok=True)
         raise
+
+
+def _create_beside(path: Path, **options: Any) -> tuple[Path, IO[Any]]:
+    """A new temporary file in the folder of ``path``; as long as it is open it is locked, so that nobody removes it."""
+    while True:
+        temporary = path.with_name(f"{TEMPORARY}{uuid4().hex}")
+        with named_in_errors(path):
+            file = temporary.open(**options)
+        if not LOCKS:
+            return temporary, file
+        with suppress(OSError):  # a file system without locks: nobody can take it for a leftover there
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if is_at(temporary, file.fileno()):
+            return temporary, file
+        file.close()  # somebody took it for a leftover before it was locked
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove temporary files of processes that were killed: those that nobody has locked."""
+    if not LOCKS:
+        return
+    for path in filter(is_temporary, folder.glob(f"{TEMPORARY}*")):
+        with suppress(OSError), path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink(missing_ok=True)
+
+
+def is_at(path: Path, file: int) -> bool:
+    """Whether an open file is still the file at a path; other processes may remove it at any time."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(file), path.stat())
+    return False
 
 
 @contextmanager

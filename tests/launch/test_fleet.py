@@ -16,6 +16,7 @@ from helpers.runs import Watcher
 from tailcloud.errors import TailcloudError
 from tailcloud.launch.fleet import After, FleetObserver, train_on_streams, train_side_by_side
 from tailcloud.recipe import Stage
+from tailcloud.training import signals
 
 
 def good(observer):
@@ -60,6 +61,19 @@ def test_a_killed_worker_is_a_sentence_and_takes_no_other_run_with_it():
     assert "the worker process was killed" in str(outcomes[1])
     assert "ok" in outcomes[0]
     assert "ok" in outcomes[2]
+
+
+def gets_sigterm(observer):
+    with signals.handle_sigterm(), signals.stop_immediately():
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.05)
+    return {"stopped": signals.stop_requested()}
+
+
+def test_a_worker_stops_with_its_parent_and_not_by_a_signal_of_its_own():
+    outcomes = train_side_by_side([gets_sigterm, good], [Watcher(), Watcher()])
+    assert outcomes[0] == {"stopped": False}
+    assert "ok" in outcomes[1]
 
 
 def says_its_process(path, observer):

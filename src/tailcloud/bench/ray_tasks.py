@@ -67,7 +67,7 @@ def train_on_ray(
 @contextmanager
 def token_in(folder: Path) -> Iterator[Path]:
     """A file that only machines with the same file system see."""
-    token = folder / f"{TEMPORARY}{uuid4().hex}"
+    token = folder / f"{TEMPORARY}token-{uuid4().hex}"  # not the name of a file that was left behind
     with named_in_errors(folder):
         write_atomically(token, "A machine that can read this file shares the folder.\n")
     try:

@@ -69,8 +69,12 @@ def until_stopped(items: Iterable[Item]) -> Iterator[Item]:
 
 @contextmanager
 def handle_sigterm() -> Iterator[None]:
-    """Install the SIGTERM handler. Only the main thread of a process can; in other threads nothing changes."""
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is _on_sigterm:
+    """Install the SIGTERM handler. Only the main thread of a process can; in other threads nothing changes.
+
+    Neither does it in a worker process, which stops with its parent.
+    """
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if _Signals.parent is not None or not in_main_thread or signal.getsignal(signal.SIGTERM) is _on_sigterm:
         yield
         return
     before = signal.signal(signal.SIGTERM, _on_sigterm)
@@ -83,7 +87,14 @@ def handle_sigterm() -> Iterator[None]:
 
 @contextmanager
 def stop_immediately() -> Iterator[None]:
-    """Around work that has nothing to save: SIGTERM raises ``Terminated`` wherever the main thread is."""
+    """Around work that has nothing to save: SIGTERM raises ``Terminated`` wherever the main thread is.
+
+    In a worker process, which only looks for the stop of its parent, it raises before this work or after it.
+    """
+    if _Signals.parent is not None:
+        raise_if_stopped()
+        yield
+        return
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not _on_sigterm:
         yield
         return

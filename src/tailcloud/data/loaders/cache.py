@@ -39,7 +39,7 @@ from tailcloud.data.loaders.substitutes import Substitutes
 from tailcloud.data.memory import available_memory
 from tailcloud.data.packed_names import Positions
 from tailcloud.errors import TailcloudError
-from tailcloud.files import TEMPORARY, expand_home, is_temporary, read_json, write_atomically, write_json
+from tailcloud.files import TEMPORARY, expand_home, is_at, is_temporary, read_json, write_atomically, write_json
 from tailcloud.formatting import magnitude
 
 PIXELS, ASPECTS, CHECKSUMS, ABOUT = "images.u8", "aspects.f32", "checksums.u32", "about.json"
@@ -90,16 +90,9 @@ def locked(place: Path) -> Iterator[None]:
             except BlockingIOError:
                 log.info("waiting for another process that is filling the cache in %s", place)
                 fcntl.flock(file, fcntl.LOCK_EX)
-            if _is_at(path, file.fileno()):
+            if is_at(path, file.fileno()):
                 yield
                 return  # otherwise the lock file was removed while this process waited
-
-
-def _is_at(path: Path, file: int) -> bool:
-    """Whether an open file is still the file at a path; other processes may remove it at any time."""
-    with suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(file), path.stat())
-    return False
 
 
 @dataclass(frozen=True)
