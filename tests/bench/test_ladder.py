@@ -34,8 +34,8 @@ def test_every_rung_is_there_twice_with_a_recipe_for_every_column():
         method: [row for row in ladder.rows if row.method == method]
         for method in dict.fromkeys(r.method for r in ladder.rows)
     }
-    assert list(by_method) == ["gcl", "logit-adjust"]
-    gcl, other = by_method.values()
+    assert list(by_method) == ["gcl", "logit-adjust", "gcl-logit-adjust", "vs", "bcl", "proco"]
+    gcl, other = by_method["gcl"], by_method["logit-adjust"]
     assert [row.variant for row in gcl] == [row.variant for row in other]
     for one, two in zip(gcl, other, strict=True):
         assert one.over.removeprefix("gcl") == two.over.removeprefix("logit-adjust")
@@ -49,7 +49,9 @@ def test_a_rung_has_the_settings_of_the_one_below_it():
     for row in ladder.rows:
         below = rows[row.over].settings if row.over else ()
         assert row.settings[: len(below)] == below
-    last = plan_bench(ladder, BenchProtocol(seeds=(4,)), OUT).runs[-1].recipe
+    runs = plan_bench(ladder, BenchProtocol(seeds=(4,)), OUT).runs
+    last = next(run.recipe for run in reversed(runs) if run.recipe.distill)
+    assert last.stage1.optimizer.options == {"nesterov": True}
     assert (last.stage1.epochs, last.stage1.ema, last.stage1.weight_decay) == (400, 0.999, 5e-4)
     assert (last.augment.auto_augment, last.augment.cutout, last.stage1.mixup) == ("cifar", 16, 0.0)
     assert (last.model.experts, last.distill.teachers) == (1, ["out/cifar100-lt-100-logit-adjust-experts-seed4"])
