@@ -22,6 +22,7 @@ import epoch_speed_table
 import executors_table
 import finetune_speed_table
 import fuzz_table
+import kept_stage_table
 import kernel_passes_table
 import kills_table
 import large_benchmark_cost_table
@@ -32,6 +33,7 @@ import readme_table
 import second_stage_table
 import speed_table
 import streaming_table
+import time_budget_table
 import tiny_imagenet_table
 import week_of_use_table
 import wrong_labels
@@ -321,6 +323,8 @@ MEASURED: tuple[tuple[str, str, str, Parts], ...] = (  # a page, a block in it, 
     ("results.md", "choosing", "choosing-*", auto_recipe_table.parts),
     ("results.md", "larger", "larger-*", tiny_imagenet_table.parts),
     ("results.md", "samplers", "samplers-*", tiny_imagenet_table.samplers),
+    ("choosing.md", "time-budget", "time-budget/*", time_budget_table.parts),
+    ("choosing.md", "kept-stage", "kept-stage-*", kept_stage_table.parts),
     ("methods.md", "choose-second-stage", "choose-second-stage-*", second_stage_table.parts),
     ("streaming.md", "streaming", "streaming-*", streaming_table.parts),
     ("review.md", "wrong-labels", "wrong-labels-*", wrong_labels.parts),

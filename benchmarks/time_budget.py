@@ -78,6 +78,7 @@ def measure(options: argparse.Namespace, budget: str, count: int, *, late: bool)
         "late": late,
         "epochs": [stage["epochs"] for stage in result["stages"] if stage["epochs"]],
         "planned": planned,
+        "max_count": result["recipe"]["data"].get("max_count", 0) if isinstance(result["recipe"]["data"], dict) else 0,
         "size": result["dataset"]["shape"][0],
         "train": result["recipe"]["stage1"]["train"],
         "method": result["method"],
