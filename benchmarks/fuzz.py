@@ -4,8 +4,9 @@
     python benchmarks/fuzz.py --reader "images" --case 4711             one case again, with its traceback
 
 Each reader has some valid files, and ``mutations.py`` damages them. A crash is any exception that is no
-``TailcloudError``, the death of the process, or a case that takes more than ten seconds of the processor. A case is its number: the same
-seed, reader and number are the same bytes. Each reader has a process of its own and the same share of the time.
+``TailcloudError``, the death of the process, or a case that takes more than ten seconds of the processor. A case is its
+number: the same seed, reader and number are the same bytes. Each reader has a process of its own and the same share of
+the time.
 """
 
 import argparse
