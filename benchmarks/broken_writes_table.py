@@ -22,6 +22,7 @@ WORDS = {
     "recipe": "`tailcloud recipes copy`",
     "verify": "`tailcloud data verify --report`",
 }
+COUNTED = ("cases", "sentence", "went on", "killed", "then same bytes", "then sentence")
 HEADER = (
     "command",
     "calls",
@@ -39,15 +40,15 @@ def parts(record: dict[str, Any]) -> list[str]:
     """A row for each command, and where it was measured."""
     about, rows = record["machine"], record["parts"]
     cases = counted(sum(part.get("cases", 0) for part in rows), "case")
-    origin = f"{about['processor']}, torch {about['torch']}, commit `{record['commit']}`"
+    commits = dict.fromkeys(f"`{part.get('commit', record['commit'])}`" for part in rows)
+    origin = f"{about['processor']}, torch {about['torch']}, commit {', '.join(commits)}"
     return [markdown(HEADER, map(row, rows)), "", f"{cases} on {origin}."]
 
 
 def row(part: dict[str, Any]) -> list[str]:
-    counts = ("cases", "sentence", "went on", "killed", "then same bytes", "then sentence")
     return [
         WORDS[part["part"]],
         str(part["calls"]),
-        *(str(part.get(key, 0)) for key in counts),
+        *(str(part.get(key, 0)) for key in COUNTED),
         str(len(part["defects"])),
     ]

@@ -4,8 +4,9 @@
     python benchmarks/fuzz.py --reader "images" --case 4711             one case again, with its traceback
 
 Each reader has some valid files, and ``mutations.py`` damages them. A crash is any exception that is no
-``TailcloudError``, the death of the process, or a case that takes more than ten seconds. A case is its number: the same
-seed, reader and number are the same bytes. Each reader has a process of its own and the same share of the time.
+``TailcloudError``, the death of the process, or a case that takes more than ten seconds of the processor. A case is its
+number: the same seed, reader and number are the same bytes. Each reader has a process of its own and the same share of
+the time.
 """
 
 import argparse
@@ -63,7 +64,8 @@ from tailcloud.training.features.feature_cache import FeatureCache, read_feature
 from tailcloud.weights.load import load_pretrained
 from tailcloud.weights.resolve import PretrainedWeights
 
-SECONDS = 10  # that a case may take
+SECONDS = 10.0  # of the processor that a case may take
+WAITING = 300.0  # seconds that it may wait
 MEMORY = 16 << 30  # bytes of addresses that a reader may have
 SMALL = ("model.width=0.25", "stage1.epochs=1", "stage2.epochs=1", "engine.threads=1", "selection.split=0.1")
 CLASSES = ["cat", "dog", "Käfer, groß"]
@@ -374,18 +376,22 @@ def run_case(home: Path, reader: Reader, content: bytes) -> str | None:
 
 @contextmanager
 def time_limit() -> Iterator[None]:
-    """Raise ``TooSlow`` after a while."""
+    """Raise ``TooSlow`` after a while: after some seconds of the processor, or, for what only waits, some minutes."""
 
     def stop(*_: object) -> None:
         raise TooSlow
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    limits = {signal.ITIMER_PROF: (signal.SIGPROF, SECONDS), signal.ITIMER_REAL: (signal.SIGALRM, WAITING)}
+    before = {number: signal.signal(number, stop) for number, _ in limits.values()}
+    for timer, (_, seconds) in limits.items():
+        signal.setitimer(timer, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for timer in limits:
+            signal.setitimer(timer, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _place(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain, count
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal, Self
 from uuid import uuid4
 
 from tailcloud.errors import TailcloudError, UsageError
@@ -135,6 +135,30 @@ def is_at(path: Path, file: int) -> bool:
     with suppress(FileNotFoundError):
         return os.path.samestat(os.fstat(file), path.stat())
     return False
+
+
+class LineFile:
+    """A file that grows line by line under its name; a context manager.
+
+    It has no buffer: closing one would write a line again, after the part of it that a full disk took.
+    """
+
+    def __init__(self, path: Path, mode: Literal["ab", "xb"]) -> None:
+        self.file = path.open(mode, buffering=0)
+
+    def write(self, text: str) -> None:
+        """Write text at once."""
+        content = text.encode(errors="backslashreplace")
+        while content:
+            content = content[self.file.write(content) :]
+
+    def __enter__(self) -> Self:
+        """Nothing is written yet."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Everything is written."""
+        self.file.close()
 
 
 @contextmanager

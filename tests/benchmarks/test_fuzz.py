@@ -63,7 +63,7 @@ def hang(path):
 
 
 def test_whatever_is_no_sentence_is_a_crash(tmp_path, monkeypatch):
-    monkeypatch.setattr(fuzz, "SECONDS", 0.1)
+    monkeypatch.setattr(fuzz, "WAITING", 0.1)
     assert run_case(tmp_path, Reader("file", [b"x"], refuse), b"y") is None
     assert run_case(tmp_path, Reader("file", [b"x"], crash), b"y").startswith("KeyError")
     assert run_case(tmp_path, Reader("file", [b"x"], hang), b"y").startswith("TooSlow")

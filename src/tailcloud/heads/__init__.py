@@ -27,7 +27,6 @@ __all__ = [
     "NearestMeanHead",
     "ProCoHead",
     "ScaledHead",
-    "inference_kind",
 ]
 
 HEADS: dict[str, type[Head]] = {

@@ -14,6 +14,7 @@ from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import (
     FORMAT,
     TEMPORARY,
+    LineFile,
     check_output,
     check_regular,
     is_temporary,
@@ -128,14 +129,9 @@ class RunFolder:
         return read_result(self.result_file)
 
     def append_log(self, line: dict[str, Any]) -> None:
-        """Append the line of an epoch. It survives the process; ``sync_log`` makes it survive the machine too.
-
-        Without a buffer: closing one would write the line a second time, after the part that a full disk took.
-        """
-        content = (json.dumps({"format": FORMAT, **line}) + "\n").encode()
-        with named_in_errors(self.log_file), self.log_file.open("ab", buffering=0) as file:
-            while content:
-                content = content[file.write(content) :]
+        """Append the line of an epoch. It survives the process; ``sync_log`` makes it survive the machine too."""
+        with named_in_errors(self.log_file), LineFile(self.log_file, "ab") as file:
+            file.write(json.dumps({"format": FORMAT, **line}) + "\n")
 
     def sync_log(self) -> None:
         """Wait until the log is on the disk."""

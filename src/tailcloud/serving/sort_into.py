@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from tailcloud.csv_cells import no_formula, path_cell, row_writer
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.files import TEMPORARY, check_output
+from tailcloud.files import TEMPORARY, LineFile, check_output
 from tailcloud.serving.predict import FilePrediction
 
 UNSURE_FOLDER = "unsure"
@@ -49,14 +49,14 @@ class SortedFolder:
     def __enter__(self) -> Self:
         with self._disk_errors():
             self.out.mkdir(parents=True, exist_ok=True)
-            self._file = (self.out / LIST).open("x", encoding="utf-8", newline="", buffering=1)
-        self._write_row = row_writer(self._file)
-        self._write_row(["source", "destination", "class", "probability", "error"])
+            self._file = LineFile(self.out / LIST, "xb")
+            self._write_row = row_writer(self._file)
+            self._write_row(["source", "destination", "class", "probability", "error"])
         return self
 
     def __exit__(self, *_: object) -> None:
         with self._disk_errors():
-            self._file.close()
+            self._file.file.close()
 
     def sort(self, predictions: Iterable[FilePrediction]) -> Iterator[FilePrediction]:
         """Sort the image of each prediction, then pass the prediction on; it has an error if the image is gone."""
