@@ -63,7 +63,7 @@ def _outcome(record: dict[str, Any]) -> str:
     kills, chains = counted(record["kills"], "kill"), counted(record["chains"], "chain")
     said = [
         f"{kills} in {chains} of {record['commands']:,} commands; disks failed {record['disk_failures']:,} times. "
-        f"{record['by_shell']:,} kills hit commands that were started from a shell or by torchrun, the others processes "
+        f"{record['by_shell']:,} kills hit commands that were started from a shell or by torchrun, the others commands "
         "that were forked with everything imported. "
         f"Chains with a failure: {record['failures']}.",
         f"After a kill, the last process was gone within {record['slowest_end_seconds']:.1f} s.",
