@@ -159,8 +159,8 @@ AFTERWARDS = (
     Step("export", _export("safetensors"), kills=(3, 6), marks=("run/.tmp-*", "run/portable.*")),
 )
 SCENARIOS = {
-    "digits": Scenario("one process, digits", 34, (DIGITS_STEP, *AFTERWARDS)),
-    "shell": Scenario("one process, digits, started from a shell", 7, (DIGITS_STEP, *AFTERWARDS), launcher="shell"),
+    "digits": Scenario("one process, digits", 40, (DIGITS_STEP, *AFTERWARDS)),
+    "shell": Scenario("one process, digits, started from a shell", 5, (DIGITS_STEP, *AFTERWARDS), launcher="shell"),
     "cache": Scenario(
         "one process, image files, `data.cache`",
         14,
@@ -170,14 +170,14 @@ SCENARIOS = {
     ),
     "decoders": Scenario(
         "one process, image files, decoder processes",
-        13,
+        15,
         (Step("train", _decoded, _resume, marks=BEFORE_EPOCHS, late_marks=AFTER_EPOCHS),),
         hits=(("process", SIGNALS), ("decoder", ("SIGKILL", "SIGTERM"))),
         epochs=(5, 3),
     ),
     "features": Scenario(
         "one process, features of EfficientNet-Lite0",
-        8,
+        6,
         (Step("train", _features, _resume, marks=(*BEFORE_EPOCHS, *FEATURE_FILES), late_marks=AFTER_EPOCHS),),
         epochs=(5, 3),
     ),
@@ -193,13 +193,13 @@ SCENARIOS = {
     ),
     "export": Scenario(
         "`tailcloud export` to pt2",
-        2,
+        1,
         (Step("export", _export("pt2"), kills=(3, 6), marks=("run/.tmp-*", "run/model.pt2")),),
         prepared="digits",
     ),
     "fleet": Scenario(
         "a fleet of four",
-        3,
+        2,
         (
             Step(
                 "train",
@@ -214,16 +214,16 @@ SCENARIOS = {
     ),
     "ranks": Scenario(
         "two ranks under torchrun",
-        3,
+        2,
         (Step("train", _digits, _resume, kills=(7, 14), marks=BEFORE_EPOCHS, late_marks=AFTER_EPOCHS),),
         hits=(("rank", SIGNALS), ("launcher", ("SIGTERM", "SIGINT"))),
         launcher="torchrun",
     ),
-    "full disk": Scenario("one process, a disk that fills up", 6, (DIGITS_STEP, *AFTERWARDS), disk="full"),
+    "full disk": Scenario("one process, a disk that fills up", 4, (DIGITS_STEP, *AFTERWARDS), disk="full"),
     "read-only disk": Scenario(
         "one process, a disk that turns read-only", 5, (DIGITS_STEP, *AFTERWARDS), disk="read-only"
     ),
-    "slow disk": Scenario("one process, a slow disk", 3, (DIGITS_STEP, *AFTERWARDS), disk="slow"),
+    "slow disk": Scenario("one process, a slow disk", 4, (DIGITS_STEP, *AFTERWARDS), disk="slow"),
 }
 
 

@@ -66,7 +66,8 @@ CLICKS = 2  # decisions of a review that nobody kills
 HEAVY = (
     "sklearn.datasets", "torch._dynamo", "torch.export", "torch.distributed", "tailcloud.cli.progress",
     "tailcloud.launch.run_plan", "tailcloud.reporting", "tailcloud.training.loop", "tailcloud.serving.export",
-    "tailcloud.review.review", "tailcloud.review.server",
+    "tailcloud.review.review", "tailcloud.review.server", "jinja2", "pydantic.type_adapter", "typer._adapters",
+    "rich._emoji_codes", "PIL.PngImagePlugin", "PIL.JpegImagePlugin", "PIL.GifImagePlugin",
 )  # fmt: skip
 
 
@@ -79,6 +80,7 @@ class Life:
     output: str = ""
     kills: list[dict[str, Any]] = field(default_factory=list)  # several if a helper was hit and the command went on
     harmed: bool = False
+    left: list[str] = field(default_factory=list)  # temporary files that were not there before
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -241,7 +243,7 @@ class Chain:
             file.write(f"\n$ tailcloud {' '.join(words)}\n")
         begin = output.stat().st_size
         self.lives += 1
-        started = self.clock.now()
+        before, started = {*kill_checks.temporary_files(self.place.home)}, self.clock.now()
         process = kill_commands.start(words, self.scenario.launcher, self.environment, output)
         life = self.watch(step, draw, process, partial(_served, output, begin) if step.served else lambda: None)
         life.seconds = self.clock.now() - started
@@ -251,6 +253,7 @@ class Chain:
         life.output = output.read_bytes()[begin:].decode(errors="replace")
         if life.finished and life.kills and life.last["target"] not in HELPERS:  # it came too late to be one
             self.kills.remove(life.kills.pop())
+        life.left = [file for file in kill_checks.temporary_files(self.place.home) if file not in before]
         for stack in (self.folder / "stacks").iterdir():
             stack.unlink()
         if life.harmed:
@@ -335,8 +338,7 @@ class Chain:
         if "Traceback" in life.output and not torchrun and life.last.get("phase") != "start-up":
             problems.append("it printed a traceback")
         if life.kills and not life.harmed and self.ends_cleanly(life):
-            left = kill_checks.temporary_files(self.place.home)
-            problems += [f"a temporary file is left after {life.last['signal']}: {file}" for file in left]
+            problems += [f"a temporary file is left after {life.last['signal']}: {file}" for file in life.left]
         for kill in life.kills:
             kill["code"] = life.code
         self.problems += [f"{problem}\n{life.kills}\n{life.output[-4000:]}" for problem in problems]

@@ -62,12 +62,17 @@ def _outcome(record: dict[str, Any]) -> str:
     before = record["before_the_last_mending"]
     kills, chains = counted(record["kills"], "kill"), counted(record["chains"], "chain")
     said = [
-        f"{kills} in {chains} of {record['commands']:,} commands, {record['by_shell']:,} of them of commands that were "
-        f"started from a shell or by torchrun; disks failed {record['disk_failures']:,} times. Chains with a failure: "
-        f"{record['failures']}.",
+        f"{kills} in {chains} of {record['commands']:,} commands; disks failed {record['disk_failures']:,} times. "
+        f"{record['by_shell']:,} kills hit commands that were started from a shell or by torchrun, the others commands "
+        "that were forked with everything imported. "
+        f"Chains with a failure: {record['failures']}.",
         f"After a kill, the last process was gone within {record['slowest_end_seconds']:.1f} s.",
     ]
     if before["chains"]:
         kills, chains = counted(before["kills"], "kill"), counted(before["chains"], "chain")
         said.append(f"Not counted: {kills} in {chains} before the last mending, of which {before['failures']} failed.")
+    if void := len(record["void"]) + record["errors_of_the_script"]:
+        said.append(
+            f"Not counted either: {counted(void, 'chain')} in which the script itself was wrong (see the record)."
+        )
     return " ".join(said)

@@ -10,6 +10,7 @@ import kill_checks
 import kill_commands
 import kill_hooks
 import kills
+import kills_table
 import pytest
 from kill_commands import Clock
 from kill_scenarios import SCENARIOS
@@ -136,3 +137,35 @@ def test_what_an_older_commit_went_through_is_counted_apart():
 
 def test_shares_are_percent():
     assert sum(scenario.share for scenario in SCENARIOS.values()) == 100
+
+
+def test_the_record_has_no_failure_and_kills_everywhere():
+    record = json.loads(RECORD.read_text())
+    assert record["failures"] == 0
+    assert record["problems"] == []
+    assert record["kills"] == sum(count["kills"] for count in record["counts"]) >= 500
+    assert {count["scenario"] for count in record["counts"]} == SCENARIOS.keys()
+    targets = {target for scenario in SCENARIOS.values() for target, _ in scenario.hits}
+    assert {count["target"] for count in record["counts"]} == targets
+    phases = {
+        "data opening",
+        "cache filling",
+        "embedding",
+        "stage 1",
+        "stage 2",
+        "calibration",
+        "report",
+        "export",
+        "review",
+    }
+    assert phases <= {count["phase"] for count in record["counts"]}
+
+
+def test_the_table_counts_every_kill():
+    record = json.loads(RECORD.read_text())
+    text = "\n".join(kills_table.parts(record))
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    by_scenario = [row for row in rows if len(row) == 7 and row[5].replace(",", "").isdecimal()]
+    by_phase = [row for row in rows if len(row) == 5 and row[4].replace(",", "").isdecimal()]
+    for table, column in ((by_scenario, 5), (by_phase, 4)):
+        assert sum(int(row[column].replace(",", "")) for row in table) == record["kills"]
