@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from tailcloud.auto_recipe import parse_budget
-from tailcloud.files import json_text
+from tailcloud.files import write_json
 
 BUSY = "import torch; torch.set_num_threads(1); a = torch.rand(600, 600)\nwhile True: a = (a @ a).softmax(1)"
 FEATURES = re.compile(r"Features of [\d,]+\s\w+ images?.*\(([^)]*)\)")
@@ -109,7 +109,7 @@ def main() -> None:
             about = {"data": options.folder.stem, "device": options.device, "cores": cores, "torch": torch.__version__}
             when = "late" if options.late else "busy"
             name = f"{options.folder.stem}-{options.device}-{budget}-{when}{count}.json"
-            (options.out / name).write_text(json_text({**about, **record}) + "\n")
+            write_json(options.out / name, {**about, **record})
             print(
                 name, {key: record[key] for key in ("taken", "over", "trained", "epochs", "size", "train")}, flush=True
             )
