@@ -459,7 +459,7 @@ def added(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
 
 def join(records: Sequence[Path], target: Path) -> None:
-    """One record of several, the parts in their usual order, each with its commit.
+    """One record of several, the parts in their usual order, each with its commit. Records may be joined already.
 
     Records of one part have different faults, and are added.
     """
@@ -467,7 +467,7 @@ def join(records: Sequence[Path], target: Path) -> None:
     parts: dict[str, dict[str, Any]] = {}
     for one in contents:
         for part in one["parts"]:
-            found = part | {"commit": one["commit"]}
+            found = {"commit": one["commit"]} | part
             parts[part["part"]] = added(parts[part["part"]], found) if part["part"] in parts else found
     ordered = [parts[name] for name in PARTS if name in parts]
     unseen = sum(content["files_not_seen"] for content in contents)
