@@ -1,5 +1,6 @@
 """The expected time of stages on features, and estimates before a recipe is timed."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -120,6 +121,18 @@ def test_one_thread_is_taken_if_it_is_clearly_faster():
     busy = fewer_threads(several, timed(0.2))
     assert (busy.threads, busy.thread_gain, busy.train) == (1, pytest.approx(5), {"stage1": 0.2})
     assert fewer_threads(several, timed(0.95)) is several
+
+
+@pytest.mark.parametrize(("seconds", "chosen"), [({1: 1.0, 4: 9.0}, 1), ({1: 9.0, 4: 1.0}, 4)])
+def test_repeated_work_goes_on_with_the_faster_number_of_threads(monkeypatch, seconds, chosen):
+    clock, used, faster = [0.0], [], timing_module.FasterThreads()
+    monkeypatch.setattr(timing_module, "cores", lambda: 4)
+    monkeypatch.setattr(timing_module, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(timing_module, "using_threads", lambda count: used.append(count) or nullcontext())
+    for _ in range(5):
+        with faster.threads():
+            clock[0] += seconds[used[-1]]
+    assert used == [1, 1, 4, chosen, chosen]
 
 
 def test_steps_are_timed_without_the_fixed_cost_of_an_epoch(monkeypatch):

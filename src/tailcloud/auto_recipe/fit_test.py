@@ -6,8 +6,6 @@ pretrained network and nearest class means, each image left out of the mean of i
 """
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,14 +13,13 @@ import torch
 from numpy.typing import NDArray
 
 from tailcloud.auto_recipe.draft import Draft
-from tailcloud.auto_recipe.timing import make_embedder
+from tailcloud.auto_recipe.timing import FasterThreads, make_embedder
 from tailcloud.data.file_images import FileImages
 from tailcloud.data.image_io import Pixels
 from tailcloud.data.parallel_io import read_images
 from tailcloud.data.read_options import Fit
 from tailcloud.data.splits import Vector, positions_by_class
 from tailcloud.evaluation.paired_difference import PairedDifference, image_weights, paired_difference
-from tailcloud.training.devices import cores, using_threads
 from tailcloud.training.features.embedder import Embedder
 from tailcloud.training.features.views import View
 
@@ -105,23 +102,6 @@ def unit_features(embedder: Embedder, images: Pixels) -> Features:
     features = embedder(torch.from_numpy(images).to(embedder.device), View()).cpu().double().numpy()
     unit: Features = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
     return unit
-
-
-class FasterThreads:
-    """All threads or one, for repeated work: the first times tell which is faster on this machine at the moment."""
-
-    def __init__(self) -> None:
-        self.times, self.seconds = 0, dict[int, float]()
-
-    @contextmanager
-    def threads(self) -> Iterator[None]:
-        """Work inside with one thread twice, as it is slow at first; then with all; then with what was faster."""
-        self.times += 1
-        count = 1 if self.times < 3 else cores() if self.times == 3 else min(self.seconds, key=self.seconds.__getitem__)
-        started = time.perf_counter()
-        with using_threads(count):
-            yield
-        self.seconds[count] = time.perf_counter() - started
 
 
 def class_mean_hits(features: Features, target: Vector) -> NDArray[np.bool_]:

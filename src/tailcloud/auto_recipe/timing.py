@@ -2,7 +2,8 @@
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
@@ -116,6 +117,23 @@ def fewer_threads(timing: StepTiming, again: Callable[[], StepTiming]) -> StepTi
         alone = again()
     several, one = (max(*each.train.values(), each.evaluate) for each in (timing, alone))
     return replace(alone, threads=1, thread_gain=several / one) if one < CLEARLY_FASTER * several else timing
+
+
+class FasterThreads:
+    """All threads or one, for repeated work: the first times tell which is faster on this machine at the moment."""
+
+    def __init__(self) -> None:
+        self.times, self.seconds = 0, dict[int, float]()
+
+    @contextmanager
+    def threads(self) -> Iterator[None]:
+        """Work inside with one thread twice, as it is slow at first; then with all; then with what was faster."""
+        self.times += 1
+        count = 1 if self.times < 3 else cores() if self.times == 3 else min(self.seconds, key=self.seconds.__getitem__)
+        started = time.perf_counter()
+        with using_threads(count):
+            yield
+        self.seconds[count] = time.perf_counter() - started
 
 
 def with_trial_batch(recipe: Recipe, side: int, device: torch.device) -> Recipe:
