@@ -34,7 +34,7 @@ def test_every_rung_is_there_twice_with_a_recipe_for_every_column():
         method: [row for row in ladder.rows if row.method == method]
         for method in dict.fromkeys(r.method for r in ladder.rows)
     }
-    assert list(by_method) == ["gcl", "logit-adjust", "gcl-logit-adjust", "vs", "bcl", "proco"]
+    assert list(by_method) == ["gcl", "logit-adjust", "gcl-angular", "gcl-logit-adjust", "vs", "bcl", "proco"]
     gcl, other = by_method["gcl"], by_method["logit-adjust"]
     assert [row.variant for row in gcl] == [row.variant for row in other]
     for one, two in zip(gcl, other, strict=True):

@@ -18,6 +18,7 @@ from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.fork import MAY_DIFFER, first_stage_file
 
 TABLE_FIELDS = {"data", "method", "seed", "root"}  # recipe fields that the table decides, so that --set may not
+TUNE = "-tune"  # ends the name of data for choosing settings
 NEUTRAL_FIELDS = {"engine", "logging"}  # recipe fields that change results by rounding at most
 
 
@@ -110,8 +111,8 @@ def plan_bench(table: PaperTable, protocol: BenchProtocol, out: Path) -> BenchPl
 
 
 def cell_runs(row: TableRow, spec: str, protocol: BenchProtocol, out: Path) -> list[BenchRun]:
-    """The runs of one cell: one for each seed."""
-    reference = f"{spec.partition(':')[0]}/{row.method}"
+    """The runs of one cell: one for each seed. The images for choosing settings have the recipes of their data set."""
+    reference = f"{spec.partition(':')[0].removesuffix(TUNE)}/{row.method}"
     data = {"data": spec} | ({"root": protocol.root} if protocol.root else {})
     unchanged = load_recipe(reference, [*map(parse_setting, row.settings), data])
     settings = [*row.settings, *protocol_settings(unchanged, protocol)]

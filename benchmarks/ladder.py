@@ -1,0 +1,117 @@
+"""What does each rung of the ladder add? Measured on training images that are left out, so that settings can be chosen.
+
+    python benchmarks/ladder.py cifar100-lt-tune:100 --root data --out runs/tune --device cuda
+    python benchmarks/ladder.py cifar100-lt-tune:100 --rows gcl-ema vs-ema --seeds 0 1 …
+
+Trains rows of ``tailcloud bench ladder`` on the tuning part of a data set, all in one command, and records balanced
+accuracy at the last epoch. Rows that learn from a teacher are left out. Run again, it goes on where it was. Runs are
+merged into the record by row and seed, so that several calls fill one record.
+"""
+
+import argparse
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+from measurement import RESULTS
+
+from tailcloud.bench import BenchProtocol, BenchRun, TableRow, read_table
+from tailcloud.bench.plan import cell_runs
+from tailcloud.cli.progress import execute_with_progress
+from tailcloud.errors import TailcloudError, unknown
+from tailcloud.files import read_json, write_json
+from tailcloud.launch.run_plan import PlannedRun
+from tailcloud.training.devices import pick_device
+
+FIGURES = ("balanced_accuracy", "many", "medium", "few", "ece")
+
+
+def arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", help="cifar10-lt-tune:100 or cifar100-lt-tune:100")
+    parser.add_argument("--rows", nargs="+", metavar="KEY", help="such as gcl-ema [default: all without a teacher]")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="for every run; labelled")
+    parser.add_argument("--root", default="data")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--device", default="auto", type=pick_device)
+    parser.add_argument("--write", type=Path, help="the JSON file [default: benchmarks/results/ladder-DATA.json]")
+    return parser.parse_args(words)
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    options = arguments(words)
+    runs = planned(options)
+    missing = [run for run in runs if not run.folder.finished]
+    started = time.perf_counter()
+    todo = [PlannedRun(run.folder, run.recipe, run.command) for run in missing]
+    for run, outcome in zip(missing, execute_with_progress(todo, options.device.type) if todo else [], strict=True):
+        if isinstance(outcome, TailcloudError):
+            print(f"{run.title}: {outcome}")
+    wall = time.perf_counter() - started
+    target = options.write or RESULTS / f"ladder-{options.data.replace(':', '-')}.json"
+    before = read_json(target)["runs"] if target.exists() else []
+    rows = merged(before, [figures(run, options.set) for run in runs if run.folder.finished])
+    write_json(target, {"data": options.data, "runs": rows})
+    print(table(rows))
+    print(f"{len(missing)} runs in {wall:.0f} s; record: {target}")
+
+
+def planned(options: argparse.Namespace) -> list[BenchRun]:
+    """The runs of the rows that were asked for; the longest first."""
+    by_key: dict[str, TableRow] = {row.key: row for row in read_table("ladder").rows if not row.teacher}
+    for key in options.rows or ():
+        if key not in by_key:
+            raise SystemExit(str(unknown("row of the ladder", key, by_key)))
+    protocol = BenchProtocol(seeds=options.seeds, settings=options.set, root=options.root)
+    chosen = [by_key[key] for key in options.rows or by_key]
+    return [run for row in chosen for run in cell_runs(row, options.data, protocol, options.out / protocol.folder)]
+
+
+def figures(run: BenchRun, settings: Iterable[str]) -> dict[str, Any]:
+    """What a run achieved, on what, and where."""
+    result = run.folder.result()
+    return {
+        "row": run.row.key,
+        "label": run.row.label,
+        "changed": list(settings),
+        "seed": result.protocol.seed,
+        "fingerprint": result.dataset.fingerprint,
+        "top1": result.top1.last,
+        **{key: getattr(result, key) for key in FIGURES},
+        "stages": [{"epochs": stage.epochs, "balanced_accuracy": stage.balanced_accuracy} for stage in result.stages],
+        "seconds": result.seconds,
+        "command": run.command,
+        "machine": result.machine,
+        "commit": result.commit,
+    }
+
+
+def merged(before: Iterable[dict[str, Any]], found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Runs of both, the newer one of two that are the same; in the order of the ladder."""
+    by_name = {(run["row"], tuple(run["changed"]), run["seed"]): run for run in [*before, *found]}
+    place = {row.key: number for number, row in enumerate(read_table("ladder").rows)}
+    return sorted(by_name.values(), key=lambda run: (place.get(run["row"], len(place)), run["changed"], run["seed"]))
+
+
+def table(runs: Sequence[dict[str, Any]]) -> str:
+    """Balanced accuracy of each row, as text."""
+    lines = []
+    for key in dict.fromkeys((run["row"], tuple(run["changed"])) for run in runs):
+        same = [run for run in runs if (run["row"], tuple(run["changed"])) == key]
+        values = [fmean(run[name] for run in same) for name in ("balanced_accuracy", "many", "medium", "few")]
+        name = " ".join([key[0], *key[1]])
+        lines.append(
+            f"{name:<32}{len(same):>3}"
+            + "".join(f"{value:>8.2f}" for value in values)
+            + f"{fmean(run['seconds'] for run in same):>8.0f} s"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main()
