@@ -23,7 +23,7 @@ from tailcloud.data.augment import Augment
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Split
 from tailcloud.data.loaders.resident import ResidentImages
-from tailcloud.kernels import FusedNetwork, batch_assembly, head_loss, residual
+from tailcloud.kernels import FusedNetwork, batch_assembly, head_loss, image_operations, residual
 from tailcloud.losses import CrossEntropyLoss, GCLLoss
 from tailcloud.objectives import Classify
 from tailcloud.sampling import make_sampler
@@ -79,14 +79,14 @@ class Launches:
 def all_launches(arch: int) -> Launches:
     """A step of each kind and an evaluation, of which nothing is computed."""
     launches = Launches()
-    head_loss.launch = batch_assembly.launch = launches.note
+    head_loss.launch = batch_assembly.launch = image_operations.launch = launches.note
     for head, loss in (("cosine", GCLLoss([9] * CLASSES, margin=0.1, focal=1.0)), ("linear", CrossEntropyLoss())):
         model = build_classifier(Architecture("resnet32", head, 1.0, 3, CLASSES), 0)
         network = FusedNetwork(model.to(memory_format=torch.channels_last), SIZE, SIZE)
         network.backbone.launch = launches.note
         objective = network.objective(Classify(loss))
-        for mixup in (0.0, 1.0):
-            batch = next(loader(network, mixup).epoch(0))
+        for mixup, policy in ((0.0, None), (0.0, "cifar"), (1.0, None)):
+            batch = next(loader(network, mixup, policy).epoch(0))
             objective(network, batch, objective.draw(batch, torch.Generator())).backward()
             model.zero_grad()
         model.eval()
@@ -99,10 +99,14 @@ def all_launches(arch: int) -> Launches:
     return launches
 
 
-def loader(network: FusedNetwork, mixup: float):
+def loader(network: FusedNetwork, mixup: float, policy: str | None):
     labels = np.arange(IMAGES) % 2
     data = ResidentImages(Split(np.zeros((IMAGES, SIZE, SIZE, 3), np.uint8), labels), CPU)
-    options = {"batch": IMAGES, "augment": Augment(crop_padding=4, flip=True), "mixup": mixup}
+    options = {
+        "batch": IMAGES,
+        "augment": Augment(crop_padding=4, flip=True, auto_augment=policy, cutout=16 if policy else 0),
+        "mixup": mixup,
+    }
     return network.loader(data, make_sampler("ib", labels, 2), Normalise([0.5] * 3, [0.2] * 3), **options)
 
 

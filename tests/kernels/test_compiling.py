@@ -13,7 +13,19 @@ import pytest
 SCRIPT = Path(__file__).with_name("compiling.py")
 SHARED = {80: 163, 90: 227}  # KiB that one program may have: A100, H100
 SMALLEST = 99  # KiB on the GPUs that people have at home, from sm_86 on
-KERNELS = {"pack", "convolve", "pool", "unpool", "convolve_back", "weigh", "add_partials", "assemble", "finish"}
+KERNELS = {
+    "pack",
+    "convolve",
+    "pool",
+    "unpool",
+    "convolve_back",
+    "weigh",
+    "add_partials",
+    "assemble",
+    "finish",
+    "operate",
+    "normalise",
+}
 KERNELS |= {"gluon convolve", "gluon convolve_back"}
 
 

@@ -11,7 +11,6 @@ import torch
 from helpers.runs import Watcher, run, small_recipe
 from tailcloud import kernels
 from tailcloud.classifier import Architecture, build_classifier
-from tailcloud.data.augment import Augment
 from tailcloud.data.dataset import Dataset, Split
 from tailcloud.data.loaders.resident import ResidentLoader
 from tailcloud.errors import UsageError
@@ -142,33 +141,14 @@ def model_of(width):
 
 def test_without_triton_there_are_none(monkeypatch):
     monkeypatch.setattr(kernels, "find_spec", lambda name: None if name == "triton" else importlib.util.find_spec(name))
-    assert kernels.obstacle(model_of(0.25), 32, 32, Augment()) == "the package triton is not installed"
-
-
-def test_augmentations_beyond_crops_and_flips_are_left_to_pytorch():
-    augment = Augment(flip=True, crop_area=[0.1, 1.0], color_jitter=[0.1, 0.1, 0.1])
-    sentence = "they do not support augment.crop_area and augment.color_jitter"
-    assert kernels.obstacle(model_of(1.0), 32, 32, augment) == sentence
-    erasing = Augment(trivial_augment=True, random_erasing=0.25, cutout=4)
-    sentence = "they do not support augment.trivial_augment and augment.random_erasing and augment.cutout"
-    assert kernels.obstacle(model_of(1.0), 32, 32, erasing) == sentence
-    sentence = "they do not support augment.cutout and view_augment.random_grayscale"
-    views = Augment(flip=True, random_grayscale=0.2)
-    assert kernels.obstacle(model_of(1.0), 32, 32, Augment(cutout=4), views) == sentence
-
-
-def test_cutmix_is_left_to_pytorch(monkeypatch):
-    monkeypatch.setattr(engines, "obstacle", lambda model, height, width, augment: None)
-    made = session({"stage1": {"cutmix": 1.0}})
-    made.engine.device = CUDA
-    assert made.engine.obstacle() == "they do not support cutmix"
+    assert kernels.obstacle(model_of(0.25), 32, 32) == "the package triton is not installed"
 
 
 @needs_triton
 def test_they_are_for_small_networks():
-    assert kernels.obstacle(model_of(1.0), 32, 32, Augment()) is None
+    assert kernels.obstacle(model_of(1.0), 32, 32) is None
     assert (
-        kernels.obstacle(model_of(2.0), 32, 32, Augment())
+        kernels.obstacle(model_of(2.0), 32, 32)
         == "they are made for small residual networks of at most 64 channels, without branches or experts"
     )
 
@@ -278,7 +258,5 @@ def test_a_backbone_whose_kernels_do_not_compile_says_so(monkeypatch):
 
 @needs_triton
 def test_large_images_are_left_to_pytorch():
-    assert kernels.obstacle(model_of(1.0), 128, 128, Augment()) is None
-    assert (
-        kernels.obstacle(model_of(1.0), 32, 129, Augment()) == "they are made for images of at most 128 pixels a side"
-    )
+    assert kernels.obstacle(model_of(1.0), 128, 128) is None
+    assert kernels.obstacle(model_of(1.0), 32, 129) == "they are made for images of at most 128 pixels a side"

@@ -79,10 +79,11 @@ def test_compiled_steps_do_what_eager_ones_do(tmp_path, monkeypatch, method):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("method", METHODS)
-def test_a_graph_trains_it_as_eager_steps_do(tmp_path, method):
+@pytest.mark.parametrize("kernels", ["plain", "auto"])
+def test_a_graph_trains_it_as_eager_steps_do(tmp_path, method, kernels):
     losses = {}
     for executor in ("eager", "graphed"):
-        setting = {"engine": {"executor": executor, "kernels": "plain"}}
+        setting = {"engine": {"executor": executor, "kernels": kernels}}
         recipe, folder, watcher = short_recipe(method, setting), RunFolder(tmp_path / executor), Watcher()
         folder.create(recipe, "tailcloud train")
         train(recipe, open_dataset(recipe.data.spec, recipe.root), folder, torch.device("cuda"), watcher)

@@ -97,12 +97,13 @@ BALANCED_PATCHES = {"mixup": 0.0, "cutmix": 1.0, "cutmix_sampler": "cb", "cutmix
 
 
 @pytest.mark.parametrize("mixing", [{"mixup": 0.4, "cutmix": 1.0}, BALANCED_PATCHES], ids=["same batch", "balanced"])
-def test_a_graph_augments_and_mixes_as_eager_steps_do(tmp_path, mixing):
-    augment = {"trivial_augment": True, "random_erasing": 0.5, "cutout": 3}
+@pytest.mark.parametrize("kernels", ["plain", "fused"])
+def test_a_graph_augments_and_mixes_as_eager_steps_do(tmp_path, mixing, kernels):
+    augment = {"auto_augment": "cifar", "random_erasing": 0.5, "cutout": 3}
     for executor in ("eager", "graphed"):
-        settings = {"stage1": mixing, "augment": augment, "engine": {"executor": executor}}
+        settings = {"stage1": mixing, "augment": augment, "engine": {"executor": executor, "kernels": kernels}}
         result = on_gpu(tmp_path / executor, small_recipe(settings))
-        assert (result.stages[0].executor, result.machine["kernels"]) == (executor, "plain")
+        assert (result.stages[0].executor, result.machine["kernels"]) == (executor, kernels)
     assert same_weights(tmp_path / "eager", tmp_path / "graphed")
 
 

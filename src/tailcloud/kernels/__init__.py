@@ -2,7 +2,8 @@
 
 They compute the same as the plain modules, from the same parameters, in bfloat16 with float32 sums. What they do not
 support is computed by the plain modules. For small residual networks, ``residual`` (with ``convolution``) is the
-backbone, ``head_loss`` head and loss, ``batch_assembly`` makes batches. ``depthwise`` has convolutions of
+backbone, ``head_loss`` head and loss, ``batch_assembly`` makes batches, with
+``image_operations`` for the operations of AutoAugment and the like. ``depthwise`` has convolutions of
 EfficientNet-Lite. ``launch`` starts kernels. docs/performance.md has the gain of each.
 """
 
@@ -14,8 +15,6 @@ from torch import Tensor
 from tailcloud.backbones.cifar_resnet import CifarResNet
 from tailcloud.backbones.efficientnet_lite import EfficientNetLite, SameConv2d
 from tailcloud.classifier import Classifier
-from tailcloud.data.augment import Augment, Augmentation
-from tailcloud.data.augment.crop_flip import CropFlip
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.base import Loader, LoaderOptions
 from tailcloud.data.loaders.images import Images
@@ -28,7 +27,6 @@ from tailcloud.sampling import Sampler
 __all__ = ["CannotFuse", "FusedConvolutions", "FusedNetwork", "has_fused_convolutions", "obstacle"]
 
 
-FUSED_AUGMENTATIONS: tuple[type[Augmentation], ...] = (CropFlip,)  # that batch_assembly computes
 LARGEST_SIDE = 128  # pixels; the kernels count in 32 bits, and evaluation batches are large
 
 
@@ -36,15 +34,8 @@ class CannotFuse(Exception):
     """A kernel did not compile; nothing was changed."""
 
 
-def obstacle(
-    model: Classifier, height: int, width: int, augment: Augment, view_augment: Augment | None = None
-) -> str | None:
-    """Why these kernels cannot compute a model on images of that size, augmented like that; None if they can."""
-    unsupported = augment.active_beyond(FUSED_AUGMENTATIONS)
-    if view_augment:
-        unsupported += view_augment.active_beyond(FUSED_AUGMENTATIONS, "view_augment")
-    if unsupported:
-        return f"they do not support {' and '.join(unsupported)}"
+def obstacle(model: Classifier, height: int, width: int) -> str | None:
+    """Why these kernels cannot compute a model on images of that size; None if they can."""
     if max(height, width) > LARGEST_SIDE:
         return f"they are made for images of at most {LARGEST_SIDE} pixels a side"
     if find_spec("triton") is None:
@@ -78,7 +69,7 @@ class FusedNetwork:
     def loader(
         self, images: Images, sampler: Sampler, transform: Normalise, **options: Unpack[LoaderOptions]
     ) -> Loader:
-        """The training batches of a stage, each assembled in one kernel."""
+        """The training batches of a stage, in one kernel each or in few."""
         from tailcloud.kernels.batch_assembly import FusedLoader
 
         return FusedLoader(cast(ResidentImages, images), sampler, transform, **options)  # or there was an obstacle

@@ -149,11 +149,9 @@ class RunEngine:
             "they compute whole batches, and engine.accumulate or several processes cut them": self.uses_micro_batches,
             "they need all images on the GPU, and these stay in their files": not self.images.capturable,
             "they train a backbone as a whole": any(stage.backbone_parts for stage in stages),
-            "they do not support cutmix": any(stage.cutmix for stage in stages),
         }
         reason = self.general_obstacle() or next((reason for reason, holds in reasons.items() if holds), None)
-        varied = self.recipe.augment, self.recipe.view_augment
-        return reason or obstacle(self.model, *self.dataset.shape[:2], *varied)
+        return reason or obstacle(self.model, *self.dataset.shape[:2])
 
     def loader(self, sampler: Sampler, transform: Normalise, **options: Unpack[LoaderOptions]) -> Loader:
         """The training batches of a stage: assembled by a fused kernel, or as the images do it."""

@@ -107,9 +107,10 @@ class AutoAugment(Augmentation):
             "auto_strengths": (signs * strengths[pairs]).astype(np.float32),
         }
 
-    def apply(self, images: Tensor, draws: BatchDraws, info: ImageInfo) -> Tensor:  # noqa: ARG002
+    def apply(self, images: Tensor, draws: BatchDraws, info: ImageInfo) -> Tensor:
         """uint8 or floats to floats."""
-        return apply_in_turn(images.float(), draws["auto_operations"], draws["auto_strengths"], fill=FILL)
+        operations, strengths = draws["auto_operations"], draws["auto_strengths"]
+        return apply_in_turn(images.float(), operations, strengths, fill=FILL, apply=info.operations)
 
 
 def policy(name: str) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:

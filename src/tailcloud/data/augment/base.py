@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
+from tailcloud.data.augment.image_ops import ImageOperations, apply_operations
+
 if TYPE_CHECKING:
     from tailcloud.data.augment import Augment
 
@@ -56,11 +58,13 @@ class ImageInfo:
     """What an augmentation may need to know beside the pixels.
 
     ``shape`` is the height and width that the model expects. ``aspects`` [batch] is width / height of the original
-    images, which were squashed to a square when they were stored; None: all 1.
+    images, which were squashed to a square when they were stored; None: all 1. ``operations`` computes the operations
+    of a policy.
     """
 
     shape: tuple[int, int]
     aspects: Tensor | None = None
+    operations: ImageOperations = apply_operations
 
 
 class Augmentation(BaseModel):

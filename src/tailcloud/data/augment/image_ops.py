@@ -6,6 +6,8 @@ invert). So a batch takes three passes, whichever operations its images have. Th
 rounding in between; the tests say how close they are.
 """
 
+from typing import Protocol
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
@@ -33,6 +35,13 @@ LEVELS = 256
 LUMINANCE = 0.299, 0.587, 0.114  # of red, green and blue (ITU-R BT.601)
 
 
+class ImageOperations(Protocol):
+    """``apply_operations``, or a kernel that computes the same."""
+
+    def __call__(self, images: Tensor, operations: Tensor, strengths: Tensor, *, fill: float) -> Tensor:
+        """Images, each changed by its own operation."""
+
+
 def apply_operations(images: Tensor, operations: Tensor, strengths: Tensor, *, fill: float = 0.0) -> Tensor:
     """Float images [batch, H, W, C] on a scale of 0 … 255, each changed by its own operation.
 
@@ -43,10 +52,12 @@ def apply_operations(images: Tensor, operations: Tensor, strengths: Tensor, *, f
     return mapped(enhanced(warped(images, chosen, fill), chosen), chosen)
 
 
-def apply_in_turn(images: Tensor, operations: Tensor, strengths: Tensor, *, fill: float) -> Tensor:
+def apply_in_turn(
+    images: Tensor, operations: Tensor, strengths: Tensor, *, fill: float, apply: ImageOperations = apply_operations
+) -> Tensor:
     """The same for several operations, one after another: ``operations`` and ``strengths`` are [batch, number]."""
     for number in range(operations.shape[1]):
-        images = apply_operations(images, operations[:, number], strengths[:, number], fill=fill)
+        images = apply(images, operations[:, number], strengths[:, number], fill=fill)
     return images
 
 

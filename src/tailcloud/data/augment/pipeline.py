@@ -7,6 +7,7 @@ from torch import Tensor
 
 from tailcloud.data.augment import Augment
 from tailcloud.data.augment.base import ALL_ROWS, BatchDraws, Draws, Generators, ImageInfo
+from tailcloud.data.augment.image_ops import ImageOperations, apply_operations
 from tailcloud.data.augment.normalize import Normalise
 
 
@@ -14,12 +15,14 @@ from tailcloud.data.augment.normalize import Normalise
 class AugmentPipeline:
     """Applies the augmentations of an ``[augment]`` table to batches, on the device.
 
-    ``shape`` is the height and width that the model expects; by default that of the stored images.
+    ``shape`` is the height and width that the model expects; by default that of the stored images. ``operations``
+    computes the operations of a policy.
     """
 
     transform: Normalise
     augment: Augment
     shape: tuple[int, int] | None = None
+    operations: ImageOperations = apply_operations
 
     def draw(self, generators: Generators, count: int) -> Draws:
         """The draws for so many images, on the host; ``generators(part)`` gives each part its own generator."""
@@ -35,7 +38,7 @@ class AugmentPipeline:
 
         ``aspects`` [batch] are width / height of the original images; 1 by default.
         """
-        info = ImageInfo(self.shape or (images.shape[1], images.shape[2]), aspects)
+        info = ImageInfo(self.shape or (images.shape[1], images.shape[2]), aspects, self.operations)
         for each in self.augment.active:
             images = each.apply(images, BatchDraws(draws, rows), info)
         return self.transform(images)

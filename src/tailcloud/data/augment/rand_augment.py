@@ -50,6 +50,7 @@ class RandAugment(Augmentation):
             "rand_strengths": (signs * strongest[numbers] * self.rand_augment_level / LEVEL).astype(np.float32),
         }
 
-    def apply(self, images: Tensor, draws: BatchDraws, info: ImageInfo) -> Tensor:  # noqa: ARG002
+    def apply(self, images: Tensor, draws: BatchDraws, info: ImageInfo) -> Tensor:
         """uint8 or floats to floats."""
-        return apply_in_turn(images.float(), draws["rand_operations"], draws["rand_strengths"], fill=FILL)
+        operations, strengths = draws["rand_operations"], draws["rand_strengths"]
+        return apply_in_turn(images.float(), operations, strengths, fill=FILL, apply=info.operations)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from tailcloud.data.augment.base import Arrays, Augmentation, BatchDraws, Generators, ImageInfo
-from tailcloud.data.augment.image_ops import ONE_SIGN, OPERATIONS, apply_operations
+from tailcloud.data.augment.image_ops import ONE_SIGN, OPERATIONS
 
 if TYPE_CHECKING:
     from tailcloud.data.augment import Augment
@@ -22,6 +22,7 @@ STRONGEST = {
     "autocontrast": 0.0, "equalize": 0.0,
 }  # fmt: skip
 STRENGTHS = 31
+FILL = 0.0  # what comes in from outside of an image
 TRANSLATION = 32  # pixels at most, and never more than the image has
 
 
@@ -48,10 +49,10 @@ class TrivialAugment(Augmentation):
             "trivial_strengths": (signs * levels * strongest / (STRENGTHS - 1)).astype(np.float32),
         }
 
-    def apply(self, images: Tensor, draws: BatchDraws, info: ImageInfo) -> Tensor:  # noqa: ARG002
+    def apply(self, images: Tensor, draws: BatchDraws, info: ImageInfo) -> Tensor:
         """uint8 or floats to floats."""
         operations, strengths = draws["trivial_operations"], draws["trivial_strengths"]
         for name, side in (("translate_x", images.shape[2]), ("translate_y", images.shape[1])):
             share = min(TRANSLATION / side, 1)
             strengths = torch.where(operations == OPERATIONS.index(name), share * strengths, strengths)
-        return apply_operations(images.float(), operations, strengths)
+        return info.operations(images.float(), operations, strengths, fill=FILL)
