@@ -12,9 +12,9 @@ import argparse
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
+import ladder_table
 import torch
 from measurement import RESULTS
 
@@ -56,7 +56,7 @@ def main(words: Sequence[str] | None = None) -> None:
     before = read_json(target)["runs"] if target.exists() else []
     rows = merged(before, [figures(run, options.set) for run in runs if run.folder.finished])
     write_json(target, {"data": options.data, "runs": rows})
-    print(table(rows))
+    print("\n".join(ladder_table.parts([{"data": options.data, "runs": rows}])))
     print(f"{len(missing)} runs in {wall:.0f} s; record: {target}")
 
 
@@ -95,21 +95,6 @@ def merged(before: Iterable[dict[str, Any]], found: Iterable[dict[str, Any]]) ->
     by_name = {(run["row"], tuple(run["changed"]), run["seed"]): run for run in [*before, *found]}
     place = {row.key: number for number, row in enumerate(read_table("ladder").rows)}
     return sorted(by_name.values(), key=lambda run: (place.get(run["row"], len(place)), run["changed"], run["seed"]))
-
-
-def table(runs: Sequence[dict[str, Any]]) -> str:
-    """Balanced accuracy of each row, as text."""
-    lines = []
-    for key in dict.fromkeys((run["row"], tuple(run["changed"])) for run in runs):
-        same = [run for run in runs if (run["row"], tuple(run["changed"])) == key]
-        values = [fmean(run[name] for run in same) for name in ("balanced_accuracy", "many", "medium", "few")]
-        name = " ".join([key[0], *key[1]])
-        lines.append(
-            f"{name:<32}{len(same):>3}"
-            + "".join(f"{value:>8.2f}" for value in values)
-            + f"{fmean(run['seconds'] for run in same):>8.0f} s"
-        )
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -21,10 +21,12 @@ import calibration_table
 import epoch_speed_table
 import executors_table
 import finetune_speed_table
+import first_step_table
 import fuzz_table
 import kept_stage_table
 import kernel_passes_table
 import kills_table
+import ladder_table
 import large_benchmark_cost_table
 import leaders
 import paper_conclusions
@@ -323,7 +325,9 @@ MEASURED: tuple[tuple[str, str, str, Parts], ...] = (  # a page, a block in it, 
     ("results.md", "choosing", "choosing-*", auto_recipe_table.parts),
     ("results.md", "larger", "larger-*", tiny_imagenet_table.parts),
     ("results.md", "samplers", "samplers-*", tiny_imagenet_table.samplers),
+    ("results.md", "ladder", "ladder-*", ladder_table.parts),
     ("choosing.md", "time-budget", "time-budget/*", time_budget_table.parts),
+    ("choosing.md", "first-step", "first-step-*", first_step_table.parts),
     ("choosing.md", "kept-stage", "kept-stage-*", kept_stage_table.parts),
     ("methods.md", "choose-second-stage", "choose-second-stage-*", second_stage_table.parts),
     ("streaming.md", "streaming", "streaming-*", streaming_table.parts),
