@@ -1,5 +1,7 @@
 """Balanced contrastive learning: the contrast and the sum of both terms against naive float64 computations."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -10,7 +12,8 @@ from helpers.networks import Flat
 from helpers.oracles import objectives as oracle
 from helpers.three_views import FEATURES, three_views
 from tailcloud.heads import BCLHead
-from tailcloud.losses import CrossEntropyLoss, LogitAdjustmentLoss
+from tailcloud.heads.bcl import CosineBCLHead
+from tailcloud.losses import CrossEntropyLoss, GCLLoss, LogitAdjustmentLoss
 from tailcloud.objectives import BCL
 from tailcloud.objectives.bcl import balanced_contrast
 
@@ -63,7 +66,7 @@ def test_unusual_batches_have_finite_gradients(case):
     batch = three_views(1, 1 if case == "one image" else 6, classes)
     batch.target.fill_(0)
     head = BCLHead(FEATURES, classes).double()
-    value = BCL(CrossEntropyLoss())(Flat(head), batch, None)
+    value = BCL(CrossEntropyLoss())(Flat(head), batch, (None, None))
     value.backward()
     assert torch.isfinite(value)
     assert all(torch.isfinite(p.grad).all() for p in head.parameters() if p.grad is not None)
@@ -82,7 +85,7 @@ def test_gradients_match_finite_differences():
 
 def test_the_contrast_trains_the_classifier_too_through_its_prototypes():
     batch, head = three_views(1, 6, CLASSES), BCLHead(FEATURES, CLASSES).double()
-    BCL(CrossEntropyLoss(), classify_weight=0.0)(Flat(head), batch, None).backward()
+    BCL(CrossEntropyLoss(), classify_weight=0.0)(Flat(head), batch, (None, None)).backward()
     assert head.weight.grad.abs().sum() > 0
     assert head.bias.grad.abs().sum() == 0
 
@@ -92,7 +95,9 @@ def test_the_contrast_is_computed_in_float32_while_the_network_is_not():
     half = [images.bfloat16() for images in (batch.images, *batch.views)]
     with torch.autocast("cpu", torch.bfloat16):
         assert head.project(half[1]).dtype == head.prototypes().dtype == torch.float32
-        value = BCL(CrossEntropyLoss())(Flat(head), type(batch)(half[0], batch.target, views=(*half[1:],)), None)
+        value = BCL(CrossEntropyLoss())(
+            Flat(head), type(batch)(half[0], batch.target, views=(*half[1:],)), (None, None)
+        )
     assert value.dtype == torch.float32
     assert torch.isfinite(value)
 
@@ -101,3 +106,28 @@ def test_the_contrast_is_computed_in_float32_while_the_network_is_not():
 def test_impossible_options_are_refused(options):
     with pytest.raises(ValueError, match=next(iter(options))):
         BCL(CrossEntropyLoss(), **options)
+
+
+def test_a_mixed_first_view_has_both_labels_and_the_contrast_has_its_own():
+    """λ·L(z, y_a) + (1 − λ)·L(z, y_b) for the first view; the further views are of y_a alone."""
+    batch, head = three_views(4, 6, CLASSES), BCLHead(FEATURES, CLASSES).double()
+    mixed = replace(batch, other=batch.target.roll(1), lam=torch.tensor(0.3, dtype=torch.float64))
+    objective = BCL(CrossEntropyLoss(), classify_weight=1.5, contrast_weight=0.25)
+    value = objective(Flat(head), mixed, objective.draw(mixed, torch.Generator()))
+    logits = head(batch.images).tolist()
+    classified = [oracle.cross_entropy(logits, labels.tolist()) for labels in (mixed.target, mixed.other)]
+    embedding, prototypes = head.project(torch.cat(batch.views)).tolist(), head.prototypes().tolist()
+    contrast = oracle.balanced_contrast(embedding, batch.target.tolist() * 2, prototypes, 0.1)
+    expected = 1.5 * (0.3 * classified[0] + 0.7 * classified[1]) + 0.25 * contrast
+    assert value.item() == pytest.approx(expected, rel=1e-7)
+
+
+def test_clouds_lie_on_the_cosines_of_the_classifier():
+    batch, head, counts = three_views(5, 6, CLASSES), CosineBCLHead(FEATURES, CLASSES).double(), [40, 9, 4, 1]
+    loss = GCLLoss(counts, scale=30.0, noise=0.5).double()
+    objective = BCL(loss, counts, FEATURES, contrast_weight=0.0)
+    noise = objective.draw(batch, torch.Generator().manual_seed(0))
+    assert noise[0] is not None
+    expected = loss(head(batch.images), batch.target, epsilon=noise[0])
+    assert head(batch.images).abs().max() <= 1
+    assert objective(Flat(head), batch, noise).item() == pytest.approx(2 * expected.item(), rel=1e-9)

@@ -7,11 +7,12 @@ import torch
 
 from helpers.networks import Flat
 from helpers.oracles import objectives as oracle
+from helpers.three_views import three_views
 from tailcloud.data.loaders.batch import Batch
-from tailcloud.heads import CosineHead, LinearHead
+from tailcloud.heads import BCLHead, CosineHead, LinearHead
 from tailcloud.losses import CrossEntropyLoss, GCLLoss
-from tailcloud.objectives import Classify, FeatureNoise
-from tailcloud.objectives.distillation import Distillation, RecordingNetwork, soft_divergence
+from tailcloud.objectives import BCL, Classify, FeatureNoise
+from tailcloud.objectives.distillation import Distillation, soft_divergence
 
 COUNTS, FEATURES, ROWS = [40, 9, 2, 1], 6, 7
 
@@ -122,10 +123,21 @@ def test_the_student_computes_its_outputs_once():
     assert calls == [1]
 
 
-def test_a_recording_network_is_the_network():
-    network, images = Flat(LinearHead(FEATURES, 4).double()), batch_of().images
-    recording = RecordingNetwork(network)
-    assert torch.equal(recording(images), network(images))
-    assert torch.equal(recording.outputs, network(images))
-    assert torch.equal(recording.features(images), network.features(images))
-    assert recording.head is network.head
+def test_teachers_see_the_view_that_is_classified():
+    """L_bcl + T²·KL for the outputs of the first view."""
+    head, seen = BCLHead(FEATURES, 4).double(), []
+    batch = three_views(1, 6, 4)
+
+    class Teacher(torch.nn.Module):
+        def forward(self, images):
+            seen.append(images)
+            return images[:, :4]
+
+    plain = BCL(CrossEntropyLoss(COUNTS))
+    whole = Distillation(plain, Teacher(), temperature=2.0, weight=0.5)
+    noise = whole.draw(batch, torch.Generator())
+    own = plain(Flat(head), batch, noise).item()
+    divergence = oracle.soft_divergence(head(batch.images).tolist(), batch.images[:, :4].tolist(), 2.0)
+    assert whole(Flat(head), batch, noise).item() == pytest.approx(own + 0.5 * divergence, rel=1e-9)
+    assert len(seen) == 1
+    assert torch.equal(seen[0], batch.images)

@@ -125,7 +125,7 @@ def test_unusual_batches_have_finite_gradients(case):
     batch = three_views(1, 1 if case == "one image" else 6, len(counts))
     batch.target.fill_(0)
     head = ProCoHead(FEATURES, len(counts)).double()
-    value = ProCo(CrossEntropyLoss(), counts)(Flat(head), batch, None)
+    value = ProCo(CrossEntropyLoss(), counts)(Flat(head), batch, (None, None))
     value.backward()
     assert torch.isfinite(value)
     assert all(torch.isfinite(p.grad).all() for p in head.parameters() if p.grad is not None)
@@ -143,7 +143,7 @@ def test_the_contrast_is_computed_in_float32_while_the_network_is_not():
     half = [images.bfloat16() for images in (batch.images, *batch.views)]
     with torch.autocast("cpu", torch.bfloat16):
         value = ProCo(CrossEntropyLoss(), COUNTS)(
-            Flat(head), type(batch)(half[0], batch.target, views=(*half[1:],)), None
+            Flat(head), type(batch)(half[0], batch.target, views=(*half[1:],)), (None, None)
         )
     assert value.dtype == head.sums.dtype == torch.float32
     assert torch.isfinite(value)

@@ -12,7 +12,7 @@ from tailcloud.classifier import Architecture, cost
 from tailcloud.data import open_dataset
 from tailcloud.data.augment import Augment
 from tailcloud.errors import UsageError
-from tailcloud.heads import HEADS, LinearHead, inference_kind
+from tailcloud.heads import HEADS, inference_kind
 from tailcloud.launch.fleet import train_side_by_side
 from tailcloud.recipe import head_kinds, load_recipe
 from tailcloud.runs.checkpoint import load_checkpoint
@@ -138,8 +138,8 @@ def test_later_stages_start_from_the_classifier_alone(tmp_path, method):
 
 def test_only_heads_with_parts_for_training_leave_another_one():
     changed = {name: inference_kind(name) for name in HEADS if inference_kind(name) != name}
-    assert changed == {"bcl": "linear", "proco": "linear"}
-    assert all(HEADS[name] is LinearHead for name in changed.values())
+    assert changed == {"bcl": "linear", "bcl-cosine": "cosine", "proco": "linear", "proco-cosine": "cosine"}
+    assert all(issubclass(HEADS[trained], HEADS[left]) for trained, left in changed.items())
 
 
 def batches_of(recipe):
@@ -202,9 +202,8 @@ def test_names_of_the_draws_of_further_views():
         ),
         ("bcl", {"view_augment": {"rand_augment_level": 3}}, "set view_augment.rand_augment, for example 2"),
         ("bcl", {"view_augment": {"cut_out": 3}}, 'did you mean "view_augment.cutout"'),
-        ("bcl", {"model": {"head": "linear"}}, 'works with the head "bcl", not with "linear"'),
-        ("proco", {"model": {"head": "bcl"}}, 'works with the head "proco", not with "bcl"'),
-        ("proco", {"stage1": {"mixup": 0.2}}, "does not support mixup"),
+        ("bcl", {"model": {"head": "linear"}}, 'works with the head "bcl" or "bcl-cosine", not with "linear"'),
+        ("proco", {"model": {"head": "bcl"}}, 'works with the head "proco" or "proco-cosine", not with "bcl"'),
         ("bcl", {"stage1": {"second_sampler": "cb"}}, "does not use stage1.second_sampler"),
         ("bcl", {"stage1": {"objective": {"temperature": 0.0}}}, "temperature"),
     ],
@@ -212,3 +211,30 @@ def test_names_of_the_draws_of_further_views():
 def test_what_does_not_fit_together_is_said(method, settings, sentence):
     with pytest.raises(UsageError, match=sentence):
         load_recipe(f"digits-lt/{method}", [settings])
+
+
+PATCHES = {"cutmix": 1.0, "cutmix_sampler": "cb"}
+
+
+@pytest.mark.parametrize("mixing", [{"mixup": 0.5}, {"cutmix": 1.0}, PATCHES], ids=["mixup", "cutmix", "balanced"])
+@pytest.mark.parametrize("method", METHODS)
+def test_only_the_view_that_is_classified_is_mixed(method, mixing):
+    always = {"cutmix_probability": 1.0} if "cutmix" in mixing else {}
+    pairs = zip(
+        batches_of(short_recipe(method, {"stage1": mixing | always})), batches_of(short_recipe(method)), strict=True
+    )
+    same = []
+    for mixed, plain in pairs:
+        assert (mixed.other is None, plain.other is None) == (False, True)
+        assert all(torch.equal(*views) for views in zip(mixed.views, plain.views, strict=True))
+        same.append(torch.equal(mixed.images, plain.images))
+    assert not all(same)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_with_clouds_ends_with_a_cosine_classifier(tmp_path, method):
+    clouds = {"model": {"head": f"{method}-cosine"}, "stage1": {"loss": {"name": "gcl", "scale": 30.0, "noise": 0.5}}}
+    result = run(tmp_path, short_recipe(method, clouds))
+    assert result.model.head == "cosine"
+    assert set(load_file(tmp_path / "model.safetensors")) & {"head.weight", "head.bias"} == {"head.weight"}
+    assert tailcloud.load(tmp_path).classifier.head.cosine

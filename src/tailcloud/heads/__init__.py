@@ -1,7 +1,7 @@
 """Classifier heads by name: features in, one output per class out."""
 
 from tailcloud.heads.base import Head
-from tailcloud.heads.bcl import BCLHead
+from tailcloud.heads.bcl import BCLHead, CosineBCLHead
 from tailcloud.heads.causal import CausalHead
 from tailcloud.heads.contrastive import ContrastiveHead
 from tailcloud.heads.cosine import CosineHead
@@ -10,7 +10,7 @@ from tailcloud.heads.experts import ExpertHeads
 from tailcloud.heads.linear import LinearHead
 from tailcloud.heads.nearest_mean import NearestMeanHead
 from tailcloud.heads.oltr import MemoryHead
-from tailcloud.heads.proco import ProCoHead
+from tailcloud.heads.proco import CosineProCoHead, ProCoHead
 from tailcloud.heads.scaled import ScaledCosineHead, ScaledHead, ScaledLinearHead
 
 __all__ = [
@@ -41,7 +41,9 @@ HEADS: dict[str, type[Head]] = {
     "contrastive": ContrastiveHead,
     "memory": MemoryHead,
     "bcl": BCLHead,
+    "bcl-cosine": CosineBCLHead,
     "proco": ProCoHead,
+    "proco-cosine": CosineProCoHead,
 }
 
 

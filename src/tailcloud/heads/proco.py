@@ -1,12 +1,14 @@
-"""The head of probabilistic contrastive learning (Du et al., TPAMI 2024), which estimates class means."""
+"""The heads of probabilistic contrastive learning (Du et al., TPAMI 2024), which estimates class means."""
 
 import torch
 from torch import Tensor
 
-from tailcloud.heads.projection import EMBEDDING, ProjectionHead
+from tailcloud.heads.cosine import CosineHead
+from tailcloud.heads.linear import LinearHead
+from tailcloud.heads.projection import EMBEDDING, Projecting
 
 
-class ProCoHead(ProjectionHead):
+class WithClassMeans(Projecting):
     """A classifier and an embedding, and for each class the sum and number of its embeddings.
 
     ``sums`` and ``numbers`` are of this epoch, ``last_sums`` and ``last_numbers`` of the one before. They are buffers,
@@ -46,3 +48,15 @@ class ProCoHead(ProjectionHead):
         """
         numbers = self.last_numbers + self.numbers
         return (self.last_sums + self.sums) / numbers.clamp(min=1)[:, None]
+
+
+class ProCoHead(WithClassMeans, LinearHead):
+    """With a linear classifier, as published."""
+
+    inference = "linear"
+
+
+class CosineProCoHead(WithClassMeans, CosineHead):
+    """With the cosine classifier that clouds need."""
+
+    inference = "cosine"

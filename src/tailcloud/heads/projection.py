@@ -1,20 +1,21 @@
-"""Heads that embed features for a contrastive loss while they train, and predict with a linear classifier."""
-
-from typing import ClassVar
+"""Heads that embed features for a contrastive loss while they train, and predict with a plain classifier."""
 
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from tailcloud.heads.linear import LinearHead
+from tailcloud.heads.base import Head
 from tailcloud.losses.base import at_least_float32
 
 HIDDEN, EMBEDDING = 512, 128
 
 
-class ProjectionHead(LinearHead):
-    """z = W f + b predicts; ``projection`` is only used in training, and the finished model does without it."""
+class Projecting(Head):
+    """A classifier that also has a ``projection``, which only training uses: the finished model does without it.
 
-    inference: ClassVar[str | None] = "linear"
+    A mixin: the class beside it is the classifier.
+    """
+
+    weight: nn.Parameter
 
     def __init__(self, features: int, classes: int) -> None:
         super().__init__(features, classes)

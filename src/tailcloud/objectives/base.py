@@ -41,7 +41,7 @@ class Objective(nn.Module):
     branches: ClassVar[int] = 1  # of the backbone
     experts: int = 1  # of the backbone
     expert_heads: ClassVar[bool] = False  # works with the mean of several experts' heads
-    distills: ClassVar[bool] = False  # takes its outputs from ``network(batch.images)``, so teachers can be added
+    distills: ClassVar[bool] = False  # has ``with_outputs``, so teachers can be added
     needs: ClassVar[type[Head] | None] = None  # the head that it works with; None: any
     per_image: bool = False  # a plain mean over images if the loss is one
     weighs: ClassVar[bool] = False  # corrects a micro-batch with the loss's ``in_whole``
@@ -66,7 +66,11 @@ class Objective(nn.Module):
         raise NotImplementedError
 
     def forward(self, network: Network, batch: Batch, noise: Any) -> Tensor:
-        """The scalar to minimise."""
+        """The scalar to minimise; by default that of ``with_outputs``."""
+        return self.with_outputs(network, batch, noise)[0]
+
+    def with_outputs(self, network: Network, batch: Batch, noise: Any) -> tuple[Tensor, Tensor]:
+        """The scalar to minimise, and the head's outputs [batch, classes] for the images of the batch."""
         raise NotImplementedError
 
 

@@ -12,15 +12,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from tailcloud.data.loaders.batch import Batch
 from tailcloud.heads import Head
-from tailcloud.heads.bcl import BCLHead
+from tailcloud.heads.bcl import WithPrototypes
+from tailcloud.heads.projection import Projecting
 from tailcloud.losses import Loss
-from tailcloud.losses.base import batch_mean, not_negative, positive
-from tailcloud.objectives.base import Network, Objective
+from tailcloud.losses.base import batch_mean
+from tailcloud.objectives.view_contrast import ViewContrast
 
 
-class BCL(Objective):
+class BCL(ViewContrast):
     """A loss on the outputs, and a contrast of embeddings in which every class has the same weight.
 
     Args:
@@ -32,9 +32,7 @@ class BCL(Objective):
         temperature: T, the divisor of similarities.
     """
 
-    views: ClassVar[int] = 2
-    mixes: ClassVar[bool] = False
-    needs: ClassVar[type[Head] | None] = BCLHead
+    needs: ClassVar[type[Head] | None] = WithPrototypes
 
     def __init__(
         self,
@@ -46,25 +44,19 @@ class BCL(Objective):
         contrast_weight: float = 0.6,
         temperature: float = 0.1,
     ) -> None:
-        super().__init__(loss, counts, features)
-        self.classify_weight = not_negative("classify_weight", classify_weight)
-        self.contrast_weight = not_negative("contrast_weight", contrast_weight)
-        self.temperature = positive("temperature", temperature)
+        super().__init__(
+            loss,
+            counts,
+            features,
+            classify_weight=classify_weight,
+            contrast_weight=contrast_weight,
+            temperature=temperature,
+        )
 
-    def draw(self, batch: Batch, generator: torch.Generator) -> Tensor | None:
-        """The random numbers of the loss."""
-        return self.loss.draw(batch.rows, batch.target.device, generator)
-
-    def forward(self, network: Network, batch: Batch, noise: Tensor | None) -> Tensor:
-        """The scalar to minimise; all views go through the backbone at once."""
-        features, head = network.features(torch.cat([batch.images, *batch.views])), network.head
-        assert isinstance(head, BCLHead)
-        first, further = features[: len(batch.target)], features[len(batch.target) :]
-        classified: Tensor = self.loss(head(first), batch.target, epsilon=noise)
-        embedding, prototypes = head.project(further), head.prototypes()
-        with torch.autocast(features.device.type, enabled=False):
-            contrast = balanced_contrast(embedding, batch.target.repeat(self.views), prototypes, self.temperature)
-        return self.classify_weight * classified + self.contrast_weight * contrast
+    def contrast(self, head: Projecting, embedding: Tensor, target: Tensor) -> Tensor:
+        """The balanced contrast, with the prototypes of the head."""
+        assert isinstance(head, WithPrototypes)
+        return balanced_contrast(embedding, target, head.prototypes(), self.temperature)
 
 
 def balanced_contrast(embedding: Tensor, target: Tensor, prototypes: Tensor, temperature: float) -> Tensor:

@@ -25,9 +25,10 @@ class Classify(Objective):
         first = self.loss.draw(rows, device, generator)
         return first, self.loss.draw(rows, device, generator) if batch.other is not None else None
 
-    def forward(self, network: Network, batch: Batch, noise: Noise) -> Tensor:
-        """The scalar to minimise."""
-        return self.of_outputs(network(batch.images), batch, noise)
+    def with_outputs(self, network: Network, batch: Batch, noise: Noise) -> tuple[Tensor, Tensor]:
+        """The scalar to minimise, and the outputs."""
+        outputs = network(batch.images)
+        return self.of_outputs(outputs, batch, noise), outputs
 
     def of_outputs(self, output: Tensor, batch: Batch, noise: Noise) -> Tensor:
         """The loss of outputs [batch, classes] for a batch."""

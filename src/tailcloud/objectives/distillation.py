@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from tailcloud.data.loaders.batch import Batch
-from tailcloud.heads import Head
 from tailcloud.losses.base import at_least_float32, batch_mean
 from tailcloud.objectives.base import Network, Objective
 
@@ -18,7 +17,7 @@ class Distillation(Objective):
     """Another objective, and the divergence from teachers that see the same augmented images.
 
     Args:
-        plain: the other objective; it calls ``network(batch.images)``.
+        plain: the other objective; it has ``with_outputs``.
         teachers: normalised images to logits [batch, classes]; without gradients, in evaluation mode.
         temperature: T; the larger, the more the unlikely classes count.
         weight: w.
@@ -35,35 +34,11 @@ class Distillation(Objective):
 
     def forward(self, network: Network, batch: Batch, noise: Any) -> Tensor:
         """The scalar to minimise."""
-        student = RecordingNetwork(network)
-        value: Tensor = self.plain(student, batch, noise)
-        assert student.outputs is not None
+        value, outputs = self.plain.with_outputs(network, batch, noise)
         with torch.no_grad():
             teacher: Tensor = self.teachers(batch.images)
-        logits = self.loss.logits(at_least_float32(student.outputs))
+        logits = self.loss.logits(at_least_float32(outputs))
         return value + self.weight * soft_divergence(logits, at_least_float32(teacher), self.temperature)
-
-
-class RecordingNetwork:
-    """A network that remembers its outputs."""
-
-    def __init__(self, network: Network) -> None:
-        self.network = network
-        self.outputs: Tensor | None = None
-
-    @property
-    def head(self) -> Head:
-        """Features to outputs."""
-        return self.network.head
-
-    def features(self, images: Tensor) -> Tensor:
-        """Features of normalised images."""
-        return self.network.features(images)
-
-    def __call__(self, images: Tensor) -> Tensor:
-        """The head's outputs."""
-        self.outputs = self.network(images)
-        return self.outputs
 
 
 def soft_divergence(student: Tensor, teacher: Tensor, temperature: float) -> Tensor:

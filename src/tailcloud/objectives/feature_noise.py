@@ -62,13 +62,13 @@ class FeatureNoise(Objective):
             for _ in range(1 if batch.other is None else 2)
         ]
 
-    def forward(self, network: Network, batch: Batch, noise: Noise) -> Tensor:
-        """The scalar to minimise."""
+    def with_outputs(self, network: Network, batch: Batch, noise: Noise) -> tuple[Tensor, Tensor]:
+        """The scalar to minimise, and the outputs before they are lowered."""
         output = network(batch.images)
         value = self.term(network, output, batch.target, noise[0])
         if batch.other is None or batch.lam is None:
-            return value
-        return batch.lam * value + (1 - batch.lam) * self.term(network, output, batch.other, noise[1])
+            return value, output
+        return batch.lam * value + (1 - batch.lam) * self.term(network, output, batch.other, noise[1]), output
 
     def term(self, network: Network, output: Tensor, target: Tensor, noise: tuple[Tensor, Tensor | None]) -> Tensor:
         """The loss for one of the labels."""

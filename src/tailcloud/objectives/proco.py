@@ -16,19 +16,19 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from tailcloud.data.loaders.batch import Batch
 from tailcloud.heads import Head
-from tailcloud.heads.proco import ProCoHead
+from tailcloud.heads.proco import WithClassMeans
+from tailcloud.heads.projection import Projecting
 from tailcloud.losses import Loss
-from tailcloud.losses.base import batch_mean, not_negative, positive
+from tailcloud.losses.base import batch_mean
 from tailcloud.losses.logit_adjustment import log_priors
-from tailcloud.objectives.base import Network, Objective
 from tailcloud.objectives.bessel import LogBessel
+from tailcloud.objectives.view_contrast import ViewContrast
 
 LARGEST_KAPPA = 1e5
 
 
-class ProCo(Objective):
+class ProCo(ViewContrast):
     """A loss on the outputs, and a contrast of embeddings with the estimated distributions of all classes.
 
     Args:
@@ -39,9 +39,7 @@ class ProCo(Objective):
         temperature: T, the divisor of similarities.
     """
 
-    views: ClassVar[int] = 2
-    mixes: ClassVar[bool] = False
-    needs: ClassVar[type[Head] | None] = ProCoHead
+    needs: ClassVar[type[Head] | None] = WithClassMeans
     shift: Tensor
 
     def __init__(
@@ -53,28 +51,18 @@ class ProCo(Objective):
         contrast_weight: float = 1.0,
         temperature: float = 0.1,
     ) -> None:
-        super().__init__(loss, counts, features)
-        self.contrast_weight = not_negative("contrast_weight", contrast_weight)
-        self.temperature = positive("temperature", temperature)
+        super().__init__(
+            loss, counts, features, classify_weight=1.0, contrast_weight=contrast_weight, temperature=temperature
+        )
         self.epoch = self.views * int(sum(counts))  # embeddings
         self.register_buffer("shift", torch.from_numpy(log_priors(counts)).float(), persistent=False)  # log π
 
-    def draw(self, batch: Batch, generator: torch.Generator) -> Tensor | None:
-        """The random numbers of the loss."""
-        return self.loss.draw(batch.rows, batch.target.device, generator)
-
-    def forward(self, network: Network, batch: Batch, noise: Tensor | None) -> Tensor:
-        """The scalar to minimise; all views go through the backbone at once. Estimates include this batch."""
-        features, head = network.features(torch.cat([batch.images, *batch.views])), network.head
-        assert isinstance(head, ProCoHead)
-        first, further = features[: len(batch.target)], features[len(batch.target) :]
-        classified: Tensor = self.loss(head(first), batch.target, epsilon=noise)
-        embedding, target = head.project(further), batch.target.repeat(self.views)
-        with torch.autocast(features.device.type, enabled=False):
-            head.observe(embedding, target, self.epoch)
-            scores = contrast_scores(embedding, head.means(), self.temperature)
-            contrast = batch_mean(F.cross_entropy(scores + self.shift.to(scores), target, reduction="none"))
-        return classified + self.contrast_weight * contrast
+    def contrast(self, head: Projecting, embedding: Tensor, target: Tensor) -> Tensor:
+        """Cross-entropy on s + log π; the estimates include this batch."""
+        assert isinstance(head, WithClassMeans)
+        head.observe(embedding, target, self.epoch)
+        scores = contrast_scores(embedding, head.means(), self.temperature)
+        return batch_mean(F.cross_entropy(scores + self.shift.to(scores), target, reduction="none"))
 
 
 def contrast_scores(embedding: Tensor, means: Tensor, temperature: float) -> Tensor:

@@ -21,6 +21,8 @@ from tailcloud.training.session import Session
 from tailcloud.training.stages.factory import make_objective
 from tailcloud.training.stages.trainable import set_trainable
 
+UNMIXED = {"mixup": 0.0, "cutmix": 0.0, "cutmix_sampler": None, "cutmix_probability": None}  # fields of a stage
+
 
 @dataclass(frozen=True)
 class StageParts:
@@ -92,8 +94,8 @@ def _make_loader(session: Session, name: str, objective: Objective) -> Loader:
     """The batches of a stage, with further views or a second sampler's batches if its objective needs them."""
     stage = session.recipe.stages[name]
     first = _sampled(session, name, stage, stage.sampler)
-    varied = session.recipe.view_augment
-    views = [_sampled(session, name, stage, stage.sampler, views, varied) for views in view_names(objective.views)]
+    varied, unmixed = session.recipe.view_augment, stage.model_copy(update=UNMIXED)
+    views = [_sampled(session, name, unmixed, stage.sampler, views, varied) for views in view_names(objective.views)]
     second = _sampled(session, f"{name} second", stage, stage.second_sampler) if stage.second_sampler else None
     return JoinedLoader(first, views=views, second=second) if views or second else first
 
