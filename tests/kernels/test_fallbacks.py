@@ -115,6 +115,23 @@ def test_what_stands_in_the_way_on_a_gpu(monkeypatch, settings, sentence):
         made.engine.fused_network()
 
 
+class FakeConvolutions:
+    """Convolutions that compile, or fail to."""
+
+    failing, last = False, None
+
+    def __init__(self, model):
+        self.compiled, self.removed, type(self).last = None, False, self
+
+    def compile(self, height, width):
+        if self.failing:
+            raise CannotFuse("no such luck")
+        self.compiled = height, width
+
+    def remove(self):
+        self.removed = True
+
+
 @pytest.mark.parametrize(
     ("asked", "flops", "taken"),
     [
@@ -129,9 +146,23 @@ def test_convolutions_that_start_sooner_are_for_short_runs(monkeypatch, asked, f
     made = session().engine
     made.device, made.recipe = CUDA, small_recipe(engine(kernels=asked))
     monkeypatch.setattr(engines, "has_fused_convolutions", lambda model: True)
-    monkeypatch.setattr(engines, "FusedConvolutions", lambda model: "kernels")
+    monkeypatch.setattr(engines, "FusedConvolutions", FakeConvolutions)
     monkeypatch.setattr(RunEngine, "flops", flops)
-    assert made.fused_convolutions() == ("kernels" if taken else None)
+    convolutions = made.fused_convolutions()
+    assert (convolutions is not None) == taken
+    if convolutions:
+        assert (convolutions.compiled, convolutions.removed) == (made.dataset.shape[:2], False)
+
+
+def test_convolutions_that_do_not_compile_are_pytorchs(monkeypatch):
+    made = session().engine
+    made.device, made.recipe = CUDA, small_recipe(engine(kernels="fused"))
+    monkeypatch.setattr(engines, "has_fused_convolutions", lambda model: True)
+    monkeypatch.setattr(engines, "FusedConvolutions", FakeConvolutions)
+    monkeypatch.setattr(FakeConvolutions, "failing", True)
+    assert made.fused_convolutions() is None
+    assert FakeConvolutions.last.removed
+    assert "do not compile here (no such luck)" in made.remarks[-1]
 
 
 def model_of(width):

@@ -256,7 +256,9 @@ def test_a_wrong_table_is_refused_when_the_recipe_is_read(settings, sentence):
 
 @pytest.mark.parametrize("method", ["bbn", "hybrid-sc", "hybrid-psc"])
 def test_objectives_without_outputs_for_the_batch_are_refused(method):
-    with pytest.raises(UsageError, match=r'works with stage1.objective = "classify" or .* or "bcl" or "proco", not with'):
+    with pytest.raises(
+        UsageError, match=r'works with stage1.objective = "classify" or .* or "bcl" or "proco", not with'
+    ):
         load_recipe(f"digits-lt/{method}", [{"distill": {"teachers": ["a"]}}])
 
 

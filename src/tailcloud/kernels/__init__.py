@@ -7,7 +7,9 @@ backbone, ``head_loss`` head and loss, ``batch_assembly`` makes batches, with
 EfficientNet-Lite. ``launch`` starts kernels. docs/performance.md has the gain of each.
 """
 
+from collections.abc import Iterator
 from importlib.util import find_spec
+from math import ceil
 from typing import Unpack, cast
 
 from torch import Tensor
@@ -97,11 +99,26 @@ class FusedConvolutions:
     def __init__(self, model: Classifier) -> None:
         from tailcloud.kernels.depthwise import convolve
 
+        self.model = model
         self.convolutions = [
             module for module in model.backbone.modules() if isinstance(module, SameConv2d) and fits(module)
         ]
         for module in self.convolutions:
             module.kernel = convolve
+
+    def compile(self, height: int, width: int) -> None:
+        """Compile every kernel for images of that size; at their first launch they would be, one after the other."""
+        from tailcloud.kernels.depthwise import compile_for
+
+        compile_for(self.shapes(height, width))
+
+    def shapes(self, height: int, width: int) -> Iterator[tuple[int, int, int, int, int]]:
+        """Channels, kernel and stride of each depthwise convolution, and height and width of its input maps."""
+        for module in (each for each in self.model.backbone.modules() if isinstance(each, SameConv2d)):  # in order
+            (kernel, _), (stride, _) = module.kernel_size, module.stride
+            if module.groups > 1:
+                yield module.in_channels, kernel, stride, height, width
+            height, width = ceil(height / stride), ceil(width / stride)
 
     def remove(self) -> None:
         """PyTorch computes these convolutions again."""

@@ -1,10 +1,13 @@
 """Convolutions of EfficientNet-Lite on a GPU: depthwise ones by own kernels, 1×1 ones as matrix products.
 
 PyTorch asks cuDNN for an algorithm for each shape, forward and backward: ten seconds before the first step. These
-kernels are compiled once per machine. Activations are [image, row, column, channel] in memory, products are added in
-float32, and TensorFlow's padding ("same": the odd pixel after the image) costs no copy.
+kernels are compiled once per machine, several at a time (``compile_for``). Activations are [image, row, column,
+channel] in memory, products are added in float32, and TensorFlow's padding ("same": the odd pixel after the image)
+costs no copy.
 """
 
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from math import ceil
 from typing import Any
 
@@ -20,9 +23,10 @@ TILE = 2048  # numbers of a feature map per program
 MOST_COLUMNS, MOST_CHANNELS = 32, 256
 WEIGHT_TILE, MOST_WEIGHT_COLUMNS = 256, 8  # of the weight gradient, which has the taps of a row beside them
 WEIGHT_PROGRAMS = 4096  # about so many share the sum over all pixels
+SIZES = ["OH", "OW", "H", "W", "top", "left"]  # kernels are not compiled anew for special values of these
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def filter_maps(
     maps, weight, result, OH, OW, H, W, C, top, left,
     K: tl.constexpr, S: tl.constexpr, COLUMNS: tl.constexpr, CHANNELS: tl.constexpr,
@@ -44,7 +48,7 @@ def filter_maps(
     tl.store(place, total.to(result.dtype.element_ty), (column < OW)[:, None] & (channel < C)[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 def filter_gradients(
     gradient, weight, result, OH, OW, H, W, C, top, left,
     K: tl.constexpr, S: tl.constexpr, COLUMNS: tl.constexpr, CHANNELS: tl.constexpr,
@@ -67,7 +71,7 @@ def filter_gradients(
     tl.store(place, total.to(result.dtype.element_ty), (column < W)[:, None] & (channel < C)[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=[*SIZES, "lines", "lines_each"])
 def add_weight_gradients(
     maps, gradient, sums, lines, lines_each, OH, OW, H, W, C, top, left,
     K: tl.constexpr, TAPS: tl.constexpr, S: tl.constexpr, COLUMNS: tl.constexpr, CHANNELS: tl.constexpr,
@@ -113,9 +117,37 @@ def blocks(columns: int, channels: int, tile: int = TILE, most_columns: int = MO
     return {"COLUMNS": across, "CHANNELS": deep}
 
 
+def weight_blocks(columns: int, channels: int) -> dict[str, int]:
+    """The same for the weight gradient."""
+    return blocks(columns, channels, WEIGHT_TILE, MOST_WEIGHT_COLUMNS)
+
+
 def taps_first(weight: Tensor) -> Tensor:
     """Weights [channels, 1, K, K] as [K·K, channels]: neighbouring channels are read at once."""
     return weight.flatten(1).t().contiguous()
+
+
+def compile_for(shapes: Iterable[tuple[int, int, int, int, int]]) -> None:
+    """Compile the kernels of depthwise convolutions: channels, kernel and stride of each, and height and width of maps.
+
+    Those that need the same variants are compiled once.
+    """
+    variants = {}
+    for channels, kernel, stride, height, width in shapes:
+        columns = ceil(width / stride)
+        tiles = blocks(columns, channels), blocks(width, channels), weight_blocks(columns, channels)
+        key = kernel, stride, channels % 16 == 0, *(size for tile in tiles for size in tile.values())
+        variants[key] = channels, kernel, stride, height, width
+    with ThreadPoolExecutor() as pool:
+        for done in [pool.submit(_compile_one, *shape) for shape in variants.values()]:
+            done.result()
+
+
+def _compile_one(channels: int, kernel: int, stride: int, height: int, width: int) -> None:
+    """Both passes on tensors without data."""
+    maps = torch.empty(2, channels, height, width, device="meta", dtype=torch.bfloat16, requires_grad=True)
+    weight = torch.empty(channels, 1, kernel, kernel, device="meta", requires_grad=True)
+    convolve(maps, weight, stride).sum().backward()
 
 
 class DepthwiseConvolution(torch.autograd.Function):
@@ -145,7 +177,7 @@ class DepthwiseConvolution(torch.autograd.Function):
         result, tile = torch.empty_like(maps), blocks(width, channels)
         grid = images * height, triton.cdiv(channels, tile["CHANNELS"]), triton.cdiv(width, tile["COLUMNS"])
         launch(filter_gradients, grid, gradient, taps_first(weight), result, *sizes, **steps, **tile)
-        tile, taps = blocks(columns, channels, WEIGHT_TILE, MOST_WEIGHT_COLUMNS), triton.next_power_of_2(kernel)
+        tile, taps = weight_blocks(columns, channels), triton.next_power_of_2(kernel)
         groups, lines = triton.cdiv(channels, tile["CHANNELS"]), images * rows
         each = triton.cdiv(lines, max(1, WEIGHT_PROGRAMS // (kernel * groups)))
         shares = triton.cdiv(lines, each)

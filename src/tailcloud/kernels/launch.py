@@ -1,8 +1,9 @@
-"""Launch kernels, and turn compiler errors into ``CannotFuse``."""
+"""Launch kernels, or only compile them, and turn compiler errors into ``CannotFuse``."""
 
 from subprocess import CalledProcessError
 from typing import Any
 
+from torch import Tensor
 from triton.errors import TritonError
 
 from tailcloud.kernels import CannotFuse
@@ -11,9 +12,12 @@ COMPILER_WORDS = ("compiler", "passmanager")  # in a RuntimeError: no compiler i
 
 
 def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **sizes: Any) -> None:
-    """Launch a kernel on a grid of programs."""
+    """Launch a kernel on a grid of programs; on tensors without data it is only compiled, so that it is known later."""
     try:
-        kernel[grid](*arguments, **sizes)
+        if any(isinstance(each, Tensor) and each.is_meta for each in arguments[:1]):
+            kernel.warmup(*arguments, grid=grid, **sizes)
+        else:
+            kernel[grid](*arguments, **sizes)
     except (TritonError, CalledProcessError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and not any(word in str(error).lower() for word in COMPILER_WORDS):
             raise

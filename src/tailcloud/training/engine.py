@@ -124,7 +124,14 @@ class RunEngine:
             return None
         if kernels == "auto" and not 0 < self.flops < START_SOONER_BELOW:  # 0: it trains on features
             return None
-        return FusedConvolutions(self.model)
+        convolutions = FusedConvolutions(self.model)
+        try:
+            convolutions.compile(*self.dataset.shape[:2])
+        except CannotFuse as failure:
+            convolutions.remove()
+            self.remarks.append(unfused(failure))
+            return None
+        return convolutions
 
     def use_plain_kernels(self) -> None:
         """PyTorch's kernels compute from now on."""
