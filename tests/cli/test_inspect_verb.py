@@ -37,10 +37,19 @@ def photos(tmp_path, monkeypatch):
     return Path("photos")
 
 
+def test_a_size_is_shown_only_where_training_would_not_choose_it(photos):
+    """Without data.size, training chooses one; what the inspection read at is of no interest."""
+    for words, shown in (("", False), (" --set data.size=16", True)):
+        code, said = command(f"inspect photos --no-plan{words}")
+        assert code == 0, said
+        assert ("16×16×3" in said, "images, 2 classes" in said) == (shown, not shown)
+        assert "Images are read at" not in said
+
+
 def test_a_folder_is_shown_with_all_that_is_wrong(photos):
     code, said = command("inspect photos --no-plan")
     assert code == 0, said
-    assert "34 training and 15 test images, 30×30×3, 2 classes, 30 to 4 images each" in said
+    assert "34 training and 15 test images, 2 classes, 30 to 4 images each" in said
     assert "smallest, median, largest: 40×30, 40×30, 40×30" in said
     assert "train/cat/bad.jpg: it is not an image, or of an unsupported format" in said
     pairs = [line for line in said.splitlines() if line.startswith("  train") and ") " in line]

@@ -152,12 +152,13 @@ def default_epochs(dataset: Dataset) -> int:
 
 
 def describe_data(dataset: Dataset) -> str:
-    """The data set in a sentence."""
+    """The data set in a sentence, with the size of its images before they are resized."""
     profile, (height, width, channels) = dataset.profile, dataset.shape
+    size = f"{height}×{width}" if dataset.native_side is None else f"about {dataset.native_side:,}"
     colour = {1: "grey", 3: "colour"}.get(channels, f"{channels} channels")
     return (
         f"{counted(len(dataset.train), 'training image')} in {counted(profile.classes, 'class', 'classes')}, "
-        f"{profile.counts.max():,} to {profile.counts.min():,} each, {height}×{width} pixels, {colour}."
+        f"{profile.counts.max():,} to {profile.counts.min():,} each, {size} pixels, {colour}."
     )
 
 

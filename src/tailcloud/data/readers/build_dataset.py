@@ -134,6 +134,7 @@ def _decode_files(
     assignment = _assign(unopened.spec, good, options, problems)
     order = assignment.order()
     size, size_remarks = choose_size(opened.sides, options)
+    size_remarks = [] if problems.collect else size_remarks  # training may choose another size than an inspection
     reason = reason or image_shortage(len(order), size, channels)
     if reason and options.loader == "auto" and not problems.collect:
         return _leave_in_files(unopened, files, options, reason)  # the sample had looked smaller
