@@ -1,0 +1,64 @@
+"""The ladder on tuning images: rows are trained once, merged into one record, and shown in the order of the ladder."""
+
+import json
+
+import first_step_table
+import ladder
+import ladder_table
+import pytest
+
+SHORT = ["--set", "stage1.epochs=1", "stage2.epochs=1", "model.width=0.25", "engine.threads=1"]
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory):
+    place = tmp_path_factory.mktemp("ladder")
+    written = place / "record.json"
+    words = ["digits-lt", *SHORT, "--out", str(place / "runs"), "--device", "cpu", "--write", str(written)]
+    ladder.main([*words, "--rows", "logit-adjust"])
+    before = written.read_text()
+    ladder.main([*words, "--rows", "gcl", "logit-adjust"])
+    return json.loads(before), json.loads(written.read_text())
+
+
+def test_runs_are_merged_and_not_trained_again(record):
+    before, after = record
+    assert [run["row"] for run in after["runs"]] == ["gcl", "logit-adjust"]
+    assert after["runs"][1] == before["runs"][0]
+    assert after["runs"][0]["changed"] == SHORT[1:]
+    assert [stage["epochs"] for stage in after["runs"][0]["stages"]] == [1, 1]
+    assert "tailcloud train digits-lt/gcl" in after["runs"][0]["command"]
+
+
+def test_rows_that_do_not_exist_or_need_a_teacher_are_refused(tmp_path):
+    for row in ("gcl-emma", "gcl-distilled"):
+        with pytest.raises(SystemExit, match="there is no row of the ladder"):
+            ladder.main(["digits-lt", "--out", str(tmp_path), "--device", "cpu", "--rows", row])
+
+
+def run_of(row, seed, accuracy, first=None, **groups):
+    stages = [{"epochs": 1, "balanced_accuracy": value} for value in (first, accuracy) if value is not None]
+    found = {"row": row, "label": row.upper(), "changed": [], "seed": seed, "balanced_accuracy": accuracy}
+    origin = {"machine": {"gpu": "a GPU", "torch": "2.9"}, "commit": "abc", "fingerprint": "f00"}
+    return found | {"stages": stages, "many": None, "medium": None, "few": None} | groups | origin
+
+
+def test_the_table_has_a_row_for_each_rung_and_columns_for_each_data_set():
+    records = [
+        {"data": "a-tune:100", "runs": [run_of("vs-ema", 0, 50.0, many=60.0)]},
+        {"data": "b-tune:100", "runs": [run_of("gcl", 0, 40.0, 30.0), run_of("gcl", 1, 42.0, 31.0)]},
+    ]
+    header, _, *rows, _, first, second = "\n".join(ladder_table.parts(records)).splitlines()
+    assert header == "|  | `a-tune:100` | after stage 1 | many | `b-tune:100` | after stage 1 |"
+    assert rows == ["| GCL | n/a | n/a | n/a | 41.0 ± 1.4 | 30.5 ± 0.7 |", "| VS-EMA | 50.0 |  | 60.0 | n/a | n/a |"]
+    assert first == "- `a-tune:100`: seed 0; images `f00`; a GPU, torch 2.9; commit `abc`"
+    assert second.startswith("- `b-tune:100`: seed 0, 1;")
+
+
+def test_the_first_step_has_a_row_for_each_turn():
+    seconds = {"headers_read": 1.0, "recipe_chosen": 2.25, "first_step": 3.0, "end": 40.0}
+    origin = {"machine": {"gpu": None, "processor": "a CPU", "torch": "2.9"}, "commit": "abc"}
+    rows = [{"turn": "first", "seconds": seconds}, {"turn": "again", "seconds": seconds}]
+    table = first_step_table.parts([{"images": 3000, "budget": "45s", "cores": 2, "rows": rows} | origin])
+    assert "| 3,000 images, again | 45s | 1.0 | 2.2 | 3.0 | 40.0 |" in table[0]
+    assert table[-1] == "- measured on a CPU, 2 cores, torch 2.9, commit `abc`"
