@@ -62,7 +62,9 @@ def place(record: dict[str, Any]) -> str:
     """Seeds, images, machine and commits."""
     runs = record["runs"]
     seeds = dict.fromkeys(str(run["seed"]) for run in runs)
-    machines = dict.fromkeys(f"{run['machine']['gpu']}, torch {run['machine']['torch']}" for run in runs)
+    machines = dict.fromkeys(
+        f"{run['machine']['gpu'] or run['machine']['processor']}, torch {run['machine']['torch']}" for run in runs
+    )
     commits = dict.fromkeys(f"`{run['commit']}`" for run in runs)
     images = dict.fromkeys(f"`{run['fingerprint']}`" for run in runs)
     return (
