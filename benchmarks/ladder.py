@@ -61,7 +61,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def planned(options: argparse.Namespace) -> list[BenchRun]:
-    """The runs of the rows that were asked for; the longest first."""
+    """The runs of the rows that were asked for."""
     by_key: dict[str, TableRow] = {row.key: row for row in read_table("ladder").rows if not row.teacher}
     for key in options.rows or ():
         if key not in by_key:

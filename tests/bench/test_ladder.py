@@ -58,6 +58,15 @@ def test_a_rung_has_the_settings_of_the_one_below_it():
     assert [round(share * last.stage1.epochs) for share in last.stage1.milestones] == [320, 360]
 
 
+@pytest.mark.parametrize("method", ["bcl", "proco"])
+def test_contrasts_with_clouds_keep_their_logit_adjustment(method):
+    runs = plan_bench(read_table("ladder"), BenchProtocol(seeds=(0,)), OUT).runs
+    clouded, plain = (
+        next(run.recipe for run in runs if run.row.key == key).stage1.loss for key in (f"{method}-clouds", method)
+    )
+    assert (clouded.name, clouded.options["tau"]) == ("gcl", plain.options["tau"]) == ("gcl", 1.0)
+
+
 @pytest.mark.parametrize(
     ("rows", "sentence"),
     [

@@ -70,7 +70,7 @@ def test_every_batch_of_an_epoch_is_the_plain_one(shape, options):
     assert [len(batch.target) for batch, _ in batches] == [8, 8, 3]
     for expected, batch in batches:
         assert batch.images.is_contiguous(memory_format=torch.channels_last)
-        torch.testing.assert_close(batch.images, expected.images, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(batch.images, expected.images, rtol=1e-6, atol=1e-6)
         assert torch.equal(batch.target, expected.target)
         assert (batch.other is None) == (expected.other is None) == (not {"mixup", "cutmix"} & options.keys())
         if batch.other is not None:

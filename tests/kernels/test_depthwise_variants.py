@@ -1,4 +1,4 @@
-"""All variants of the depthwise kernels are compiled before the first step, each once."""
+"""All variants of the depthwise kernels are compiled before the first step."""
 
 import pytest
 import torch

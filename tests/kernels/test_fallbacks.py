@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.runs import Watcher, run, small_recipe
+from helpers.runs import Interrupted, StopAfter, Watcher, run, small_recipe
 from tailcloud import kernels
 from tailcloud.classifier import Architecture, build_classifier
 from tailcloud.data.dataset import Dataset, Split
@@ -200,6 +200,22 @@ def test_kernels_that_do_not_compile_cost_one_sentence(tmp_path, finished_run, f
     watcher = Watcher()
     result = run(tmp_path / "run", small_recipe(), watcher)
     assert watcher.notes == [SENTENCE]
+    assert result.machine["kernels"] == "plain"
+    assert (tmp_path / "run/model.safetensors").read_bytes() == (finished_run / "model.safetensors").read_bytes()
+
+
+def test_a_run_that_was_started_with_pytorchs_kernels_keeps_them(tmp_path, finished_run, monkeypatch):
+    """An older version, or another machine, may have had none for it."""
+    with pytest.raises(Interrupted):
+        run(tmp_path / "run", small_recipe(), StopAfter(1))
+    monkeypatch.setattr(FakeNetwork, "failing", False)
+    monkeypatch.setattr(engines, "FusedNetwork", FakeNetwork)
+    monkeypatch.setattr(RunEngine, "obstacle", lambda engine: None)
+    watcher = Watcher()
+    result = run(tmp_path / "run", small_recipe(), watcher)
+    assert watcher.notes == [
+        "This run continues with PyTorch's kernels, as it was started; a new run would use fused ones."
+    ]
     assert result.machine["kernels"] == "plain"
     assert (tmp_path / "run/model.safetensors").read_bytes() == (finished_run / "model.safetensors").read_bytes()
 

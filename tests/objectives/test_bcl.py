@@ -95,9 +95,12 @@ def test_the_contrast_is_computed_in_float32_while_the_network_is_not():
     half = [images.bfloat16() for images in (batch.images, *batch.views)]
     with torch.autocast("cpu", torch.bfloat16):
         assert head.project(half[1]).dtype == head.prototypes().dtype == torch.float32
+        seen = []
+        head.prototype_projection.register_forward_hook(lambda _, __, output: seen.append(output.dtype))
         value = BCL(CrossEntropyLoss())(
             Flat(head), type(batch)(half[0], batch.target, views=(*half[1:],)), (None, None)
         )
+    assert seen == [torch.bfloat16]  # both embeddings come from networks of the same precision
     assert value.dtype == torch.float32
     assert torch.isfinite(value)
 

@@ -17,6 +17,7 @@ from tailcloud.cli import app
 from tailcloud.data import open_dataset
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.launch.run_plan import TrainRequest, plan_runs
+from tailcloud.objectives import OBJECTIVES, Classify
 from tailcloud.recipe import load_recipe
 from tailcloud.reporting.card import model_card
 from tailcloud.runs.folder import RunFolder
@@ -252,6 +253,19 @@ def test_digests_of_a_recipe_are_checked(finished_run):
 def test_a_wrong_table_is_refused_when_the_recipe_is_read(settings, sentence):
     with pytest.raises(UsageError, match=sentence):
         load_recipe("digits-lt/gcl", [settings])
+
+
+def test_an_objective_that_computes_its_loss_elsewhere_is_refused(monkeypatch):
+    """Teachers call ``with_outputs``, so a ``forward`` of its own would be left out without a word."""
+
+    class Shifted(Classify):
+        def forward(self, network, batch, noise):
+            return super().forward(network, batch, noise) + 100
+
+    monkeypatch.setitem(OBJECTIVES, "shifted", Shifted)
+    settings = {"stage1": {"objective": "shifted"}, "distill": {"teachers": ["a"]}}
+    with pytest.raises(UsageError, match=r'not with "shifted"'):
+        load_recipe("digits-lt/ce", [settings])
 
 
 @pytest.mark.parametrize("method", ["bbn", "hybrid-sc", "hybrid-psc"])

@@ -22,7 +22,7 @@ from dataclasses import fields
 from difflib import get_close_matches
 from pathlib import Path
 
-from tailcloud.data.benchmarks.cifar import open_cifar, open_cifar_for_tuning
+from tailcloud.data.benchmarks.cifar import TUNE, open_cifar, open_cifar_for_tuning
 from tailcloud.data.benchmarks.digits import open_digits
 from tailcloud.data.benchmarks.editions import EDITIONS
 from tailcloud.data.benchmarks.file_lists import open_published
@@ -56,8 +56,8 @@ SOURCES: dict[str, Opener] = {
     "cifar100": lambda _, root, __: open_cifar("cifar100", None, root),
     "cifar10-lt": lambda ratio, root, _: open_cifar("cifar10", ratio, root),
     "cifar100-lt": lambda ratio, root, _: open_cifar("cifar100", ratio, root),
-    "cifar10-lt-tune": lambda ratio, root, _: open_cifar_for_tuning("cifar10", ratio, root),
-    "cifar100-lt-tune": lambda ratio, root, _: open_cifar_for_tuning("cifar100", ratio, root),
+    f"cifar10-lt{TUNE}": lambda ratio, root, _: open_cifar_for_tuning("cifar10", ratio, root),
+    f"cifar100-lt{TUNE}": lambda ratio, root, _: open_cifar_for_tuning("cifar100", ratio, root),
     "imagenet-lt": lambda _, root, options: open_published("imagenet-lt", root, options),
     "places-lt": lambda _, root, options: open_published("places-lt", root, options),
     "inat2018": lambda _, root, options: open_published("inat2018", root, options),

@@ -82,7 +82,7 @@ def normalise(
 
 
 class FusedLoader(ResidentLoader):
-    """The same batches as those of a ``ResidentLoader``, rounded to ``dtype``."""
+    """The same batches as those of a ``ResidentLoader``; in ``dtype`` where a kernel of this file writes the last."""
 
     dtype = torch.bfloat16
 

@@ -7,7 +7,7 @@ costs no copy.
 """
 
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from tailcloud.kernels.launch import launch
+from tailcloud.kernels.launch import compile_together, launch
 
 TILE = 2048  # numbers of a feature map per program
 MOST_COLUMNS, MOST_CHANNELS = 32, 256
@@ -130,7 +130,7 @@ def taps_first(weight: Tensor) -> Tensor:
 def compile_for(shapes: Iterable[tuple[int, int, int, int, int]]) -> None:
     """Compile the kernels of depthwise convolutions: channels, kernel and stride of each, and height and width of maps.
 
-    Those that need the same variants are compiled once.
+    Convolutions that need the same variants of all kernels are compiled once.
     """
     variants = {}
     for channels, kernel, stride, height, width in shapes:
@@ -138,9 +138,7 @@ def compile_for(shapes: Iterable[tuple[int, int, int, int, int]]) -> None:
         tiles = blocks(columns, channels), blocks(width, channels), weight_blocks(columns, channels)
         key = kernel, stride, channels % 16 == 0, *(size for tile in tiles for size in tile.values())
         variants[key] = channels, kernel, stride, height, width
-    with ThreadPoolExecutor() as pool:
-        for done in [pool.submit(_compile_one, *shape) for shape in variants.values()]:
-            done.result()
+    compile_together([partial(_compile_one, *shape) for shape in variants.values()])
 
 
 def _compile_one(channels: int, kernel: int, stride: int, height: int, width: int) -> None:

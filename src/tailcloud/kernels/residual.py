@@ -1,7 +1,6 @@
 """A CIFAR ResNet computed by the fused kernels: the model's own parameters and buffers, fewer and larger kernels."""
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 from tailcloud.backbones.cifar_resnet import BasicBlock, CifarResNet
 from tailcloud.kernels import CannotFuse
 from tailcloud.kernels import convolution as kernels
-from tailcloud.kernels.launch import launch, reason
+from tailcloud.kernels.launch import compile_together, launch, reason
 
 TILE = 4096  # numbers of a feature map per program
 PARTIALS = 4096  # numbers of a partial result that are added at a time
@@ -350,11 +349,7 @@ class FusedResNet:
 
     def _compile_with(self, known: Mapping[int, Registers]) -> None:
         try:
-            first, *others = self._compilations(known)
-            first()  # alone: it makes a key of the whole compiler, which every thread would make for itself
-            with ThreadPoolExecutor() as pool:
-                for done in [pool.submit(work) for work in others]:
-                    done.result()
+            compile_together(self._compilations(known))
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # no compiler, no driver, no Gluon, or a kernel that is too large

@@ -36,7 +36,7 @@ class Objective(nn.Module):
     """
 
     second: ClassVar[bool] = False  # needs a batch of the stage's second sampler with every batch
-    views: ClassVar[int] = 0  # further views that it needs of each image
+    views: ClassVar[int] = 0  # further views that it needs of each image; they are never mixed
     mixes: ClassVar[bool] = True  # works with mixup and CutMix
     branches: ClassVar[int] = 1  # of the backbone
     experts: int = 1  # of the backbone

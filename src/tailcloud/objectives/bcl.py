@@ -56,7 +56,9 @@ class BCL(ViewContrast):
     def contrast(self, head: Projecting, embedding: Tensor, target: Tensor) -> Tensor:
         """The balanced contrast, with the prototypes of the head."""
         assert isinstance(head, WithPrototypes)
-        return balanced_contrast(embedding, target, head.prototypes(), self.temperature)
+        prototypes = head.prototypes()
+        with torch.autocast(embedding.device.type, enabled=False):
+            return balanced_contrast(embedding, target, prototypes, self.temperature)
 
 
 def balanced_contrast(embedding: Tensor, target: Tensor, prototypes: Tensor, temperature: float) -> Tensor:

@@ -60,9 +60,10 @@ class ProCo(ViewContrast):
     def contrast(self, head: Projecting, embedding: Tensor, target: Tensor) -> Tensor:
         """Cross-entropy on s + log π; the estimates include this batch."""
         assert isinstance(head, WithClassMeans)
-        head.observe(embedding, target, self.epoch)
-        scores = contrast_scores(embedding, head.means(), self.temperature)
-        return batch_mean(F.cross_entropy(scores + self.shift.to(scores), target, reduction="none"))
+        with torch.autocast(embedding.device.type, enabled=False):
+            head.observe(embedding, target, self.epoch)
+            scores = contrast_scores(embedding, head.means(), self.temperature)
+            return batch_mean(F.cross_entropy(scores + self.shift.to(scores), target, reduction="none"))
 
 
 def contrast_scores(embedding: Tensor, means: Tensor, temperature: float) -> Tensor:

@@ -55,11 +55,9 @@ class ViewContrast(Classify):
         first, further = features[: len(batch.target)], features[len(batch.target) :]
         outputs = head(first)
         classified = self.of_outputs(outputs, batch, noise)
-        embedding = head.project(further)
-        with torch.autocast(features.device.type, enabled=False):
-            contrast = self.contrast(head, embedding, batch.target.repeat(self.views))
+        contrast = self.contrast(head, head.project(further), batch.target.repeat(self.views))
         return self.classify_weight * classified + self.contrast_weight * contrast, outputs
 
     def contrast(self, head: Projecting, embedding: Tensor, target: Tensor) -> Tensor:
-        """The contrast of embeddings [batch, D] of length 1, of the classes ``target``."""
+        """The contrast of embeddings [batch, D] of length 1, of the classes ``target``, in float32 or better."""
         raise NotImplementedError

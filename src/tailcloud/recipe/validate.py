@@ -231,7 +231,7 @@ def check_distillation(name: str, distill: Distill, stage: Stage, objective: Obj
             f"{name}: [distill] needs a first stage that trains on images, and stage1.{field} = "
             f"{getattr(stage, field)}; change it, or leave out the teachers"
         )
-    if not objective.distills:
+    if not objective.distills or type(objective).forward is not Objective.forward:  # forward would not be called
         able = " or ".join(f'"{known}"' for known, made in OBJECTIVES.items() if getattr(made, "distills", False))
         raise UsageError(
             f'{name}: [distill] works with stage1.objective = {able}, not with "{stage.objective.name}"; change it, or '

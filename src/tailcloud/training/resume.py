@@ -119,6 +119,9 @@ def check_same_environment(then: dict[str, Any], fingerprint: str, session: Sess
     if (then.get("executor"), session.engine.executor) == ("eager", "compiled"):
         session.engine.executor = "eager"
         observer.note("This run continues with eager steps, as it was started; a new run would be compiled.")
+    if (then.get("kernels", "plain"), session.kernels, session.recipe.engine.kernels) == ("plain", "fused", "auto"):
+        session.use_plain_kernels()
+        observer.note("This run continues with PyTorch's kernels, as it was started; a new run would use fused ones.")
     now = session.environment
     defaults = {"loader": loader, "kernels": "plain", "ranks": 1, "accumulate": 1, "sync_batch_norm": False}
     then = {**defaults, **then}  # for checkpoints of older versions

@@ -22,6 +22,7 @@ Name = Literal["cifar10", "cifar100"]
 Rows = NDArray[np.uint8]  # [N, 3072]: 1024 red, 1024 green and 1024 blue values an image
 
 TRAIN_IMAGES, TEST_IMAGES, PIXELS = 50_000, 10_000, 3072
+TUNE = "-tune"  # ends the name of data for choosing settings
 LARGEST_SUBSET = 50  # the smallest γ of the benchmarks
 # Of the training images of CIFAR-10; the field uses them for CIFAR-100 too.
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
@@ -129,7 +130,7 @@ def open_cifar_for_tuning(name: Name, ratio: float | None, root: Path) -> Datase
     subset of γ = 50, at least a tenth of each class there; use the balanced accuracy.
     """
     assert ratio is not None  # a spec without one is refused
-    spec, edition = f"{name}-lt-tune:{ratio:g}", CIFAR_EDITIONS[name]
+    spec, edition = f"{name}-lt{TUNE}:{ratio:g}", CIFAR_EDITIONS[name]
     if ratio < LARGEST_SUBSET:
         raise UsageError(
             f"{spec}: the imbalance ratio must be at least {LARGEST_SUBSET}; the tuning data are a subset of that"
