@@ -57,6 +57,9 @@ def open_model(content: bytes) -> Callable[[NDArray[np.uint8]], NDArray[np.float
 
 def _decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """Replace operators that ONNX lacks."""
+    for node in program.graph.nodes:  # in place, PyTorch takes ReLU6 apart first: most of the time of an export
+        if node.target == torch.ops.aten.relu6_.default and len(node.args[0].users) == 1:
+            node.target = torch.ops.aten.relu6.default
     replacements = {torch.ops.aten.cdist.default: _distances}
     needed = any(node.target in replacements for node in program.graph.nodes)
     return program.run_decompositions({**replacements}) if needed else program
