@@ -3,7 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -310,6 +310,7 @@ def complete_part(where: str, part: PartSpec, known: Mapping[str, Callable[..., 
     return PartSpec(name=part.name, **options.model_dump())
 
 
+@cache  # a schema takes longer to make than all else in a recipe
 def options_schema(factory: Callable[..., object]) -> type[BaseModel]:
     """The keyword-only parameters of a part as a schema."""
     fields: dict[str, Any] = {
