@@ -4,6 +4,7 @@ import atexit
 import os
 import shutil
 import tempfile
+from multiprocessing import get_context
 
 if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):  # each has its share of the cores, and so have its children
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // int(workers))))
@@ -13,6 +14,8 @@ import pytest
 import torch
 
 from helpers.runs import run, small_recipe
+from helpers.warm_workers import WarmContext
+from tailcloud.launch import worker_process
 
 torch.set_num_threads(1)
 os.environ["TAILCLOUD_CACHE"] = tempfile.mkdtemp(prefix="tailcloud-tests-")  # nothing goes into the user's own cache
@@ -29,3 +32,17 @@ def finished_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished") / "run"
     run(folder, small_recipe())
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm_workers():
+    """Fleets start their workers from a process that has imported everything."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker_process, "get_context", WarmContext)
+        yield
+
+
+@pytest.fixture
+def new_interpreters(monkeypatch):
+    """Fleets start their workers as users have them, for tests of how they start."""
+    monkeypatch.setattr(worker_process, "get_context", get_context)
