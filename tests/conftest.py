@@ -15,6 +15,7 @@ import torch
 
 from helpers.runs import run, small_recipe
 from helpers.warm_workers import WarmContext
+from tailcloud.auto_recipe import timing
 from tailcloud.launch import worker_process
 
 torch.set_num_threads(1)
@@ -39,6 +40,14 @@ def warm_workers():
     """Fleets start their workers from a process that has imported everything."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(worker_process, "get_context", WarmContext)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def short_timings():
+    """A recipe is chosen after a tenth of a second for each timing, not half: less exact, which is nothing here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(timing.MIN_TIMED_SECONDS, "cpu", 0.1)
         yield
 
 
