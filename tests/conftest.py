@@ -45,9 +45,11 @@ def warm_workers():
 
 @pytest.fixture(scope="session", autouse=True)
 def short_timings():
-    """A recipe is chosen after a tenth of a second for each timing, not half: less exact, which is nothing here."""
+    """A recipe is chosen after fewer trial steps than users have: less exact, but no test needs exact times."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(timing.MIN_TIMED_SECONDS, "cpu", 0.1)
+        patch.setitem(timing.TRIAL_STEPS, "cpu", (1, 4))
+        patch.setitem(timing.TRIAL_TEST_IMAGES, "cpu", 16)
         yield
 
 
