@@ -4,6 +4,7 @@ import atexit
 import os
 import shutil
 import tempfile
+from functools import cache
 from multiprocessing import get_context
 
 if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):  # each has its share of the cores, and so have its children
@@ -50,6 +51,16 @@ def short_timings():
         patch.setitem(timing.MIN_TIMED_SECONDS, "cpu", 0.1)
         patch.setitem(timing.TRIAL_STEPS, "cpu", (1, 4))
         patch.setitem(timing.TRIAL_TEST_IMAGES, "cpu", 16)
+        yield
+
+
+@pytest.fixture(scope="session")
+def one_onnx_registry():
+    """PyTorch reads 500 operators of ONNX anew for every export, which takes longer than a small model."""
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ONNXRegistry, "from_torchlib", staticmethod(cache(ONNXRegistry.from_torchlib)))
         yield
 
 

@@ -53,6 +53,7 @@ def test_the_python_page_runs(tmp_path, monkeypatch, capsys):
     assert right.mean() > 0.75
 
 
+@pytest.mark.usefixtures("one_onnx_registry")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_in_the_docs_is_valid(command, finished_run, tmp_path, monkeypatch):
     """Commands run as they stand; training ones with --dry-run, and those that need files get --help."""

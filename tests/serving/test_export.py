@@ -23,6 +23,8 @@ from tailcloud.heads import HEADS
 from tailcloud.serving import export
 from tailcloud.serving.export import FORMATS, batches, export_run, largest_difference, sample_images
 
+pytestmark = pytest.mark.usefixtures("one_onnx_registry")
+
 KINDS = {maker.func: name for name, maker in reversed(BACKBONES.items())}  # of each class, the smallest
 IMAGES = np.random.default_rng(7).integers(0, 256, (9, 12, 10, 3), dtype=np.uint8)
 
@@ -112,8 +114,8 @@ def test_a_class_that_is_never_predicted_stays_so(one_convolution, tmp_path):
     assert (in_onnxruntime(done.file)(IMAGES)[:, 4] == 0).all()
 
 
-def test_an_onnx_file_says_what_it_is_and_nothing_of_this_machine(tmp_path):
-    done = export_run(write_model(tmp_path / "run"), "onnx", images=IMAGES)
+def test_an_onnx_file_says_what_it_is_and_nothing_of_this_machine(one_convolution, tmp_path):
+    done = export_run(write_model(tmp_path / "run", one_convolution), "onnx", images=IMAGES)
     model = onnx.load(str(done.file))
     said = {entry.key: entry.value for entry in model.metadata_props}
     assert json.loads(said["class_names"]) == NAMES
@@ -129,8 +131,8 @@ def test_an_onnx_file_says_what_it_is_and_nothing_of_this_machine(tmp_path):
         assert str(tmp_path).encode() not in (tmp_path / "file").read_bytes(), to
 
 
-def test_a_pt2_file_carries_its_facts(tmp_path):
-    done = export_run(write_model(tmp_path), "pt2")
+def test_a_pt2_file_carries_its_facts(one_convolution, tmp_path):
+    done = export_run(write_model(tmp_path, one_convolution), "pt2")
     said = {"class_names": "", "temperature": ""}
     program = torch.export.load(io.BytesIO(done.file.read_bytes()), extra_files=said)
     assert json.loads(said["class_names"]) == NAMES
@@ -148,8 +150,8 @@ def test_a_safetensors_file_describes_itself(tmp_path):
 
 
 @pytest.mark.parametrize("to", ["onnx", "pt2"])
-def test_what_differs_is_not_written(to, tmp_path, monkeypatch):
-    folder = write_model(tmp_path)
+def test_what_differs_is_not_written(to, one_convolution, tmp_path, monkeypatch):
+    folder = write_model(tmp_path, one_convolution)
     right = export.PortableClassifier.forward
     monkeypatch.setattr(export.PortableClassifier, "forward", lambda self, images: right(self, 255 - images))
     with pytest.raises(TailcloudError, match=r"differs by .* from the original"):
