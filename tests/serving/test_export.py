@@ -96,6 +96,21 @@ def test_every_kind_of_backbone_is_the_same_in_onnx(backbone, shallow, tmp_path)
     assert np.ptp(said, axis=0).max() > 0.01
 
 
+class ReadAgain(OneConvolution):
+    """Maps that are changed in place through a view, and read afterwards."""
+
+    def forward(self, images):
+        maps = 4 * self.norm(self.conv(images))
+        nn.functional.relu6(maps[:, 4:], inplace=True)
+        return maps.mean(dim=(2, 3))
+
+
+def test_what_is_changed_in_place_stays_changed(tmp_path, monkeypatch):
+    monkeypatch.setitem(BACKBONES, "read-again", ReadAgain)
+    export_run(write_model(tmp_path, "read-again"), "onnx", images=IMAGES)
+    np.testing.assert_allclose(in_onnxruntime(tmp_path / "model.onnx")(IMAGES), expected(tmp_path), atol=2e-4)
+
+
 @pytest.mark.parametrize("head", ["causal", "memory", "nearest-mean"])
 @pytest.mark.parametrize("to", ["pt2", "safetensors"])
 def test_unusual_heads_come_back_from_the_other_formats(to, head, one_convolution, tmp_path):
