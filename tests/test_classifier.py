@@ -35,8 +35,10 @@ def test_drawing_it_leaves_the_global_generator_alone(model):
     assert torch.equal(torch.rand(3), expected)
 
 
-@pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize(
+    ("backbone", "head"),
+    [*((backbone, "linear") for backbone in BACKBONES), *(("resnet8", head) for head in HEADS if head != "linear")],
+)
 def test_flops_are_those_of_pytorchs_counter(backbone, head):
     width = 1.0 if backbone.startswith("efficientnet") else 0.25  # its width is fixed
     architecture = Architecture(backbone, head, width, 3, 7)

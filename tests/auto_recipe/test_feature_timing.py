@@ -90,10 +90,11 @@ def test_stages_that_transform_the_head_are_timed_twice(monkeypatch):
     monkeypatch.setattr(timing_module, "fewer_threads", lambda _, again: again())
     monkeypatch.setattr(timing_module.torch, "get_num_threads", lambda: 2)
     last = {"head_transform": "tuned-logit-adjust"}
-    recipe = load_recipe("own/gcl", [{"model": {"backbone": "resnet8"}, "selection": {"split": 0.2}, "stage3": last}])
+    model = {"backbone": "resnet8", "width": 0.25}
+    recipe = load_recipe("own/gcl", [{"model": model, "selection": {"split": 0.2}, "stage3": last}])
     kinds = head_kinds(recipe)
     assert kinds["stage1"] != kinds["stage3"]
-    assert set(time_recipe(recipe, photos([8, 4]), 32, torch.device("cpu")).train) == set(kinds)
+    assert set(time_recipe(recipe, photos([8, 4]), 16, torch.device("cpu")).train) == set(kinds)
 
 
 def test_features_that_the_cache_has_cost_nothing(tmp_path):

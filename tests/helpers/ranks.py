@@ -7,9 +7,8 @@ from multiprocessing import get_context
 
 import torch
 
+from helpers.warm_workers import PRELOADED
 from tailcloud.training.distributed.world import process_group, world_from_environment
-
-PRELOADED = ["torch._dynamo", "sklearn.datasets", "tailcloud.training.loop", "helpers.runs", "helpers.ranks"]
 
 
 def free_port():

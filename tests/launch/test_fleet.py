@@ -99,7 +99,7 @@ def test_an_idle_worker_that_is_killed_is_not_missed(tmp_path, monkeypatch):
     assert "ok" in outcomes[2]
 
 
-def test_workers_import_nothing_from_the_working_directory(tmp_path, monkeypatch):
+def test_workers_import_nothing_from_the_working_directory(tmp_path, monkeypatch, new_interpreters):
     for name in ("multiprocessing", "json", "signal"):
         (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     monkeypatch.chdir(tmp_path)

@@ -13,6 +13,7 @@ import pytest
 from torch.distributed.run import get_args_parser
 from typer.testing import CliRunner
 
+from helpers import forked_torchrun
 from helpers.foreign_modules import set_traps, sprung
 from tailcloud.cli import app
 from tailcloud.data import open_dataset
@@ -24,6 +25,8 @@ from tailcloud.launch.torchrun import plan_shared_run, silence_notes, torchrun_r
 from tailcloud.runs.folder import RunFolder
 
 PAGE = Path(__file__).parents[2] / "docs" / "distributed.md"
+TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "tailcloud"]
+FORKED = [forked_torchrun.__file__, "2"]  # the same, but everything is imported once
 COMMANDS = re.findall(r"^\$ torchrun (.*) -m tailcloud (.*)$", PAGE.read_text(), re.MULTILINE)
 
 
@@ -42,13 +45,12 @@ def torchrun(tmp_path):
     started = []
     set_traps(tmp_path)
 
-    def start(words):
+    def start(words, launcher=TORCHRUN):
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
         environment.pop("PYTHONSAFEPATH", None)
-        launcher = [sys.executable, "-P", "-m", "torch.distributed.run"]  # as the script torchrun, which has no "-P"
-        command = [*launcher, "--nproc-per-node", "2", "-m", "tailcloud"]
+        command = [sys.executable, "-P", *launcher, *words.split()]  # as the script torchrun, which has no "-P"
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        started.append(subprocess.Popen([*command, *words.split()], cwd=tmp_path, env=environment, **pipes))
+        started.append(subprocess.Popen(command, cwd=tmp_path, env=environment, **pipes))
         return started[-1]
 
     yield start
@@ -111,7 +113,7 @@ def test_data_that_differ_from_those_of_rank_0_are_refused():
 
 @pytest.mark.slow
 def test_missing_data_are_one_error_and_leave_no_run_folder(torchrun, tmp_path):
-    said, _ = torchrun("train own/gcl --data ./nowhere --out run --device cpu").communicate(timeout=100)
+    said, _ = torchrun("train own/gcl --data ./nowhere --out run --device cpu", FORKED).communicate(timeout=100)
     assert said.count("nowhere does not exist") == said.count("error:") == 1
     assert not (tmp_path / "run").exists()
 

@@ -322,3 +322,18 @@ def test_numbers_and_tables_beyond_all_bounds_are_refused_in_one_sentence(settin
 def test_a_recipe_of_a_windows_editor_is_read(tmp_path):
     (tmp_path / "mine.toml").write_bytes(b'\xef\xbb\xbfdata = "digits-lt"\r\nseed = 3\r\n')
     assert load_recipe(str(tmp_path / "mine.toml")).seed == 3
+
+
+class UnhashableLoss:
+    """A plugin may register any callable."""
+
+    __hash__ = None
+
+    def __call__(self, counts, *, margin: float = 0.5):
+        return LOSSES["ce"](counts)
+
+
+def test_the_options_of_a_part_that_has_no_hash_are_known(monkeypatch):
+    monkeypatch.setitem(LOSSES, "unhashable", UnhashableLoss())
+    recipe = load_recipe("digits-lt/ce", [{"stage1": {"loss": "unhashable"}}])
+    assert recipe.stage1.loss.options == {"margin": 0.5}

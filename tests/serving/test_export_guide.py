@@ -22,6 +22,8 @@ from tailcloud.data.image_io import read_image, read_image_at_size, resize_image
 from tailcloud.serving.export import export_run
 from tailcloud.serving.portable import metadata
 
+pytestmark = pytest.mark.usefixtures("one_onnx_registry")
+
 PAGE = (Path(__file__).parents[2] / "docs" / "export.md").read_text()
 SCRIPT = re.search(r"```python\n(.*?)```", PAGE, re.DOTALL).group(1)
 

@@ -91,17 +91,25 @@ def check_same(first, second):
     assert logged(first) == logged(second)
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """A run that nobody breaks off, and its recipe."""
+    folder = tmp_path_factory.mktemp("undisturbed") / "run"
+    recipe = small_recipe(OFTEN, {"selection": {"pick": "best"}, "stage1": {"ema": 0.9}})
+    run(folder, recipe)
+    return folder, recipe
+
+
 @pytest.mark.usefixtures("every_step")
 @pytest.mark.parametrize("steps", [2, STEPS, STEPS + 1, 2 * STEPS + 5, 3 * STEPS + 4])
-def test_a_run_that_dies_within_an_epoch_ends_where_it_would_have_ended(tmp_path, monkeypatch, steps):
-    recipe = small_recipe(OFTEN, {"selection": {"pick": "best"}, "stage1": {"ema": 0.9}})
-    expected = run(tmp_path / "undisturbed", recipe)
+def test_a_run_that_dies_within_an_epoch_ends_where_it_would_have_ended(tmp_path, monkeypatch, undisturbed, steps):
+    whole, recipe = undisturbed
     break_off(monkeypatch, steps, tmp_path / "broken", recipe)
     within = "_" in newest(tmp_path / "broken")
     assert within == ((steps - 1) % STEPS > 0)
     resumed = run(tmp_path / "broken", recipe)
-    check_same(tmp_path / "undisturbed", tmp_path / "broken")
-    assert resumed.top1 == expected.top1
+    check_same(whole, tmp_path / "broken")
+    assert resumed.top1 == RunFolder(whole).result().top1
 
 
 @pytest.mark.usefixtures("every_step")

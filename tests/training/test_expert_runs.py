@@ -76,6 +76,7 @@ def test_a_loaded_model_predicts_the_mean_of_the_experts(finished):
     assert not torch.allclose(each[0], each[1])
 
 
+@pytest.mark.usefixtures("one_onnx_registry")
 def test_an_exported_model_says_the_same(tmp_path, finished):
     _, folder, _ = finished
     out = tmp_path / "model.onnx"

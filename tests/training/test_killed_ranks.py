@@ -31,7 +31,7 @@ def undisturbed(world, folder):
 
 def chain(folder, kills):
     command = [sys.executable, str(CHAIN), str(folder), str(kills), "4", *SETTINGS, OFTEN]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=280, check=False)
     assert done.returncode == 0, done.stderr + done.stdout
     return json.loads(done.stdout)

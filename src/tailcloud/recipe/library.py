@@ -3,6 +3,7 @@
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -44,8 +45,12 @@ PLUGIN_METHODS: dict[str, PluginMethod] = {}
 
 def shipped(kind: Literal["methods", "recipes"]) -> dict[str, Readable]:
     """The TOML files that come with the package, by name: ``gcl``, ``cifar10-lt/gcl``; then the methods of plugins."""
-    files: dict[str, Readable] = dict(_toml_files(resources.files("tailcloud") / kind))
-    return files if kind == "recipes" else {**files, **PLUGIN_METHODS}
+    return dict(_package_files(kind)) if kind == "recipes" else {**_package_files(kind), **PLUGIN_METHODS}
+
+
+@cache  # every recipe asks, and a table has hundreds
+def _package_files(kind: str) -> dict[str, Readable]:
+    return dict(_toml_files(resources.files("tailcloud") / kind))
 
 
 def _toml_files(folder: Traversable, prefix: str = "") -> Iterable[tuple[str, Traversable]]:

@@ -2,8 +2,8 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -312,12 +312,19 @@ def complete_part(where: str, part: PartSpec, known: Mapping[str, Callable[..., 
 
 def options_schema(factory: Callable[..., object]) -> type[BaseModel]:
     """The keyword-only parameters of a part as a schema."""
+    return _known_schema(factory) if isinstance(factory, Hashable) else _new_schema(factory)
+
+
+def _new_schema(factory: Callable[..., object]) -> type[BaseModel]:
     fields: dict[str, Any] = {
         parameter.name: (parameter.annotation, parameter.default)
         for parameter in inspect.signature(factory).parameters.values()
         if parameter.kind is parameter.KEYWORD_ONLY
     }
     return create_model("Options", __config__=ConfigDict(extra="forbid", strict=True, allow_inf_nan=False), **fields)
+
+
+_known_schema = cache(_new_schema)  # a schema takes longer to make than all else in a recipe
 
 
 def explain(error: ValidationError, schema: type[BaseModel]) -> str:
