@@ -12,7 +12,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from tailcloud.data.augment.base import BatchDraws, ImageInfo
 from tailcloud.data.augment.crop_flip import CropFlip
 from tailcloud.data.augment.cutout import Cutout
 from tailcloud.data.augment.normalize import Normalise
@@ -95,7 +94,7 @@ class FusedLoader(ResidentLoader):
 
     def assemble(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
         """The batch at some rows of an epoch."""
-        if self.cutmix or self.augment.active_beyond([CropFlip]):
+        if self.cutmix or any(not isinstance(each, CropFlip) for each in self.augment.active):
             return super().assemble(plan, rows, lam)
         batch, target, other = self._cropped(
             plan, rows, lam, (self.transform.factor, self.transform.offset), self.dtype, mixed=self.mixup > 0
@@ -108,12 +107,10 @@ class FusedLoader(ResidentLoader):
         if self.augment.crop_area is not None:
             return super().rows(plan, rows)
         images, target, _ = self._cropped(plan, rows, rows, self.plain, torch.float32, mixed=False)
-        info, draws = ImageInfo(self.stored_shape, operations=apply_operations), BatchDraws(plan.draws, rows)
-        others = [each for each in self.augment.active if not isinstance(each, CropFlip)]
-        side = self.augment.cutout if others and isinstance(others[-1], Cutout) else 0
-        for each in others[:-1] if side else others:
-            images = each.apply(images, draws, info)
-        return self._normalised(plan, rows, images, side), target
+        ends_with_hole = isinstance(self.augment.active[-1], Cutout) if self.augment.active else False
+        fused = (CropFlip, Cutout) if ends_with_hole else (CropFlip,)
+        images = self.pipeline.augmented(images, plan.draws, rows, without=fused)
+        return self._normalised(plan, rows, images, self.augment.cutout if ends_with_hole else 0), target
 
     def _normalised(self, plan: EpochPlan, rows: Tensor, images: Tensor, side: int) -> Tensor:
         """With a hole of that side each, if it is not 0; exact if they are still to be mixed."""

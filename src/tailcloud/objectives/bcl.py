@@ -23,13 +23,7 @@ from tailcloud.objectives.view_contrast import ViewContrast
 class BCL(ViewContrast):
     """A loss on the outputs, and a contrast of embeddings in which every class has the same weight.
 
-    Args:
-        loss: of the classifier.
-        counts: training images per class.
-        features: the length of a feature.
-        classify_weight: a, the weight of the loss.
-        contrast_weight: b, the weight of the contrast.
-        temperature: T, the divisor of similarities.
+    Arguments are those of ``ViewContrast``, by default as published.
     """
 
     needs: ClassVar[type[Head] | None] = WithPrototypes

@@ -10,7 +10,6 @@ fields become keys of the recipe's ``[augment]`` table.
 """
 
 import re
-from collections.abc import Collection
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -74,11 +73,6 @@ class Augment(_Options):  # type: ignore[misc, valid-type]
     def options_of(self, kind: type[Kind]) -> Kind:
         """The options of one augmentation."""
         return kind(**{name: getattr(self, name) for name in kind.model_fields})
-
-    def active_beyond(self, kinds: Collection[type[Augmentation]]) -> list[str]:
-        """The keys that are set of active augmentations other than these, such as ``augment.color_jitter``."""
-        others = [each for each in self.active if type(each) not in kinds]
-        return [f"augment.{name}" for each in others for name in each.model_dump(exclude_defaults=True)]
 
     def check(self, table: str = "augment") -> None:
         """Raise ValueError for options that do not go together; ``table`` is the name of this table."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tailcloud.data.augment import Augment
-from tailcloud.data.augment.base import ALL_ROWS, BatchDraws, Draws, Generators, ImageInfo
+from tailcloud.data.augment.base import ALL_ROWS, Augmentation, BatchDraws, Draws, Generators, ImageInfo
 from tailcloud.data.augment.image_ops import ImageOperations, apply_operations
 from tailcloud.data.augment.normalize import Normalise
 
@@ -38,7 +38,20 @@ class AugmentPipeline:
 
         ``aspects`` [batch] are width / height of the original images; 1 by default.
         """
+        return self.transform(self.augmented(images, draws, rows, aspects))
+
+    def augmented(
+        self,
+        images: Tensor,
+        draws: Draws,
+        rows: Tensor | slice,
+        aspects: Tensor | None = None,
+        *,
+        without: tuple[type[Augmentation], ...] = (),
+    ) -> Tensor:
+        """The same before normalisation: images [batch, H, W, C], after all active augmentations but some kinds."""
         info = ImageInfo(self.shape or (images.shape[1], images.shape[2]), aspects, self.operations)
         for each in self.augment.active:
-            images = each.apply(images, BatchDraws(draws, rows), info)
-        return self.transform(images)
+            if not isinstance(each, without):
+                images = each.apply(images, BatchDraws(draws, rows), info)
+        return images
