@@ -43,6 +43,12 @@ def run_of(row, seed, accuracy, first=None, **groups):
     return found | {"stages": stages, "many": None, "medium": None, "few": None} | groups | origin
 
 
+def test_the_newer_of_two_runs_counts_and_rungs_are_in_order():
+    before = [run_of("vs-ema", 0, 50.0), run_of("gcl", 0, 40.0), run_of("gcl", 1, 41.0)]
+    found = ladder.merged(before, [run_of("gcl", 0, 45.0)])
+    assert [(run["row"], run["balanced_accuracy"]) for run in found] == [("gcl", 45.0), ("gcl", 41.0), ("vs-ema", 50.0)]
+
+
 def test_the_table_has_a_row_for_each_rung_and_columns_for_each_data_set():
     records = [
         {"data": "a-tune:100", "runs": [run_of("vs-ema", 0, 50.0, many=60.0)]},

@@ -39,6 +39,8 @@ def photos(tmp_path, monkeypatch):
 
 def test_a_size_is_shown_only_where_training_would_not_choose_it(photos):
     """Without data.size, training chooses one; what the inspection read at is of no interest."""
+    for file in photos.rglob("*.png"):
+        Image.open(file).resize((120, 90)).save(file)
     for words, shown in (("", False), (" --set data.size=16", True)):
         code, said = command(f"inspect photos --no-plan{words}")
         assert code == 0, said
