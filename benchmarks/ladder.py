@@ -4,8 +4,9 @@
     python benchmarks/ladder.py cifar100-lt-tune:100 --rows gcl-ema vs-ema --seeds 0 1 …
 
 Trains rows of ``tailcloud bench ladder`` on the tuning part of a data set, all in one command, and records balanced
-accuracy at the last epoch. Rows that learn from a teacher are left out. Run again, it goes on where it was. Runs are
-merged into the record by row and seed, so that several calls fill one record.
+accuracy at the last epoch. Run again, it goes on where it was. Runs are merged into the record by row and seed, so that
+several calls fill one record. Rows that learn from teachers are trained if they are named, after the runs that teach
+them: a second call with the same --out.
 """
 
 import argparse
@@ -62,12 +63,12 @@ def main(words: Sequence[str] | None = None) -> None:
 
 def planned(options: argparse.Namespace) -> list[BenchRun]:
     """The runs of the rows that were asked for."""
-    by_key: dict[str, TableRow] = {row.key: row for row in read_table("ladder").rows if not row.teacher}
+    by_key: dict[str, TableRow] = {row.key: row for row in read_table("ladder").rows}
     for key in options.rows or ():
         if key not in by_key:
             raise SystemExit(str(unknown("row of the ladder", key, by_key)))
     protocol = BenchProtocol(seeds=options.seeds, settings=options.set, root=options.root)
-    chosen = [by_key[key] for key in options.rows or by_key]
+    chosen = [by_key[key] for key in options.rows] if options.rows else [r for r in by_key.values() if not r.teacher]
     return [run for row in chosen for run in cell_runs(row, options.data, protocol, options.out / protocol.folder)]
 
 

@@ -50,7 +50,7 @@ def test_a_rung_has_the_settings_of_the_one_below_it():
         below = rows[row.over].settings if row.over else ()
         assert row.settings[: len(below)] == below
     runs = plan_bench(ladder, BenchProtocol(seeds=(4,)), OUT).runs
-    last = next(run.recipe for run in reversed(runs) if run.recipe.distill and run.recipe.method == "logit-adjust")
+    last = next(run.recipe for run in reversed(runs) if run.row.key == "logit-adjust-distilled")
     assert last.stage1.optimizer.options == {"nesterov": True}
     assert (last.stage1.epochs, last.stage1.ema, last.stage1.weight_decay) == (400, 0.999, 5e-4)
     assert (last.augment.auto_augment, last.augment.cutout, last.stage1.mixup) == ("cifar", 16, 0.0)
@@ -90,8 +90,9 @@ def test_a_teacher_is_trained_before_its_students_wherever_it_stands(tmp_path):
         if "distilled" not in name:
             assert after is None
         else:
-            assert after.job < number
-            assert names[after.job] == name.replace("distilled", "experts")
+            (job,) = after.jobs
+            assert job < number
+            assert names[job] == name.replace("distilled", "experts")
             assert not after.ready()
 
 

@@ -94,7 +94,7 @@ def kills_when_idle(path, observer):
 def test_an_idle_worker_that_is_killed_is_not_missed(tmp_path, monkeypatch):
     monkeypatch.setattr("tailcloud.launch.fleet.cores", lambda: 2)
     jobs = [partial(says_its_process, tmp_path / "idle"), partial(kills_when_idle, tmp_path / "idle"), good]
-    outcomes = train_side_by_side(jobs, [Watcher() for _ in jobs], [None, None, After(1, lambda: False)])
+    outcomes = train_side_by_side(jobs, [Watcher() for _ in jobs], [None, None, After([1], lambda: False)])
     assert [*map(bool, outcomes)] == [True] * 3
     assert "ok" in outcomes[2]
 
@@ -188,14 +188,14 @@ def test_a_job_starts_as_soon_as_it_has_what_it_waits_for(streams):
     """Its parent runs on, and so does a job that nobody waits for: both end after it."""
     ran = threading.Event()
     jobs = [waits(ran), waits(ran), sets(ran)]
-    after = [None, None, After(0, lambda: True)]
+    after = [None, None, After([0], lambda: True)]
     assert len(train_on_streams(jobs, [Watcher() for _ in jobs], 3, after)) == 3
 
 
 def test_a_job_starts_when_its_parent_has_ended_in_whatever_way(streams):
     ran = threading.Event()
     outcomes = train_on_streams(
-        [bad, waits(ran), sets(ran)], [Watcher() for _ in range(3)], 3, [None, None, After(0, lambda: False)]
+        [bad, waits(ran), sets(ran)], [Watcher() for _ in range(3)], 3, [None, None, After([0], lambda: False)]
     )
     assert str(outcomes[0]) == "this one fails"
     assert [outcome["ok"] for outcome in outcomes[1:]] == [1, 2]

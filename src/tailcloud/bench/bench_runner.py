@@ -135,23 +135,24 @@ def on_this_machine(device: str) -> Trainer:
 
 
 def needed_runs(steps: Sequence[BenchStep]) -> list[After | None]:
-    """What each step waits for, if another of these steps trains it: the first stage of its parent, or its teacher."""
-    numbers: dict[Path | None, int] = {step.run.folder.path: number for number, step in enumerate(steps)}
+    """What each step waits for, if others of these steps train it: the first stage of its parent, or its teachers."""
+    numbers = {step.run.folder.path: number for number, step in enumerate(steps)}
 
     def needed(step: BenchStep) -> After | None:
         if step.parent:
-            number = numbers.get(step.parent.folder.path)
+            folders = [step.parent.folder.path]
             ready = first_stage_file(step.parent.folder, step.run.recipe).is_file
         else:
-            number, ready = numbers.get(teacher_of(step.run)), lambda: False  # not before the teacher has ended
-        return None if number is None else After(number, ready)
+            folders, ready = teachers_of(step.run), lambda: False  # not before all teachers have ended
+        jobs = [numbers[folder] for folder in folders if folder in numbers]
+        return After(jobs, ready) if jobs else None
 
     return [needed(step) for step in steps]
 
 
-def teacher_of(run: BenchRun) -> Path | None:
-    """The run folder of the teacher of a run, if it has one."""
-    return Path(run.recipe.distill.teachers[0]) if run.recipe.distill else None
+def teachers_of(run: BenchRun) -> list[Path]:
+    """The run folders of the teachers of a run."""
+    return [Path(teacher) for teacher in run.recipe.distill.teachers] if run.recipe.distill else []
 
 
 def on_a_cluster(cluster: Cluster, out: Path) -> Trainer:

@@ -114,11 +114,11 @@ def cell_runs(row: TableRow, spec: str, protocol: BenchProtocol, out: Path) -> l
     """The runs of one cell: one for each seed. The images for choosing settings have the recipes of their data set."""
     reference = f"{spec.partition(':')[0].removesuffix(TUNE)}/{row.method}"
     data = {"data": spec} | ({"root": protocol.root} if protocol.root else {})
-    unchanged = load_recipe(reference, [*map(parse_setting, row.settings), data])
-    settings = [*row.settings, *protocol_settings(unchanged, protocol)]
     runs = []
     for seed in protocol.seeds:
-        every = [*settings, *teacher_settings(row, spec, seed, out)]
+        own = [*row.settings, *teacher_settings(row, spec, seed, out)]
+        unchanged = load_recipe(reference, [*map(parse_setting, own), data])
+        every = [*own, *protocol_settings(unchanged, protocol)]
         recipe = load_recipe(reference, [*map(parse_setting, every), data, {"seed": seed}])
         folder = cell_folder(row.key, spec, seed, out)
         runs.append(BenchRun(row, spec, folder, recipe, train_command(reference, data, every, seed)))
@@ -131,10 +131,11 @@ def cell_folder(key: str, spec: str, seed: int, out: Path) -> RunFolder:
 
 
 def teacher_settings(row: TableRow, spec: str, seed: int, out: Path) -> list[str]:
-    """The setting that names the teacher of a run, if its row has one."""
+    """The setting that names the teachers of a run, if its row has some."""
     if not row.teacher:
         return []
-    return [f"distill.teachers={json.dumps([str(cell_folder(row.teacher, spec, seed, out).path)])}"]
+    folders = [cell_folder(row.teacher, spec, teacher, out) for teacher in row.teacher_seeds or [seed]]
+    return [f"distill.teachers={json.dumps([str(folder.path) for folder in folders])}"]
 
 
 def protocol_settings(recipe: Recipe, protocol: BenchProtocol) -> list[str]:

@@ -44,7 +44,8 @@ class TableRow(TableSection):
     method: str
     variant: str = ""
     over: str = ""  # the key of an earlier row, whose settings come before this row's
-    teacher: str = ""  # the key of a row, whose run of the same seed and data teaches this one
+    teacher: str = ""  # the key of a row, whose runs on the same data teach this one
+    teacher_seeds: tuple[int, ...] = ()  # of these runs; empty: the run of the same seed
     settings: tuple[str, ...] = Field(default=(), alias="set")
     paper: PublishedValues = ()
     other: PublishedValues = ()
@@ -104,6 +105,8 @@ class PaperTable(TableSection):
         for row in self.rows:
             if row.teacher and row.teacher not in {other.key for other in self.rows if not other.teacher}:
                 raise ValueError(f'{row.label} has the teacher "{row.teacher}", which is no row without a teacher')
+            if row.teacher_seeds and not row.teacher:
+                raise ValueError(f"{row.label} has teacher_seeds and no teacher")
         for row in self.rows:
             for values in (row.paper, row.other):
                 if len(values) not in {0, len(self.columns)}:

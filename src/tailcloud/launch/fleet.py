@@ -43,9 +43,9 @@ class Killed(TailcloudError):
 
 @dataclass(frozen=True)
 class After:
-    """What a job waits for: ``ready()``, for example a file of another job, or at the latest the end of that job."""
+    """What a job waits for: ``ready()``, for example a file of another job, or at the latest the end of these jobs."""
 
-    job: int
+    jobs: Collection[int]
     ready: Callable[[], bool]
 
 
@@ -65,7 +65,7 @@ class WaitingJobs:
     def may_start(self, number: int, ended: Collection[int]) -> bool:
         """Whether a job has what it needs."""
         after = self.after[number]
-        return after is None or after.job in ended or after.ready()
+        return after is None or all(job in ended for job in after.jobs) or after.ready()
 
 
 class MessageQueue(Protocol):

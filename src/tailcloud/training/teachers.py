@@ -12,6 +12,7 @@ from tailcloud.classifier import Classifier
 from tailcloud.data import Dataset
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import expand_home
+from tailcloud.kernels import CannotFuse, FusedNetwork, obstacle
 from tailcloud.recipe.schema import Distill
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.model_file import ModelFile
@@ -34,6 +35,7 @@ class Teachers(nn.Module):
         super().__init__()
         self.models, self.scales = nn.ModuleList(models), tuple(scales)
         self.prior, self.remarks = prior, list(remarks)
+        self.networks: list[Classifier | FusedNetwork] = list(models)  # what computes each model
         self.requires_grad_(False)
         self.eval()
 
@@ -41,10 +43,35 @@ class Teachers(nn.Module):
         """Stay in evaluation mode: a teacher does not change, its batch norm included."""
         return super().train(False)
 
+    def use_fused_kernels(self, height: int, width: int) -> None:
+        """Compute the models by fused kernels, for images of that size; those for which there are none, as before."""
+        self.networks = [_fused(model, height, width) or model for model in self.classifiers]
+
+    def use_plain_kernels(self) -> None:
+        """Compute all models by PyTorch's kernels."""
+        self.networks = [*self.classifiers]
+
+    @property
+    def classifiers(self) -> list[Classifier]:
+        """The models."""
+        return [model for model in self.models if isinstance(model, Classifier)]
+
     def forward(self, images: Tensor) -> Tensor:
         """Mean logits, in float32."""
-        logits = [scale * model(images).float() for model, scale in zip(self.models, self.scales, strict=True)]
+        logits = [scale * network(images).float() for network, scale in zip(self.networks, self.scales, strict=True)]
         return torch.stack(logits).mean(dim=0)
+
+
+def _fused(model: Classifier, height: int, width: int) -> FusedNetwork | None:
+    """A model in fused kernels; None if there are none for it, or they do not compile."""
+    if obstacle(model, height, width):
+        return None
+    network = FusedNetwork(model, height, width)
+    try:
+        network.backbone.compile()
+    except CannotFuse:
+        return None
+    return network
 
 
 def load_teachers(distill: Distill, dataset: Dataset) -> Teachers:

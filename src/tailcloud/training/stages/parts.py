@@ -76,11 +76,17 @@ def _make_objective(session: Session, name: str) -> Objective:
 
 
 def _with_teachers(session: Session, name: str, objective: Objective) -> Objective:
-    """The objective with the divergence from the teachers, if the stage has some."""
+    """The objective with the divergence from the teachers, if the stage has some; in the kernels of the session."""
     distill = session.recipe.distillation(name)
-    if not distill or session.teachers is None:
+    if not distill:
         return objective
-    return Distillation(objective, session.teachers, temperature=distill.temperature, weight=distill.weight)
+    teachers = session.teachers
+    assert teachers is not None
+    if session.fused:
+        teachers.use_fused_kernels(*session.dataset.shape[:2])
+    else:
+        teachers.use_plain_kernels()
+    return Distillation(objective, teachers, temperature=distill.temperature, weight=distill.weight)
 
 
 def _with_drop_path(session: Session, objective: Objective) -> Objective:
