@@ -16,8 +16,9 @@ import torch.nn.functional as F  # noqa: N812
 import triton
 from torch import Tensor
 
+from tailcloud.kernels.compile_together import compile_together
 from tailcloud.kernels.depthwise_convolution import add_weight_gradients, filter_gradients, filter_maps
-from tailcloud.kernels.launch import compile_together, launch
+from tailcloud.kernels.launch import launch
 
 TILE = 2048  # numbers of a feature map per program
 MOST_COLUMNS, MOST_CHANNELS = 32, 256

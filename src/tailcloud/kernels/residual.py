@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from tailcloud.backbones.cifar_resnet import BasicBlock, CifarResNet
 from tailcloud.kernels import CannotFuse
 from tailcloud.kernels import convolution as kernels
-from tailcloud.kernels.launch import compile_together, launch, reason
+from tailcloud.kernels.compile_together import compile_together
+from tailcloud.kernels.launch import launch, reason
 
 TILE = 4096  # numbers of a feature map per program
 PARTIALS = 4096  # numbers of a partial result that are added at a time
