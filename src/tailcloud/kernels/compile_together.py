@@ -30,6 +30,7 @@ from tailcloud.data.loaders.decoder_pool import ONE_THREAD, automatic_workers
 Compilation = Callable[[], object]
 
 FEW = 4  # so many compilations take less time than starting a process for them
+MOST = 16  # processes; 50 MB of memory each
 PATIENCE = 120.0  # seconds, after which processes that are not done are left out
 START = """
 import json, sys, types
@@ -77,7 +78,7 @@ def compile_in_threads(compilations: Sequence[Compilation]) -> None:
 
 def fill_cache(compilations: Sequence[Compilation]) -> None:
     """Have processes compile into Triton's cache on disk; this process has compiled a kernel before."""
-    workers = min(automatic_workers(), len(compilations))
+    workers = min(automatic_workers(), len(compilations), MOST)
     if workers < 2 or len(compilations) < FEW:
         return
     jobs = dict.fromkeys(job for compilation in compilations for job in jobs_of(compilation))
