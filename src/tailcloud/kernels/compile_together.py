@@ -37,6 +37,7 @@ import json, sys, types
 sys.path[:] = json.loads(sys.argv[1])
 sys.modules["tailcloud.kernels"] = package = types.ModuleType("tailcloud.kernels")
 package.__path__ = [sys.argv[2]]  # without its __init__, which imports PyTorch
+sys.modules["torch"] = None  # what needs it nevertheless is left to the parent
 from tailcloud.kernels.compiler_process import main
 main(*map(json.loads, sys.argv[3:]))
 """
