@@ -48,12 +48,14 @@ class FusedClassify(Classify):
 
     def forward(self, network: Network, batch: Batch, noise: Noise) -> Tensor:
         """The scalar to minimise."""
-        head = network.head
+        with torch.autocast(batch.images.device.type, enabled=False):
+            return self.of_features(network.features(batch.images), network.head, batch, noise)
+
+    def of_features(self, features: Tensor, head: Head, batch: Batch, noise: Noise) -> Tensor:
+        """The same from the features of the batch's images."""
         assert isinstance(head, CosineHead | LinearHead)
         bias = None if isinstance(head, CosineHead) else head.bias
-        with torch.autocast(batch.images.device.type, enabled=False):
-            features = network.features(batch.images)
-            loss: Tensor = _HeadLoss.apply(features, head.weight, bias, self, batch, noise)
+        loss: Tensor = _HeadLoss.apply(features, head.weight, bias, self, batch, noise)
         return loss
 
 
