@@ -84,6 +84,7 @@ def fill_cache(compilations: Sequence[Compilation]) -> None:
         return
     jobs = dict.fromkeys(job for compilation in compilations for job in jobs_of(compilation))
     ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)  # a queue: each job goes to one process as a whole
+    ours.settimeout(PATIENCE)
     with ours, compilers(workers, theirs) as processes:
         for job in jobs:
             ours.sendall(job)
