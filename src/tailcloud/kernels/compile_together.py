@@ -82,11 +82,11 @@ def fill_cache(compilations: Sequence[Compilation]) -> None:
     workers = min(automatic_workers(), len(compilations), MOST)
     if workers < 2 or len(compilations) < FEW:
         return
-    jobs = dict.fromkeys(job for compilation in compilations for job in jobs_of(compilation))
+    jobs = {job for compilation in compilations for job in jobs_of(compilation)}
     ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)  # a queue: each job goes to one process as a whole
     ours.settimeout(PATIENCE)
     with ours, compilers(workers, theirs) as processes:
-        for job in jobs:
+        for job in sorted(jobs, key=len, reverse=True):  # large kernels first, about: processes end together
             ours.sendall(job)
         ours.close()  # processes end when there are no more jobs
         deadline = time.monotonic() + PATIENCE

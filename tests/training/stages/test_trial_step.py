@@ -7,9 +7,9 @@ import torch
 pytest.importorskip("triton", reason="there is no triton on this machine")
 
 from triton import knobs
-from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
+from helpers.fake_gpu import FakeGpu
 from helpers.runs import small_recipe
 from tailcloud.classifier import Architecture, build_classifier
 from tailcloud.data.augment import Augment
@@ -18,7 +18,6 @@ from tailcloud.data.dataset import Dataset, Split
 from tailcloud.data.loaders.resident import ResidentImages
 from tailcloud.kernels import FusedNetwork, batch_assembly, head_loss
 from tailcloud.kernels.compile_together import jobs_of
-from tailcloud.kernels.compiler_process import Target
 from tailcloud.sampling import make_sampler
 from tailcloud.training.stages.factory import make_loss, make_objective
 from tailcloud.training.stages.trial_step import trial_step
@@ -27,16 +26,9 @@ pytestmark = pytest.mark.skipif(knobs.runtime.interpret, reason="kernels are int
 CPU, CLASSES, IMAGES = torch.device("cpu"), 10, 48
 
 
-class Gpu(Target):
-    """A GPU that this machine need not have."""
-
-    def get_current_stream(self, _device):
-        return 0
-
-
 @pytest.fixture(autouse=True)
 def gpu(monkeypatch):
-    monkeypatch.setattr(driver, "_active", Gpu(GPUTarget("cuda", 90, 32)))
+    monkeypatch.setattr(driver, "_active", FakeGpu())
 
 
 def dataset():
