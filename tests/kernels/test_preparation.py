@@ -3,8 +3,12 @@
 import pytest
 import torch
 
+from helpers.runs import Interrupted, Watcher, small_recipe
 from tailcloud.kernels import preparation
 from tailcloud.kernels.preparation import prepare
+from tailcloud.launch import execute
+from tailcloud.launch.run_plan import PlannedRun
+from tailcloud.runs.folder import RunFolder
 
 
 @pytest.fixture(autouse=True)
@@ -37,3 +41,17 @@ def test_a_failure_is_left_to_those_who_need_the_device(monkeypatch, recwarn):
     monkeypatch.setattr(torch, "empty", fail)
     prepare(torch.device("cuda")).join()
     assert not recwarn.list
+
+
+def test_it_begins_before_the_data_are_read(monkeypatch, tmp_path):
+    done = []
+
+    def stop(recipe, source):
+        done.append("data")
+        raise Interrupted
+
+    monkeypatch.setattr(preparation, "prepare", done.append)
+    monkeypatch.setattr(execute, "open_data", stop)
+    with pytest.raises(Interrupted):
+        execute.execute(PlannedRun(RunFolder(tmp_path / "run"), small_recipe(), "tailcloud train"), "cpu", Watcher())
+    assert done == [torch.device("cpu"), "data"]
