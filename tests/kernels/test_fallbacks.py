@@ -46,7 +46,7 @@ class FakeNetwork:
     def __init__(self, model, height, width):
         self.model, self.loader, self.backbone = model, OtherLoader, SimpleNamespace(compile=self.compile)
 
-    def compile(self):
+    def compile(self, beside):
         if self.failing:
             raise CannotFuse("no such luck")
 

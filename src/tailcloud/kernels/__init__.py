@@ -4,7 +4,9 @@ They compute the same as the plain modules, from the same parameters, in bfloat1
 support is computed by the plain modules. For small residual networks, ``residual`` (with ``convolution``) is the
 backbone, ``head_loss`` head and loss, ``batch_assembly`` makes batches, with
 ``image_operations`` for the operations of AutoAugment and the like. ``depthwise`` has convolutions of
-EfficientNet-Lite. ``launch`` starts kernels. docs/performance.md has what was gained.
+EfficientNet-Lite. ``launch`` starts kernels, ``compile_together`` compiles them before, with processes
+(``compiler_process``) that import Triton alone: so kernels are in files of their own. docs/performance.md has what was
+gained.
 """
 
 from collections.abc import Iterator

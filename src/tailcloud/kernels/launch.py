@@ -1,12 +1,8 @@
 """Launch kernels, or only compile them, and turn compiler errors into ``CannotFuse``."""
 
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from subprocess import CalledProcessError
 from typing import Any
 
-import torch
 from torch import Tensor
 from triton.errors import TritonError
 
@@ -26,21 +22,6 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **sizes: Any) ->
         if isinstance(error, RuntimeError) and not any(word in str(error).lower() for word in COMPILER_WORDS):
             raise
         raise CannotFuse(reason(error)) from error
-
-
-def compile_together(compilations: Sequence[Callable[[], object]]) -> None:
-    """Compile kernels, several at a time.
-
-    The first one alone: it makes a key of the whole compiler, which every thread would make for itself.
-    """
-    if not compilations:
-        return
-    first, *others = compilations
-    first()
-    device = torch.cuda.current_device() if torch.cuda.is_initialized() else None
-    with ThreadPoolExecutor(initializer=None if device is None else partial(torch.cuda.set_device, device)) as pool:
-        for done in [pool.submit(work) for work in others]:
-            done.result()
 
 
 def reason(error: Exception) -> str:

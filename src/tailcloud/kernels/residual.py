@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from tailcloud.backbones.cifar_resnet import BasicBlock, CifarResNet
 from tailcloud.kernels import CannotFuse
 from tailcloud.kernels import convolution as kernels
-from tailcloud.kernels.launch import compile_together, launch, reason
+from tailcloud.kernels.compile_together import Compilation, compile_together
+from tailcloud.kernels.launch import launch, reason
 
 TILE = 4096  # numbers of a feature map per program
 PARTIALS = 4096  # numbers of a partial result that are added at a time
@@ -325,39 +326,40 @@ class FusedResNet:
             return features
         return self.forward(maps, training=False)
 
-    def compile(self) -> None:
+    def compile(self, beside: Sequence[Compilation] = ()) -> None:
         """Compile every kernel of both passes, once per process; at their first launch they would be, one by one.
 
-        If those of ``gluon_convolution`` do not compile here, the others compute all layers.
+        If those of ``gluon_convolution`` do not compile here, the others compute all layers. What is compiled
+        ``beside`` them raises nothing.
         """
         key = *(tuple(layer.shape.values()) for layer in self.layers), self.dtype, self.parameters[0].device
         if key not in _compiling:
-            _compiling[key] = self._compile_some()
+            _compiling[key] = self._compile_some(beside)
         self.layers = layers_of(self.backbone, self.layers[0].height, self.layers[0].width, _compiling[key])
 
-    def _compile_some(self) -> Mapping[int, Registers]:
+    def _compile_some(self, beside: Sequence[Compilation]) -> Mapping[int, Registers]:
         """Compile with ``Registers``, or without if that fails; what is compiled."""
         known = self.layers[0].known
         try:
-            self._compile_with(known)
+            self._compile_with(known, beside)
         except CannotFuse:
             if not known:
                 raise
             known = {}
-            self._compile_with(known)
+            self._compile_with(known, beside)
         return known
 
-    def _compile_with(self, known: Mapping[int, Registers]) -> None:
+    def _compile_with(self, known: Mapping[int, Registers], beside: Sequence[Compilation]) -> None:
         try:
-            compile_together(self._compilations(known))
+            compile_together([*self._compilations(known), *beside])
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # no compiler, no driver, no Gluon, or a kernel that is too large
             raise CannotFuse(reason(error)) from error
 
-    def _compilations(self, known: Mapping[int, Registers]) -> list[Callable[[], object]]:
+    def _compilations(self, known: Mapping[int, Registers]) -> list[Compilation]:
         """One call per kernel. Both passes run on a copy for two images, where launches are only recorded."""
-        launches: dict[tuple[object, ...], Callable[[], object]] = {}
+        launches: dict[tuple[object, ...], Compilation] = {}
 
         def record(kernel: Any, grid: tuple[int, ...], *arguments: Any, **sizes: int) -> None:
             work = partial(kernel.warmup, *arguments, grid=grid, **sizes)

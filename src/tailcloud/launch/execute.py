@@ -60,6 +60,7 @@ def execute(
         TailcloudError: the run cannot start, failed, or was stopped by SIGTERM (``Terminated``).
     """
     # A process that only distributes runs does not need these.
+    from tailcloud.kernels.preparation import prepare
     from tailcloud.reporting import write_report
     from tailcloud.training import loop, signals
 
@@ -68,6 +69,7 @@ def execute(
         chosen = world.on_all_ranks(partial(rank_device, world, chosen))
         dataset = None
         if not world.from_rank0(lambda: run.folder.finished):
+            prepare(chosen)
             dataset = world.on_all_ranks(partial(open_data, run.recipe, run.source))
             world.on_all_ranks(partial(check_same_data, dataset, world.gather(dataset.fingerprint)[0]))
             taught = world.from_rank0(partial(needs_teachers, run))

@@ -1,6 +1,7 @@
 """How a run computes: executor, precision and kernels, from the recipe's ``[engine]`` table or chosen for "auto"."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Unpack
 
 from tailcloud.classifier import Classifier
@@ -21,6 +22,7 @@ from tailcloud.training.executors.micro_batch import check_micro_batches
 from tailcloud.training.model import cost_on
 from tailcloud.training.stages.cost import total_flops
 from tailcloud.training.stages.factory import make_loss, make_objective
+from tailcloud.training.stages.trial_step import trial_step
 
 COMPILE_FROM = 2e14  # FLOPs of a run on a CPU; see docs/performance.md
 START_SOONER_BELOW = 1e15  # FLOPs of a run on a GPU for which kernels that start sooner pay, though steps are slower
@@ -108,11 +110,16 @@ class RunEngine:
             return None
         network = FusedNetwork(self.model, *self.dataset.shape[:2])
         try:
-            network.backbone.compile()
+            network.backbone.compile(self.trial_steps(network))
         except CannotFuse as failure:
             self.remarks.append(unfused(failure))
             return None
         return network
+
+    def trial_steps(self, network: FusedNetwork) -> list[Callable[[], None]]:
+        """What compiles the kernels of each stage that the backbone does not have."""
+        stages = [stage for stage in self.recipe.stages.values() if stage.epochs]
+        return [partial(trial_step, network, stage, self.recipe.augment, self.dataset) for stage in stages]
 
     def fused_convolutions(self) -> FusedConvolutions | None:
         """Kernels for the convolutions of the model, if there are some, the recipe allows them, and the run can.

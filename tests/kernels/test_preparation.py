@@ -1,0 +1,57 @@
+"""A GPU is prepared in the background, once; what fails there is nobody's error."""
+
+import pytest
+import torch
+
+from helpers.runs import Interrupted, Watcher, small_recipe
+from tailcloud.kernels import preparation
+from tailcloud.kernels.preparation import prepare
+from tailcloud.launch import execute
+from tailcloud.launch.run_plan import PlannedRun
+from tailcloud.runs.folder import RunFolder
+
+
+@pytest.fixture(autouse=True)
+def forgotten():
+    prepare.cache_clear()
+    yield
+    prepare.cache_clear()
+
+
+def test_a_gpu_is_prepared_once(monkeypatch):
+    cache = pytest.importorskip("triton.runtime.cache", reason="there is no triton on this machine")
+    done = []
+    monkeypatch.setattr(torch, "empty", lambda size, device: done.append(device))
+    monkeypatch.setattr(cache, "triton_key", lambda: done.append("key"))
+    for _ in range(2):
+        prepare(torch.device("cuda")).join()
+    assert done == [torch.device("cuda"), "key"]
+
+
+def test_a_cpu_needs_nothing():
+    assert prepare(torch.device("cpu")) is None
+
+
+def test_a_failure_is_left_to_those_who_need_the_device(monkeypatch, recwarn):
+    monkeypatch.setattr(preparation, "find_spec", lambda _: pytest.fail("there is no device"))
+
+    def fail(*_, **__):
+        raise RuntimeError("no driver")
+
+    monkeypatch.setattr(torch, "empty", fail)
+    prepare(torch.device("cuda")).join()
+    assert not recwarn.list
+
+
+def test_it_begins_before_the_data_are_read(monkeypatch, tmp_path):
+    done = []
+
+    def stop(recipe, source):
+        done.append("data")
+        raise Interrupted
+
+    monkeypatch.setattr(preparation, "prepare", done.append)
+    monkeypatch.setattr(execute, "open_data", stop)
+    with pytest.raises(Interrupted):
+        execute.execute(PlannedRun(RunFolder(tmp_path / "run"), small_recipe(), "tailcloud train"), "cpu", Watcher())
+    assert done == [torch.device("cpu"), "data"]
