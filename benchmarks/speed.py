@@ -59,6 +59,9 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--recipe", help="[default: cifar10-lt/gcl on cuda, digits-lt/gcl on cpu]")
     parser.add_argument("--root", help="the folder with CIFAR; without it, random images are read")
     parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="of all rows together")
+    parser.add_argument(
+        "--shares", type=float, nargs=2, metavar="SHARE", help="extrapolate from these shares of the epochs"
+    )
     parser.add_argument("--write", type=Path, help="the JSON file [default: benchmarks/results/speed-DEVICE.json]")
     return parser.parse_args(words)
 
@@ -190,14 +193,21 @@ class Benchmark:
         found: dict[str, Any] = {"row": row.name, "trains": row.trains, "command": row.title, "runs": row.runs}
         found |= {"images": self.images(row.trains), "epochs": row.epochs, "commands": []}
         self.fill(row)
-        shares = (1.0,) if row.plain or allowed == float("inf") else (*EXTRAPOLATED_FROM, 1.0)
-        for share in shares:
+        for share in self.shares(row, allowed):
             if is_complete(found) and time.monotonic() + at_share(found["commands"], 1.0, "wall") > ends:
                 break
             command, origin = self.plain(row) if row.plain else self.command(row, shortened(row.epochs, share))
             found = {**found, "commands": [*found["commands"], command], **origin}
             if is_complete(found):
                 yield found
+
+    def shares(self, row: Row, allowed: float) -> Sequence[float]:
+        """The shares of a row's epochs that are measured, one after the other; the last one if there is time."""
+        if row.plain:
+            return (1.0,)
+        if self.options.shares:
+            return tuple(self.options.shares)
+        return (1.0,) if allowed == float("inf") else (*EXTRAPOLATED_FROM, 1.0)
 
     def images(self, trains: str) -> str:
         """What is in the files that are read."""
