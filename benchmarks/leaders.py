@@ -21,9 +21,14 @@ def parts(table: DatasetTable) -> Iterator[str]:
 
 
 def first_rows(table: DatasetTable) -> list[MethodRow]:
-    """The first row of each method, which has its usual settings; the highest top-1 first."""
-    rows = {row.method: row for row in reversed(table.rows)}.values()
+    """The first row of each method, which has its usual settings, and of each variant; the highest top-1 first."""
+    rows = {name_of(row): row for row in reversed(table.rows)}.values()
     return sorted(rows, key=by_top1)
+
+
+def name_of(row: MethodRow) -> str:
+    """The method, or for a variant the name that a table gives it."""
+    return row.label if row.label.startswith(f"{row.method}-") else row.method
 
 
 def by_top1(row: MethodRow) -> float:
@@ -34,7 +39,7 @@ def by_top1(row: MethodRow) -> float:
 def ahead(rows: Sequence[MethodRow]) -> Iterator[str]:
     """For each question the method whose mean answers it best, where the data have such classes."""
     for key, (question, best) in QUESTIONS.items():
-        found = {row.method: (mean, row) for row in rows if (mean := row.summary(key).mean) is not None}
+        found = {name_of(row): (mean, row) for row in rows if (mean := row.summary(key).mean) is not None}
         if found:
             name = best(found, key=lambda method: found[method][0])
             mean, row = found[name]

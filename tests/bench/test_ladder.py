@@ -12,8 +12,9 @@ from helpers.small_table import measured, table
 from tailcloud.bench import BenchProtocol, plan_bench, read_table
 from tailcloud.bench.bench_runner import needed_runs
 from tailcloud.bench.plan import in_order, steps_of
-from tailcloud.bench.records import cell_recipe_text, result_recipe_text
+from tailcloud.bench.records import cell_recipe_text, recipe_text, result_recipe_text
 from tailcloud.cli import app
+from tailcloud.recipe import load_recipe
 from tailcloud.runs.folder import RunFolder
 
 OUT = Path("out")
@@ -74,6 +75,7 @@ def test_contrasts_with_clouds_keep_their_logit_adjustment(method):
         ([{"label": "A", "method": "ce", "over": "ce"}], 'A is over "ce", which is no earlier row'),
         ([{"label": "A", "method": "ce", "teacher": "gcl"}], 'A has the teacher "gcl", which is no row'),
         ([{"label": "A", "method": "ce", "teacher": "ce"}], 'A has the teacher "ce", which is no row'),
+        ([{"label": "A", "method": "ce", "teacher_seeds": [0]}], "A has teacher_seeds and no teacher"),
     ],
 )
 def test_a_row_that_names_no_row_is_refused(rows, sentence):
@@ -94,6 +96,32 @@ def test_a_teacher_is_trained_before_its_students_wherever_it_stands(tmp_path):
             assert job < number
             assert names[job] == name.replace("distilled", "experts")
             assert not after.ready()
+
+
+def test_a_student_of_several_waits_for_all_of_them(tmp_path):
+    rows = [ROWS[0] | {"teacher": "ce", "teacher_seeds": [0, 2], "set": ["distill.temperature=2.0"]}, ROWS[1]]
+    runs = plan_bench(table(rows=rows, columns=["digits-lt"]), BenchProtocol(seeds=(0, 1, 2)), tmp_path).runs
+    assert len(runs) == 6
+    students = [run.recipe for run in runs if run.recipe.distill]
+    expected = [str(tmp_path / f"digits-lt-ce-seed{seed}") for seed in (0, 2)]
+    assert [student.distill.teachers for student in students] == [expected] * 3
+    assert {student.distill.temperature for student in students} == {2.0}
+    ordered = in_order(steps_of(runs))
+    names = [step.run.folder.path.name for step in ordered]
+    waits = [after for after in needed_runs(ordered) if after]
+    assert [[names[job] for job in after.jobs] for after in waits] == [["digits-lt-ce-seed0", "digits-lt-ce-seed2"]] * 3
+    trained = [step for step in ordered if step.run.folder.path.name != "digits-lt-ce-seed2"]  # by an earlier bench
+    names = [step.run.folder.path.name for step in trained]
+    waits = [after for after in needed_runs(trained) if after]
+    assert [[names[job] for job in after.jobs] for after in waits] == [["digits-lt-ce-seed0"]] * 3
+
+
+@pytest.mark.parametrize("data", ["cifar10-lt", "cifar100-lt"])
+def test_the_recipe_that_is_called_best_is_a_row_of_beyond_and_of_the_ladder(data):
+    best = recipe_text(load_recipe(f"{data}/best").training_substance())
+    for name in ("beyond", "ladder"):
+        (row,) = [row for row in read_table(name).rows if row.key == "logit-adjust-cosine"]
+        assert cell_recipe_text(row, f"{data}:100") == best
 
 
 def test_a_record_is_found_wherever_its_teacher_was(tmp_path):

@@ -30,10 +30,26 @@ def test_runs_are_merged_and_not_trained_again(record):
     assert "tailcloud train digits-lt/gcl" in after["runs"][0]["command"]
 
 
-def test_rows_that_do_not_exist_or_need_a_teacher_are_refused(tmp_path):
-    for row in ("gcl-emma", "gcl-distilled"):
-        with pytest.raises(SystemExit, match="there is no row of the ladder"):
-            ladder.main(["digits-lt", "--out", str(tmp_path), "--device", "cpu", "--rows", row])
+def test_a_row_that_does_not_exist_is_refused(tmp_path):
+    with pytest.raises(SystemExit, match="there is no row of the ladder"):
+        ladder.main(["digits-lt", "--out", str(tmp_path), "--device", "cpu", "--rows", "gcl-emma"])
+
+
+def test_a_row_whose_teacher_is_not_trained_is_a_sentence_and_no_record(tmp_path, capsys):
+    written = tmp_path / "ladder.json"
+    words = ["digits-lt", "--out", str(tmp_path / "runs"), "--device", "cpu", "--write", str(written)]
+    ladder.main([*words, "--rows", "logit-adjust-taught"])
+    said = capsys.readouterr().out
+    assert "digits-lt logit-adjust-taught seed 0: the teacher" in said
+    assert "holds no trained model" in said
+    assert json.loads(written.read_text())["runs"] == []
+
+
+def test_rows_with_teachers_are_trained_only_if_they_are_named(tmp_path):
+    options = ladder.arguments(["cifar100-lt-tune:100", "--out", str(tmp_path), "--device", "cpu"])
+    assert not [run for run in ladder.planned(options) if run.row.teacher]
+    options.rows = ["bcl-taught", "gcl"]
+    assert [run.row.key for run in ladder.planned(options)] == ["bcl-taught", "gcl"]
 
 
 def run_of(row, seed, accuracy, first=None, **groups):

@@ -1,5 +1,7 @@
 """Which method is ahead in what, on each data set."""
 
+from dataclasses import replace
+
 import leaders
 
 from tailcloud.reporting.tables import by_dataset
@@ -50,3 +52,12 @@ def test_a_method_counts_by_its_first_row():
     baseline = measured("ce", 0, "two", top1=60.0, many=70.0, few=0.5, ece=9.0)
     rows = leaders.first_rows(by_dataset([usual, other, baseline])[0])
     assert [(row.method, row.summary("top1").mean) for row in rows] == [("gcl", 70.0), ("ce", 60.0)]
+
+
+def test_a_variant_counts_by_its_own_name():
+    usual = measured("gcl", 0, "two", top1=70.0, many=80.0, few=1.0, ece=5.0)
+    better = measured("gcl", 0, "two", top1=90.0, many=95.0, few=2.0, ece=1.0)
+    (one,), (other,) = (by_dataset([result])[0].rows for result in (usual, better))
+    table = replace(by_dataset([usual])[0], rows=(one, replace(other, label="gcl-longer")))
+    assert [leaders.name_of(row) for row in leaders.first_rows(table)] == ["gcl-longer", "gcl"]
+    assert "highest top-1: `gcl-longer`" in "".join(leaders.parts(table))

@@ -297,6 +297,25 @@ def test_every_cell_that_is_marked_has_a_sentence():
     assert [f"{cell.row.key} {cell.spec}" for cell in cells if cell.below and not cell.note] == []
 
 
+def test_a_recipe_has_the_figures_of_its_own_settings_only(root):
+    recipes = root / "src" / "tailcloud" / "recipes" / "cifar10-lt"
+    recipes.mkdir(parents=True)
+    text = '# tailcloud train\ndata = "cifar10-lt:100"\nmethod = "ce"\n[stage1]\nepochs = {}\n'
+    for epochs in (200, 300):
+        (recipes / f"{epochs}.toml").write_text(text.format(epochs))
+    record = measured("ce", 7, top1=61.0, few=1.0)
+    record["recipe"] = resolve({"data": "cifar10-lt:100", "method": "ce", "stage1": {"epochs": 300}}).model_dump(
+        exclude_none=True
+    )
+    for file in (root / "benchmarks" / "results" / "runs").glob("cifar10-lt-100-ce-*"):
+        file.unlink()
+    (root / "benchmarks" / "results" / "runs" / "cifar10-lt-100-ce-seed7.json").write_text(json.dumps(record))
+    assert render.main([], root) == 0
+    said = {epochs: (recipes / f"{epochs}.toml").read_text().splitlines()[1] for epochs in (200, 300)}
+    assert said[200] == "# Not measured with this version yet."
+    assert said[300].startswith("# top-1 61.0")
+
+
 def test_a_recipe_that_says_nothing_yet_keeps_all_its_lines(root):
     recipe = root / "src" / "tailcloud" / "recipes" / "cifar10-lt" / "gcl.toml"
     recipe.parent.mkdir(parents=True)

@@ -95,6 +95,12 @@ def test_with_a_limit_no_row_is_left_out(tmp_path, shell):
     assert speed_table.how(fleet) == "line through 20 + 3 and 40 + 6 epochs"
 
 
+def test_shares_can_be_chosen(tmp_path, shell):
+    row = measured(tmp_path, "--rows", "fleet-4", "--shares", "0.05", "0.3")["fleet-4"]
+    assert [command["epochs"]["stage1"] for command in row["commands"]] == [10, 60]
+    assert speed_table.whole(row)["wall"] == pytest.approx(10 + 0.1 * 4 * 230, rel=0.01)
+
+
 def test_a_table_of_runs_is_shortened_by_its_own_option(tmp_path, shell, monkeypatch):
     monkeypatch.setattr(shell, "runs", lambda words, folder: Shell.runs(shell, [], folder) and 30.0)
     rows = measured(tmp_path, "--rows", "bench", "--time-limit", "5")

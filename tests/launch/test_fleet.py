@@ -14,7 +14,7 @@ import torch
 
 from helpers.runs import Watcher
 from tailcloud.errors import TailcloudError
-from tailcloud.launch.fleet import After, FleetObserver, train_on_streams, train_side_by_side
+from tailcloud.launch.fleet import After, FleetObserver, WaitingJobs, train_on_streams, train_side_by_side
 from tailcloud.recipe import Stage
 from tailcloud.training import signals
 
@@ -232,3 +232,10 @@ def test_ctrl_c_stops_threads_at_the_end_of_their_epoch_and_starts_no_more(strea
     with pytest.raises(KeyboardInterrupt):
         train_on_streams([endless] * 4, [Watcher() for _ in range(4)], in_flight=2)
     assert len(started) == 2
+
+
+def test_a_job_that_needs_several_starts_after_the_last_of_them():
+    waiting = WaitingJobs([None] * 3, [None, None, After([0, 1], lambda: False)])
+    assert waiting.take([], 3) == [0, 1]
+    assert waiting.take([1], 3) == []
+    assert waiting.take([1, 0], 3) == [2]
