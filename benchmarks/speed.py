@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -36,9 +37,10 @@ from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import read_json, write_json
 from tailcloud.recipe import load_recipe
 
-BENCH = "table1 on cifar100-lt:100"
-METHODS = ("ce", "ce-mixup", "focal", "ldam", "logit-adjust", "gcl", "crt", "lws", "mislas", "gcl-official")
-BENCH_RUNS, BENCH_EPOCHS = 30, 200  # three seeds of ten methods, of which four share a first stage
+BENCH = "table1 on cifar10-lt:200 and cifar10-lt:50"
+COLUMNS = ("cifar10-lt:200", "cifar10-lt:50")
+METHODS = ("ce-mixup", "ce-mixup+crt", "mislas", "tde", "logit-adjust")
+BENCH_RUNS, BENCH_EPOCHS = 30, 200  # three seeds of five methods on two data sets; three methods share a first stage
 DEFAULT = {
     "cuda": ["alone-cold", "alone-warm", "fleet-4", "fleet-8", "fleet-16", "fleet-32", "bench", "plain-loop"],
     "cpu": ["alone-warm", "fleet-2", "fleet-4", "plain-loop", "plain-loop-no-workers"],
@@ -62,6 +64,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--shares", type=float, nargs=2, metavar="SHARE", help="extrapolate from these shares of the epochs"
     )
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the run folders, for render.py --add")
     parser.add_argument("--write", type=Path, help="the JSON file [default: benchmarks/results/speed-DEVICE.json]")
     return parser.parse_args(words)
 
@@ -71,8 +74,9 @@ def main(words: Sequence[str] | None = None) -> int:
     target = options.write or RESULTS / f"speed-{options.device}.json"
     failed = 0
     try:
-        with tempfile.TemporaryDirectory() as home:
-            benchmark = Benchmark(options, Path(home))
+        with nullcontext(options.keep) if options.keep else tempfile.TemporaryDirectory() as home:
+            Path(home).mkdir(parents=True, exist_ok=True)
+            benchmark = Benchmark(options, Path(home).resolve())
             rows = [benchmark.row(name) for name in options.rows or DEFAULT[options.device]]
             ends = time.monotonic() + (options.time_limit or float("inf"))
             for place, row in enumerate(rows):
@@ -149,13 +153,13 @@ class Benchmark:
 
     def bench(self, name: str) -> Row:
         """``tailcloud bench``: runs that share first stages."""
-        chosen = [word for text in ("cifar100-lt:100", *METHODS) for word in ("--only", text)]
+        chosen = [word for text in (*COLUMNS, *METHODS) for word in ("--only", text)]
 
         def words(epochs: Epochs | None) -> list[str]:
             shorter = ["--epochs", str(epochs["stage1"])] if epochs else []
             return self.tailcloud(BENCH, "bench", "table1", *chosen, *shorter)
 
-        title = "tailcloud bench table1 --only cifar100-lt:100 --only …"
+        title = "tailcloud bench table1 --only cifar10-lt:200 --only cifar10-lt:50 --only …"
         return Row(name, BENCH, title, BENCH_RUNS, words, {"stage1": BENCH_EPOCHS})
 
     def plain_loop(self, name: str, options: Sequence[str]) -> Row:
@@ -215,7 +219,7 @@ class Benchmark:
 
     def fill(self, row: Row) -> None:
         """Have the kernels of a row compiled, and its files read once, by a short command that is not measured."""
-        recipe = self.recipe if row.trains != BENCH else "cifar100-lt/gcl"
+        recipe = self.recipe if row.trains != BENCH else "cifar10-lt/gcl"
         if row.cold or row.plain or recipe in self.filled:
             return
         settings = [word for stage in load_recipe(recipe).stages for word in ("--set", f"{stage}.epochs=1")]

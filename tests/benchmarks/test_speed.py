@@ -95,6 +95,12 @@ def test_with_a_limit_no_row_is_left_out(tmp_path, shell):
     assert speed_table.how(fleet) == "line through 20 + 3 and 40 + 6 epochs"
 
 
+def test_run_folders_can_be_kept(tmp_path, shell):
+    measured(tmp_path, "--rows", "fleet-2", "--keep", str(tmp_path / "kept"))
+    kept = sorted(path.parent.name for path in (tmp_path / "kept").rglob("result.json"))
+    assert kept[-2:] == ["seed0", "seed1"]
+
+
 def test_shares_can_be_chosen(tmp_path, shell):
     row = measured(tmp_path, "--rows", "fleet-4", "--shares", "0.05", "0.3")["fleet-4"]
     assert [command["epochs"]["stage1"] for command in row["commands"]] == [10, 60]
