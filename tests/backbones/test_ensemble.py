@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from tailcloud import backbones
 from tailcloud.backbones import BACKBONES, check_backbone, create_backbone
 from tailcloud.backbones.ensemble import MOST_NETWORKS, ensemble_of, ensemble_parts
 from tailcloud.classifier import Architecture, build_classifier, cost
@@ -33,9 +34,10 @@ def test_an_ensemble_costs_as_much_as_its_networks():
     assert (three.parameters, three.flops) == (3 * one.parameters, 3 * one.flops)
 
 
-@pytest.mark.parametrize("name", [*BACKBONES, "resnet32-3-experts"])
+@pytest.mark.parametrize("name", [*BACKBONES, "resnet32-3-experts", "timm:vit_base_patch16_224.augreg_in21k"])
 @pytest.mark.parametrize("networks", [2, MOST_NETWORKS])
-def test_every_backbone_has_a_name_for_several(name, networks):
+def test_every_backbone_has_a_name_for_several(monkeypatch, name, networks):
+    monkeypatch.setattr(backbones, "check_timm", lambda asked: asked == name or pytest.fail(asked))
     assert ensemble_parts(ensemble_of(name, networks)) == (name, networks)
     assert ensemble_parts(name) == (name, 1)
     check_backbone(ensemble_of(name, networks))
