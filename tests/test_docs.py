@@ -72,7 +72,7 @@ def test_every_command_in_the_docs_is_valid(command, finished_run, tmp_path, mon
     if words[0] == "train" and "--resume" not in words and "cifar" not in command:
         words.append("--dry-run")
     elif (
-        words[0] in {"rebalance", "review", "doctor"}
+        words[0] in {"rebalance", "average", "review", "doctor"}
         or words[:2] == ["weights", "get"]  # a download
         or "cifar" in command
         or "--resume" in words

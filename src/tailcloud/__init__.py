@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tailcloud import backbones, data, heads, losses, sampling
     from tailcloud.estimator import LongTailClassifier
+    from tailcloud.launch.average import average
     from tailcloud.launch.train import Run, train
     from tailcloud.plugins import (
         load_plugin,
@@ -26,6 +27,7 @@ __all__ = [
     "LongTailClassifier",
     "Run",
     "__version__",
+    "average",
     "backbones",
     "cloud_sizes",
     "data",
@@ -46,6 +48,7 @@ _PLUGINS = [name for name in __all__ if name.startswith("register_") or name == 
 _HOMES = {
     "LongTailClassifier": "tailcloud.estimator",
     "Run": "tailcloud.launch.train",
+    "average": "tailcloud.launch.average",
     "train": "tailcloud.launch.train",
     "cloud_sizes": "tailcloud.profile",
     "load": "tailcloud.serving",

@@ -86,7 +86,7 @@ def test_version(call):
     "verb",
     [
         *("train", "evaluate", "predict", "inspect", "report", "review", "recipes", "data", "bench", "rebalance"),
-        *("export", "doctor"),
+        *("average", "export", "doctor"),
     ],
 )
 def test_every_verb_explains_itself_with_an_example(call, verb):

@@ -113,6 +113,22 @@ def another_run():
     assert command(f"train --data digits-lt:10 --out other {SMALL}")[0] == 0
 
 
+def a_copy():
+    """The same run in another folder."""
+    shutil.copytree("run", "other")
+
+
+def unfinished_copy():
+    """A second run that was stopped."""
+    a_copy()
+    Path("other/result.json").unlink()
+
+
+def a_wider_run():
+    """A second run, of a wider network."""
+    assert command(f"train --out other {SMALL} --set model.width=0.5")[0] == 0
+
+
 def edited(path, **changes):
     def then():
         content = json.loads(Path(path).read_text())
@@ -664,6 +680,16 @@ SECTIONS = {
             "a first stage re-balanced with another recipe", "rebalance run --with crt --set stage1.lr=0.5", trained()
         ),
         Case("a run re-balanced without its checkpoints", "rebalance run --with crt", trained(then=no_checkpoints)),
+    ],
+    "Averages of runs": [
+        Case("an average of one run", "average run --out mean", trained()),
+        Case("an average of a run with itself", "average run run --out mean", trained()),
+        Case("an average of a run and a copy", "average run other --out mean", trained(then=a_copy)),
+        Case("an average with a run that does not exist", "average run nowhere --out mean", trained()),
+        Case("an average of a run that is not finished", "average run other --out mean", trained(then=unfinished_copy)),
+        Case("an average of different networks", "average run other --out mean", trained(then=a_wider_run)),
+        Case("an average onto one of its runs", "average run other --out run", trained(then=a_copy)),
+        Case("an average trained as a network", f"train --out run --set model.backbone=resnet8-3-networks {SMALL}"),
     ],
     "Exports": [
         Case("an export format that does not exist", "export run --to tflite", trained()),

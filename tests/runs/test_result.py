@@ -141,6 +141,7 @@ def valid():
         (lambda content: content.update(few="many"), "valid number"),
         (lambda content: content.update(top1=90.0), "valid dictionary"),
         (lambda content: content["protocol"].pop("seed"), "Field required"),
+        (lambda content: content["protocol"].update(seed=None), "it has no seed, and is no average of runs"),
         (lambda content: content["per_class"].pop(), "one entry for each of the 10 classes"),
         (lambda content: content["confusion"].append([0, 10, 1]), "a class that does not exist"),
     ],

@@ -21,11 +21,12 @@ from tailcloud.objectives import OBJECTIVES, Classify
 from tailcloud.recipe import load_recipe
 from tailcloud.reporting.card import model_card
 from tailcloud.runs.folder import RunFolder
+from tailcloud.runs.model_comparison import mean_prior
 from tailcloud.runs.model_file import read_model_file
 from tailcloud.runs.trained_model import weights_digest
 from tailcloud.training import loop
 from tailcloud.training.executors import compiled
-from tailcloud.training.teachers import check_digests, check_teacher, load_teachers, mean_prior, prior_remarks
+from tailcloud.training.teachers import check_digests, check_teacher, load_teachers, prior_remarks
 
 DIGITS = "digits-lt"
 
@@ -199,14 +200,14 @@ def test_a_teacher_of_other_data_is_refused_before_anything_is_written(tmp_path,
     about["class_names"] = about["class_names"][::-1]
     (other / "model.json").write_text(json.dumps(about))
     said = refusal("train", "digits-lt/gcl", "--teacher", other, "--out", tmp_path / "run", "--device", "cpu")
-    assert "has the same classes in another order" in said
+    assert "has the same classes as this run in another order" in said
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"class_names": tuple("abcdefghij")}, 'has other classes: number 1 is "0" and here "a"'),
+        ({"class_names": tuple("abcdefghij")}, 'has other classes than this run: number 1 is "0", not "a"'),
         ({"mean": (0.5,)}, "normalises images by mean"),
         ({"std": (0.5,)}, "normalises images by mean"),
     ],

@@ -6,6 +6,7 @@ from functools import partial
 from tailcloud.backbones.base import Backbone
 from tailcloud.backbones.cifar_resnet import CifarResNet
 from tailcloud.backbones.efficientnet_lite import EFFICIENTNETS, EfficientNetLite
+from tailcloud.backbones.ensemble import Ensemble, ensemble_parts
 from tailcloud.backbones.experts import ExpertResNet, experts_of, without_experts
 from tailcloud.backbones.fresh_block import FRESH_SUFFIX, FreshResNet
 from tailcloud.backbones.resnet import RESNETS, SMALL_STEM_SUFFIX, ResNet
@@ -18,6 +19,7 @@ __all__ = [
     "Backbone",
     "CifarResNet",
     "EfficientNetLite",
+    "Ensemble",
     "ExpertResNet",
     "ResNet",
     "TwoBranchResNet",
@@ -54,8 +56,11 @@ def plain_name(name: str) -> str:
 
 
 def check_backbone(name: str) -> None:
-    """Refuse a name that is no backbone: tailcloud's, a plugin's, or timm's as ``timm:NAME``."""
-    if name.startswith(TIMM_PREFIX):
+    """Refuse a name that is no backbone: tailcloud's, a plugin's, timm's as ``timm:NAME``, or several of one kind."""
+    member, networks = ensemble_parts(name)
+    if networks > 1:
+        check_backbone(member)
+    elif name.startswith(TIMM_PREFIX):
         check_timm(name)
     elif experts_of(name) > 1:
         check_expert_trunk(without_experts(name))
@@ -79,6 +84,9 @@ def create_backbone(name: str, *, channels: int = 3, width: float = 1.0) -> Back
     check_backbone(name)
     if not 0 < width <= 64:
         raise UsageError(f"model.width = {width} must be greater than 0 and at most 64")
+    member, networks = ensemble_parts(name)
+    if networks > 1:
+        return Ensemble([create_backbone(member, channels=channels, width=width) for _ in range(networks)])
     if name.startswith(TIMM_PREFIX):
         return TimmBackbone(name, channels=channels, width=width)
     if (experts := experts_of(name)) > 1:

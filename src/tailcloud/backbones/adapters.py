@@ -5,13 +5,14 @@ names of their parameters: files of the plain network load, and a merged network
 """
 
 from math import log2, sqrt
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from tailcloud.backbones.base import Backbone
+from tailcloud.backbones.ensemble import Ensemble
 from tailcloud.backbones.timm_models import TimmBackbone
 from tailcloud.errors import UsageError
 
@@ -111,6 +112,10 @@ def bottleneck_size(classes: int, blocks: int) -> int:
 
 def insert_adapters(backbone: Backbone, kind: AdapterKind, *, size: int, classes: int) -> None:
     """Give every block of a vision transformer a fresh adapter of this size; 0: ``bottleneck_size``."""
+    if isinstance(backbone, Ensemble):
+        for network in backbone.networks:
+            insert_adapters(cast(Backbone, network), kind, size=size, classes=classes)
+        return
     blocks = transformer_blocks(backbone, kind)
     size = size or bottleneck_size(classes, len(blocks))
     for number, block in enumerate(blocks):

@@ -120,7 +120,7 @@ def fill_table(
             row,
             spec,
             table.reference(row, spec),
-            tuple(sorted(results.get((row.key, spec), ()), key=lambda result: result.protocol.seed)),
+            tuple(sorted(results.get((row.key, spec), ()), key=lambda result: result.protocol.seed or 0)),
             tuple((failures or {}).get((row.key, spec), ())),
             table.note(row, spec),
             comparable=not protocol.label,

@@ -21,7 +21,7 @@ def fill_from_records(table: PaperTable, results: Iterable[Result]) -> FilledTab
         for row in table.rows
         if (text := cell_recipe_text(row, spec)) is not None
     }
-    by_cell: dict[CellKey, dict[int, Result]] = {}
+    by_cell: dict[CellKey, dict[int | None, Result]] = {}
     for result in results:
         key = cells.get((result.dataset.spec, result_recipe_text(result) or ""))
         if key is not None:
@@ -49,11 +49,12 @@ def cell_recipe_text(row: TableRow, spec: str) -> str | None:
 
 
 def result_recipe_text(result: Result) -> str | None:
-    """The recipe of a result as text; None if it was not recorded or is no longer valid.
+    """The recipe of a result as text; None if it was not recorded or is no longer valid, or if runs were averaged.
 
     A record may be older than some options: resolved again, it has them at their defaults, as it was run.
     """
-    return resolved_recipe_text(json.dumps(result.recipe)) if result.recipe else None
+    alone = result.recipe and not result.model.members
+    return resolved_recipe_text(json.dumps(result.recipe)) if alone else None
 
 
 @cache

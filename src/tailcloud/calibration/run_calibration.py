@@ -37,7 +37,13 @@ def calibrate_run(
         counts: training images per class.
     """
     scale = make_loss(list(recipe.stages.values())[-1], counts).scale
-    prior = implied_prior(recipe, counts)
+    return calibrate(model, images, transform, scale, implied_prior(recipe, counts))
+
+
+def calibrate(
+    model: nn.Module, images: Images | None, transform: Normalise, scale: float, prior: Prior
+) -> LogitCalibration:
+    """The calibration of ``scale`` · outputs, which imply the class prior ``prior``, on held-out ``images``."""
     held_out = predict_held_out(model, images, transform, prior, absent=ABSENT)
     if held_out is None:
         return LogitCalibration(scale, 1.0, prior)

@@ -1,9 +1,9 @@
 """The command line: one file per verb. Heavy imports stay inside the verbs, so that ``--help`` is fast.
 
-Verbs: ``train``, ``watch``, ``evaluate``, ``predict``, ``inspect``, ``report``, ``review``, ``rebalance``, ``bench``,
-``export``, ``doctor``, ``recipes``, ``data``, ``weights``. Shared: ``console`` (notes and errors), ``plugin_option``,
-and for verbs that train, ``progress`` and ``train_output``. For one verb: ``run_status`` and ``live_table`` (watch),
-``bench_display`` (bench), ``prediction_output`` (predict), ``verify`` (data).
+Verbs: ``train``, ``watch``, ``evaluate``, ``predict``, ``inspect``, ``report``, ``review``, ``rebalance``, ``average``,
+``bench``, ``export``, ``doctor``, ``recipes``, ``data``, ``weights``. Shared: ``console`` (notes and errors),
+``plugin_option``, and for verbs that train, ``progress`` and ``train_output``. For one verb: ``run_status`` and
+``live_table`` (watch), ``bench_display`` (bench), ``prediction_output`` (predict), ``verify`` (data).
 """
 
 import os
@@ -18,6 +18,7 @@ import typer
 
 from tailcloud import __version__
 from tailcloud.cli import data, recipes, weights
+from tailcloud.cli.average import average
 from tailcloud.cli.bench import bench
 from tailcloud.cli.console import print_error, print_log_as_notes
 from tailcloud.cli.doctor import doctor
@@ -53,7 +54,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (train, watch, evaluate, predict, inspect, report, review, rebalance, bench, export, doctor):
+for verb in (train, watch, evaluate, predict, inspect, report, review, rebalance, average, bench, export, doctor):
     app.command()(verb)
 app.add_typer(recipes.app, name="recipes")
 app.add_typer(data.app, name="data")

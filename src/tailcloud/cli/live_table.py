@@ -146,7 +146,7 @@ def final_accuracy(run: RunStatus) -> str:
     """The newest top-1; from the result if the log has no line of the last stage, or an earlier stage is kept."""
     from tailcloud.runs.result import read_result
 
-    newest = accuracies(run)[0] if list(run.stages.values())[-1] else None
+    newest = accuracies(run)[0] if run.log.lines and list(run.stages.values())[-1] else None
     try:
         result = read_result(run.path / "result.json")
     except TailcloudError:

@@ -64,7 +64,11 @@ def rebalance(
         raise unknown("second stage", second, SECOND_STAGES)
     parent, out = RunFolder(run), output or default_folder(run, second)
     recipe = rebalanced(parent.recipe(), SECOND_STAGES[second], settings or [])
-    parent.result()  # refuses a run that is not finished
+    if members := parent.result().model.members:  # refuses a run that is not finished, too
+        raise UsageError(
+            f"{run} is an average of {len(members)} runs, and has no first stage; re-balance each of them, and average "
+            "the new runs"
+        )
     child = PlannedRun(RunFolder(out), recipe, command(run, second, settings or [], out))
     child.folder.check_free()
     check_machine(recipe, pick_device(device))

@@ -11,6 +11,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from tailcloud.backbones import BACKBONES, Backbone, branched, check_backbone, plain_name
+from tailcloud.backbones.ensemble import ensemble_parts
 from tailcloud.backbones.experts import experts_of, with_experts
 from tailcloud.classifier import meta_backbone
 from tailcloud.data import parse_spec
@@ -109,6 +110,12 @@ def check_drop_path(recipe: Recipe, name: str) -> None:
 def check_backbone_of(recipe: Recipe, name: str) -> None:
     """The backbone exists, with as many branches and experts as there should be."""
     backbone, plain = recipe.model.backbone, plain_name(recipe.model.backbone)
+    member, networks = ensemble_parts(backbone)
+    if networks > 1:
+        raise UsageError(
+            f'{name}: model.backbone = "{backbone}" is an average of {networks} trained runs; set it to "{member}", '
+            f'train {networks} seeds, and average them with "tailcloud average"'
+        )
     if recipe.model.branches == 2 and recipe.model.experts > 1:
         raise UsageError(
             f"{name}: model.branches = 2 and model.experts = {recipe.model.experts} exclude each other; set one to 1"

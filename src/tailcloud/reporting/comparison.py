@@ -67,9 +67,10 @@ def unequal_training(table: DatasetTable, results: Sequence[Result]) -> list[str
 
 
 def _unequal_epochs(table: DatasetTable) -> list[str]:
-    if len({_main_epochs(result) for row in table.rows for result in row.results}) == 1:
+    rows = [row for row in table.rows if not row.results[0].model.members]  # an average has no epochs of its own
+    if len({_main_epochs(result) for row in rows for result in row.results}) < 2:
         return []
-    epochs = [f"{row.label} {' or '.join({epochs_text(one): None for one in row.results})}" for row in table.rows]
+    epochs = [f"{row.label} {' or '.join({epochs_text(one): None for one in row.results})}" for row in rows]
     return [f"Epochs differ: {', '.join(epochs)}."]
 
 

@@ -28,6 +28,7 @@ from tailcloud.formatting import number, percent
 from tailcloud.profile import GROUPS
 from tailcloud.reporting import report_path, write_page
 from tailcloud.reporting.figures.embedding_maps import SEED, SPLITS, MapSelection, draw_map, map_runs, select_images
+from tailcloud.reporting.labels import seed_text
 from tailcloud.reporting.render import render
 from tailcloud.reporting.run_record import RunRecord, read_run
 from tailcloud.runs.folder import RunFolder
@@ -126,7 +127,7 @@ def _headline(embedded: Sequence[EmbeddedRun]) -> str:
 def _labels(runs: Sequence[RunRecord]) -> list[str]:
     """The shortest names that distinguish the runs: the method, the method with its seed, or the folder."""
     methods = [run.result.method for run in runs]
-    seeded = [f"{run.result.method}, seed {run.result.protocol.seed}" for run in runs]
+    seeded = [f"{run.result.method}, seed {seed_text(run.result)}" for run in runs]
     return next(
         (names for names in (methods, seeded) if len(set(names)) == len(runs)), [str(run.folder) for run in runs]
     )

@@ -104,6 +104,12 @@ def effective_stages(result: Result) -> list[StageResult]:
     return kept
 
 
+def seed_text(result: Result) -> str:
+    """The seed of a run, or those of the runs that it averages."""
+    seeds = [member.seed for member in result.model.members] or [result.protocol.seed]
+    return ", ".join(NOT_MEASURED if seed is None else str(seed) for seed in seeds)
+
+
 def epochs_text(result: Result) -> str:
     """The epochs of the stages that were trained: "60 + 10"; "n/a" if nothing is known."""
     return " + ".join(str(stage.epochs) for stage in result.stages if stage.epochs) or NOT_MEASURED

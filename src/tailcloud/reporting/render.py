@@ -51,7 +51,11 @@ def _environment() -> Environment:
         formatting.moment,
     )
     environment.filters |= {one.__name__: one for one in filters}
-    environment.filters |= {"epochs": labels.epochs_text, "stage_title": labels.stage_title}
+    environment.filters |= {
+        "epochs": labels.epochs_text,
+        "seed_text": labels.seed_text,
+        "stage_title": labels.stage_title,
+    }
     environment.globals |= {"comparison": comparison, "labels": labels, "provenance": provenance, "tables": tables}
     environment.globals |= {"intervals": accuracy_intervals}
     environment.globals |= {"counted": formatting.counted, "tested_text": tested_text, "zip": zip, "GROUPS": GROUPS}

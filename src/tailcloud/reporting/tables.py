@@ -62,9 +62,9 @@ class MethodRow:
         return self.results[0].method
 
     @property
-    def seeds(self) -> list[int]:
-        """The seeds, each once."""
-        return sorted({result.protocol.seed for result in self.results})
+    def seeds(self) -> list[int | None]:
+        """The seeds, each once; None is an average of runs."""
+        return sorted({result.protocol.seed for result in self.results}, key=lambda seed: -1 if seed is None else seed)
 
     @property
     def parameters(self) -> int | None:
@@ -81,6 +81,8 @@ class MethodRow:
         """The number of seeds; if a seed ran more than once, the number of runs and the seeds."""
         if len(self.seeds) == len(self.results):
             return str(len(self.seeds))
+        if self.seeds == [None]:
+            return counted(len(self.results), "average")
         which = "seed" if len(self.seeds) == 1 else "seeds"
         return f"{counted(len(self.results), 'run')}, {which} {', '.join(map(str, self.seeds))}"
 
@@ -89,9 +91,9 @@ class MethodRow:
         """The split on which the best epoch was chosen."""
         return self.results[0].top1.best_on
 
-    def by_seed(self, metric: str) -> dict[int, float | None]:
+    def by_seed(self, metric: str) -> dict[int | None, float | None]:
         """One value for each seed, the mean of its runs."""
-        values: dict[int, list[float | None]] = {seed: [] for seed in self.seeds}
+        values: dict[int | None, list[float | None]] = {seed: [] for seed in self.seeds}
         for result in self.results:
             values[result.protocol.seed].append(_value(result, metric))
         return {seed: mean_std(of_seed).mean for seed, of_seed in values.items()}

@@ -72,7 +72,11 @@ class RunFolder:
     def create(self, recipe: Recipe, command: str = "") -> None:
         """Start a run here: write its recipe, with the command in the first line."""
         self.check_free()
-        write_atomically(self.recipe_file, f"# {in_one_line(command)}\n{recipe.to_toml()}")
+        self.write_recipe(recipe.to_toml(), command)
+
+    def write_recipe(self, text: str, command: str) -> None:
+        """Write a recipe in TOML, with the command in the first line: from now on there is a run here."""
+        write_atomically(self.recipe_file, f"# {in_one_line(command)}\n{text}")
 
     def claim(self, recipe: Recipe, command: str) -> None:
         """Start the run here, or check that the run in this folder has the same recipe. Needs the lock."""
@@ -86,6 +90,13 @@ class RunFolder:
     def command(self) -> str:
         """The command that started the run."""
         return self.recipe_file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+
+    def recipe_text(self) -> str:
+        """The recipe of the run in TOML, without the command; it is not checked."""
+        if not self.exists:
+            raise TailcloudError(f"{self.path} holds no run{self._why_no_run()}")
+        command, _, text = self.recipe_file.read_text(encoding="utf-8").partition("\n")
+        return text if command.startswith("#") else f"{command}\n{text}"
 
     def recipe(self, settings: Mapping[str, Any] | None = None) -> Recipe:
         """The resolved recipe of the run; ``settings`` override it."""

@@ -171,10 +171,10 @@ class DatasetRecord(FileRecord):
 class ProtocolRecord(FileRecord):
     """Seed, and how weights were selected: "last", or "best on" a split.
 
-    ``every``: epochs between two evaluations, or "auto".
+    ``seed`` is None for an average, whose members have one each. ``every``: epochs between two evaluations, or "auto".
     """
 
-    seed: int
+    seed: int | None
     selection: str = "last"
     split: float = 0.0
     every: int | Literal["auto"] = 1
@@ -187,10 +187,19 @@ class TeacherRecord(FileRecord):
     sha256: str | None = None
 
 
+class MemberRecord(FileRecord):
+    """A run that an average is made of: its folder, the SHA-256 of its weights, its seed, and its top-1 accuracy."""
+
+    run: str
+    sha256: str
+    seed: int | None = None
+    top1: Measured = None
+
+
 class ModelRecord(FileRecord):
     """The network, its cost, and the pretrained weights it started from; ``flops`` are those of one image.
 
-    ``teachers`` are the runs that it was distilled from.
+    ``teachers`` are the runs that it was distilled from, ``members`` those whose logits it averages.
     """
 
     backbone: str = "unknown"
@@ -200,6 +209,7 @@ class ModelRecord(FileRecord):
     flops: int | Measured = None
     weights: WeightsRecord | None = None
     teachers: tuple[TeacherRecord, ...] = ()
+    members: tuple[MemberRecord, ...] = ()
 
 
 class CalibrationScores(FileRecord):
@@ -295,7 +305,8 @@ class Result(Scores, MethodTop1):
 
     The scores are of the very last epoch, or of the last epoch of ``kept_stage`` if an earlier stage is kept.
     ``picked`` has those of the kept weights if these are of another epoch; ``calibrated`` and ``priors`` are always of
-    the kept weights.
+    the kept weights. An average of runs has no stages of its own: ``recipe`` and ``dataset`` are those of its first
+    member, ``seconds`` those of all.
     """
 
     confusion: list[tuple[int, int, int]] = Field(default_factory=list)  # (true class, predicted class, images)
@@ -322,6 +333,8 @@ class Result(Scores, MethodTop1):
         classes = len(self.dataset.counts)
         if not any(self.dataset.counts):
             raise ValueError("every class count is 0")
+        if self.protocol.seed is None and not self.model.members:
+            raise ValueError("it has no seed, and is no average of runs")
         picked = (self.picked, *(stage.picked for stage in self.stages))
         scored: list[Scores] = [self, *self.stages, *(part for part in picked if part)]
         described = (len(self.dataset.class_names), len(self.dataset.test_counts))

@@ -3,12 +3,13 @@
 from hashlib import file_digest
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save
 
 from tailcloud.classifier import Classifier, classifier_with_weights
 from tailcloud.errors import TailcloudError
+from tailcloud.files import FORMAT, write_atomically
 from tailcloud.runs.folder import RunFolder
-from tailcloud.runs.model_file import ModelFile, read_model_file
+from tailcloud.runs.model_file import ModelFile, read_model_file, write_model_file
 
 
 def read_trained_model(folder: RunFolder) -> tuple[Classifier, ModelFile]:
@@ -23,6 +24,13 @@ def read_trained_model(folder: RunFolder) -> tuple[Classifier, ModelFile]:
             f"{folder.path} holds a damaged model: {folder.weights_file.name} and {folder.model_file.name} do not fit "
             "together; copy the run folder again"
         ) from None
+
+
+def write_trained_model(folder: RunFolder, model: Classifier, model_file: ModelFile) -> None:
+    """Write the weights, and ``model.json`` with what is needed to use them."""
+    weights = {name: value.cpu().contiguous() for name, value in model.state_dict().items()}
+    write_atomically(folder.weights_file, save(weights, {"format": str(FORMAT)}))
+    write_model_file(folder.model_file, model_file)
 
 
 def read_description(folder: RunFolder) -> ModelFile:

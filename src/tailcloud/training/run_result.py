@@ -5,7 +5,6 @@ from itertools import pairwise, zip_longest
 from typing import Any
 
 import numpy as np
-from safetensors.torch import save
 
 import tailcloud
 from tailcloud.calibration.deployment_metrics import measure_deployment
@@ -13,12 +12,12 @@ from tailcloud.calibration.run_calibration import calibrate_run
 from tailcloud.calibration.temperature import LogitCalibration
 from tailcloud.data import Dataset
 from tailcloud.evaluation.paired_difference import FIGURES, image_weights, paired_difference
-from tailcloud.files import FORMAT, write_atomically
 from tailcloud.recipe import Recipe
 from tailcloud.runs.checkpoint import TrainingProgress
 from tailcloud.runs.folder import RunFolder
-from tailcloud.runs.model_file import ModelFile, write_model_file
+from tailcloud.runs.model_file import ModelFile
 from tailcloud.runs.result import Result, write_result
+from tailcloud.runs.trained_model import write_trained_model
 from tailcloud.training.devices import commit, machine
 from tailcloud.training.session import Session
 from tailcloud.training.stage_metrics import counted_epochs, unpack_hits
@@ -37,17 +36,10 @@ def finish_run(
     session.drop_training_parts()
     counts, recipe = session.dataset.profile.counts.tolist(), session.kept_recipe
     calibration = calibrate_run(session.plain_network, session.inputs.val, session.transform, recipe, counts)
-    write_model(session, folder, calibration)
+    write_trained_model(folder, session.model, describe_model(session, calibration))
     result = make_result(session, folder, progress, calibration, kept)
     write_result(folder.result_file, result)
     return result
-
-
-def write_model(session: Session, folder: RunFolder, calibration: LogitCalibration) -> None:
-    """Write the weights, and ``model.json`` with what is needed to use them."""
-    weights = {name: value.cpu().contiguous() for name, value in session.model.state_dict().items()}
-    write_atomically(folder.weights_file, save(weights, {"format": str(FORMAT)}))
-    write_model_file(folder.model_file, describe_model(session, calibration))
 
 
 def describe_model(session: Session, calibration: LogitCalibration) -> ModelFile:

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tailcloud.calibration.priors import Prior, normalised
+from tailcloud.calibration.priors import Prior
 from tailcloud.classifier import Classifier
 from tailcloud.data import Dataset
 from tailcloud.errors import TailcloudError, UsageError
@@ -15,11 +14,9 @@ from tailcloud.files import expand_home
 from tailcloud.kernels import CannotFuse, FusedNetwork, obstacle
 from tailcloud.recipe.schema import Distill
 from tailcloud.runs.folder import RunFolder
+from tailcloud.runs.model_comparison import class_difference, mean_prior, normalisation_difference, same_prior
 from tailcloud.runs.model_file import ModelFile
 from tailcloud.runs.trained_model import read_description, read_trained_model, weights_digest
-
-SAME_NORMALISATION = 1e-6  # largest difference of two means or deviations of pixels in [0, 1]
-SAME_LOG_PRIOR = 0.05  # nats
 
 
 class Teachers(nn.Module):
@@ -115,38 +112,17 @@ def check_digests(distill: Distill) -> list[str]:
 
 def check_teacher(path: Path, teacher: ModelFile, dataset: Dataset) -> None:
     """Refuse a teacher that has other classes, another image size or another normalisation than the data."""
-    if teacher.class_names != list(dataset.class_names):
-        raise UsageError(f"the teacher {path} {_other_classes(teacher.class_names, list(dataset.class_names))}")
+    if differs := class_difference(teacher.class_names, dataset.class_names, "this run"):
+        raise UsageError(f"the teacher {path} {differs}; a teacher needs the same classes, in the same order")
     if teacher.image_shape != tuple(dataset.shape):
         here, there = (" × ".join(map(str, shape)) for shape in (dataset.shape, teacher.image_shape))
         raise UsageError(
             f"the teacher {path} sees images of {there} (height, width, channels), and this run has {here}; train both "
             "with the same data.size"
         )
-    pairs = zip([*teacher.transform.mean, *teacher.transform.std], [*dataset.mean, *dataset.std], strict=True)
-    if any(abs(one - other) > SAME_NORMALISATION for one, other in pairs):
-        raise UsageError(
-            f"the teacher {path} normalises images by mean {_short(teacher.transform.mean)} and deviation "
-            f"{_short(teacher.transform.std)}, and this run by {_short(dataset.mean)} and {_short(dataset.std)}; "
-            "train both on the same data, from the same weights"
-        )
-
-
-def _other_classes(theirs: list[str], ours: list[str]) -> str:
-    """How the classes of a teacher differ, and what to do."""
-    if len(theirs) != len(ours):
-        return f"has {len(theirs)} classes, and this run has {len(ours)}; a teacher needs the same classes"
-    if sorted(theirs) == sorted(ours):
-        return "has the same classes in another order; train it on data with the same order of classes"
-    place = next(number for number, (one, other) in enumerate(zip(theirs, ours, strict=True)) if one != other)
-    return (
-        f'has other classes: number {place + 1} is "{theirs[place]}" and here "{ours[place]}"; a teacher needs the '
-        "same classes"
-    )
-
-
-def _short(numbers: Sequence[float]) -> str:
-    return "(" + ", ".join(f"{number:.4g}" for number in numbers) + ")"
+    theirs, ours = (teacher.transform.mean, teacher.transform.std), (dataset.mean, dataset.std)
+    if differs := normalisation_difference(theirs, ours, "this run"):
+        raise UsageError(f"the teacher {path} {differs}; train both on the same data, from the same weights")
 
 
 def data_remarks(folder: RunFolder, dataset: Dataset) -> list[str]:
@@ -162,15 +138,9 @@ def data_remarks(folder: RunFolder, dataset: Dataset) -> list[str]:
     ]
 
 
-def mean_prior(files: Sequence[ModelFile]) -> Prior | None:
-    """The class prior that the mean of the models' logits implies; None if one of them is unknown."""
-    logs = [np.log(normalised(file.prior)) for file in files if file.prior is not None]
-    return normalised(np.exp(np.mean(logs, axis=0))) if len(logs) == len(files) else None
-
-
 def prior_remarks(teachers: Teachers, own: Prior) -> list[str]:
     """A remark if the teachers' logits and the loss imply different class priors: those of the student lie between."""
-    if teachers.prior is None or np.abs(np.log(teachers.prior) - np.log(own)).max() < SAME_LOG_PRIOR:
+    if teachers.prior is None or same_prior(teachers.prior, own):
         return []
     return [
         "The logits of the teachers imply other class frequencies than the loss of this stage, so those that this "
