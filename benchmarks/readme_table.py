@@ -4,7 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from leaders import first_rows, name_of
 
+from tailcloud.formatting import number
 from tailcloud.reporting.tables import DatasetTable, MethodRow, markdown
+from tailcloud.runs.result import Result
 
 OURS = "gcl"
 METHODS = {  # what a newcomer should compare, the baseline first
@@ -25,18 +27,20 @@ DATA = {
     "cifar100-lt:50": "CIFAR-100-LT, γ = 50",
 }
 FEW = ("cifar100-lt:100", "few-shot classes, CIFAR-100-LT, γ = 100")
+AVERAGE = "three seeds of it as one model (`tailcloud average`, three times the parameters)"
 USUAL = 3  # seeds; a cell with another number of them says so
 
 Rows = dict[str, dict[str, MethodRow]]
 
 
-def parts(tables: Sequence[DatasetTable]) -> Iterator[str]:
-    """The table, and under it which methods are ahead of GCL where."""
+def parts(tables: Sequence[DatasetTable], averages: Sequence[Result]) -> Iterator[str]:
+    """The table, with averages of seeds in its last row, and under it which methods are ahead of GCL where."""
     rows: Rows = {table.spec: {name_of(row): row for row in first_rows(table)} for table in tables}
     specs = [spec for spec in DATA if spec in rows]
     methods = [method for method in METHODS if any(method in rows[spec] for spec in specs)]
     header = ["method", *(DATA[spec] for spec in specs), *([FEW[1]] if FEW[0] in specs else [])]
     lines = [[METHODS[method], *cells(rows, specs, method)] for method in methods]
+    lines += [[AVERAGE, *average_cells(averages, specs)]] if averages else []
     yield f"{markdown(header, lines)}\n"
     yield (
         "Top-1 on the balanced test set in percent, ResNet-32, last epoch: mean ± standard deviation over\n"
@@ -52,6 +56,15 @@ def cells(rows: Rows, specs: Sequence[str], method: str) -> Iterator[str]:
         yield cell(rows[spec].get(method), "top1")
     if FEW[0] in specs:
         yield cell(rows[FEW[0]].get(method), "few")
+
+
+def average_cells(averages: Sequence[Result], specs: Sequence[str]) -> Iterator[str]:
+    """The same of one model each."""
+    known = {average.dataset.spec: average for average in averages}
+    for spec in specs:
+        yield number(known[spec].top1.last) if spec in known else "–"
+    if FEW[0] in specs:
+        yield number(known[FEW[0]].few) if FEW[0] in known else "–"
 
 
 def cell(row: MethodRow | None, metric: str) -> str:

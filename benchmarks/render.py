@@ -120,10 +120,11 @@ def render(root: Path) -> dict[Path, str]:
     tables = with_variants(results)
     paper = [fill_from_records(read_table(name), results) for name in PAPER_TABLES]
     pages = Pages()
-    pages.put(root / "README.md", "results", readme_table.parts(tables))
+    averages = [parse_result(record, "an average") for record in read_records(root, "average-*")]
+    pages.put(root / "README.md", "results", readme_table.parts(tables, averages))
     pages.put(root / "docs" / "results.md", "paper", map(paper_section, paper))
     pages.put(root / "docs" / "results.md", "datasets", map(dataset_section, tables))
-    beyond_block(pages, results, root)
+    beyond_block(pages, results, averages, root)
     measured_blocks(pages, root)
     angular_block(pages, tables, root)
     pretrained_blocks(pages, root)
@@ -373,12 +374,12 @@ def measured_blocks(pages: "Pages", root: Path) -> None:
         pages.put(scaling, "scaling", large_benchmark_cost_table.parts(decoding, streaming))
 
 
-def beyond_block(pages: "Pages", results: Sequence[Result], root: Path) -> None:
+def beyond_block(pages: "Pages", results: Sequence[Result], averages: Sequence[Result], root: Path) -> None:
     """The strongest recipe on all data sets, and averages of its seeds."""
     page = root / "docs" / "results.md"
     if page.exists() and "<!-- beyond:start -->" in page.read_text(encoding="utf-8"):
         filled = fill_from_records(read_table("beyond"), results)
-        pages.put(page, "beyond", beyond_table.parts(filled, read_records(root, "average-*")))
+        pages.put(page, "beyond", beyond_table.parts(filled, averages))
 
 
 def pretrained_blocks(pages: "Pages", root: Path) -> None:

@@ -102,6 +102,16 @@ def test_the_readme_names_methods_that_are_ahead_of_gcl(root):
     assert "Above `gcl` by mean: cifar10-lt:100: `lade`, `mislas`." in text
 
 
+def test_the_readme_has_averages_of_seeds_in_its_last_row(root):
+    average = measured("average of 3 runs of ce", 0, top1=91.25, few=44.0)
+    average["protocol"]["seed"] = None
+    average["model"]["members"] = [{"run": f"seed{seed}", "sha256": "0", "seed": seed} for seed in range(3)]
+    (root / "benchmarks" / "results" / "average-cifar10-lt-100-ce.json").write_text(json.dumps(average))
+    assert render.main([], root) == 0
+    text = (root / "README.md").read_text()
+    assert "| three seeds of it as one model (`tailcloud average`, three times the parameters) | 91.2 |" in text
+
+
 def test_the_page_says_where_a_recipe_leaves_its_method(root):
     render.main([], root)
     assert "method's own" not in (root / "docs" / "results.md").read_text()

@@ -39,7 +39,7 @@ def average(
     for remark in made.remarks:
         print_note(remark)
     table = Table(box=None, pad_edge=False)
-    table.add_column("percent")
+    table.add_column("percent", overflow="fold")  # seeds differ at the end of their names
     for name in FIGURES:
         table.add_column(name.replace("_", " "), justify="right")
     for path, result in [*((run, RunFolder(run).result()) for run in runs), (output, made)]:
