@@ -166,7 +166,7 @@ def test_without_gluon_the_other_kernels_compute(monkeypatch):
     _, fused = pair((4, 4))
     tried = []
 
-    def compile_with(known):
+    def compile_with(known, _beside):
         tried.append(len(known))
         if known:
             raise residual.CannotFuse("no gluon")

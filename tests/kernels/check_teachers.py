@@ -53,7 +53,7 @@ def test_a_teacher_that_does_not_fit_stays_in_plain_kernels(monkeypatch):
 
 
 def test_a_teacher_whose_kernels_do_not_compile_stays_in_plain_kernels(monkeypatch):
-    def fail(self, further=()):
+    def fail(self, beside=()):
         raise kernels.CannotFuse("no compiler")
 
     monkeypatch.setattr(FusedResNet, "compile", fail)
