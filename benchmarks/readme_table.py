@@ -47,7 +47,7 @@ def parts(tables: Sequence[DatasetTable], averages: Sequence[Result]) -> Iterato
         f"{USUAL} seeds where nothing else is said; – is not measured. Few-shot: fewer than 20 training images."
     )
     if ahead := "; ".join(sentence for spec in specs if (sentence := ahead_of_ours(spec, rows[spec]))):
-        yield f"Above `{OURS}` by mean: {ahead}."
+        yield f"In their usual settings, above `{OURS}` by mean: {ahead}."
 
 
 def cells(rows: Rows, specs: Sequence[str], method: str) -> Iterator[str]:

@@ -105,13 +105,17 @@ def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
 def add(run: Path, root: Path) -> None:
     """Take the result of a run into the records, under the name that its content gives it.
 
-    A run with held-out images was trained on fewer than the others: it is kept apart, for the page on calibration.
+    A run with held-out images was trained on fewer than the others: it is kept apart, for the page on calibration. So
+    is an average of runs.
     """
     file = run / "result.json"
     content = read_json(file)
     result = parse_result(content, str(file))
-    name = record_name(result)
-    write_json(root / (RESULTS / f"{HELD_OUT}-{name}" if result.protocol.split else RUNS / name), content)
+    if result.model.members:
+        name = RESULTS / average_name(result)
+    else:
+        name = RESULTS / f"{HELD_OUT}-{record_name(result)}" if result.protocol.split else RUNS / record_name(result)
+    write_json(root / name, content)
 
 
 def render(root: Path) -> dict[Path, str]:
@@ -203,6 +207,14 @@ def record_name(result: Result) -> str:
     kernels = "" if result.device == "cpu" or kernels_of(result) == "fused" else f"-{kernels_of(result)}"
     variant = f"-{variant}" if (variant := table_variant(result)) else ""
     return f"{result.dataset.spec.replace(':', '-')}-{result.method}{variant}{kernels}-seed{result.protocol.seed}.json"
+
+
+def average_name(result: Result) -> str:
+    """The name of an average's record: its data, and the method and variant of its members."""
+    method = result.recipe["method"] if result.recipe else result.method
+    member = result.model_copy(update={"method": method, "model": result.model.model_copy(update={"members": []})})
+    variant = f"-{variant}" if (variant := table_variant(member)) else ""
+    return f"average-{result.dataset.spec.replace(':', '-')}-{method}{variant}.json"
 
 
 def paper_section(filled: FilledTable) -> str:

@@ -28,9 +28,9 @@ ROWS = [
 
 def test_every_rung_is_there_twice_with_a_recipe_for_every_column():
     ladder = read_table("ladder")
-    plan = plan_bench(ladder, BenchProtocol(seeds=(0,)), OUT)
+    plan = plan_bench(ladder, BenchProtocol(seeds=(0, 1, 2)), OUT)
     assert plan.impossible == {}
-    assert len(plan.runs) == len(ladder.rows) * 2
+    assert len(plan.runs) == len(ladder.rows) * 2 * 3
     by_method = {
         method: [row for row in ladder.rows if row.method == method]
         for method in dict.fromkeys(r.method for r in ladder.rows)
@@ -114,6 +114,21 @@ def test_a_student_of_several_waits_for_all_of_them(tmp_path):
     names = [step.run.folder.path.name for step in trained]
     waits = [after for after in needed_runs(trained) if after]
     assert [[names[job] for job in after.jobs] for after in waits] == [["digits-lt-ce-seed0"]] * 3
+
+
+def test_a_student_whose_teachers_are_not_trained_is_no_part_of_the_plan(tmp_path):
+    small = table(rows=[ROWS[0] | {"teacher": "ce", "teacher_seeds": [0, 2]}, ROWS[1]], columns=["digits-lt"])
+    plan = plan_bench(small, BenchProtocol(seeds=(0, 1)), tmp_path)
+    assert [run.row.key for run in plan.runs] == ["ce", "ce"]
+    assert plan.impossible == {
+        ("ce-distilled", "digits-lt"): "it learns from digits-lt-ce-seed2, which this bench does not train; "
+        "add --seed 0 --seed 2"
+    }
+    teacher = tmp_path / "digits-lt-ce-seed2"
+    teacher.mkdir()
+    for name in ("result.json", "model.json", "model.safetensors"):  # of an earlier bench
+        (teacher / name).write_text("")
+    assert len(plan_bench(small, BenchProtocol(seeds=(0, 1)), tmp_path).runs) == 4
 
 
 @pytest.mark.parametrize("data", ["cifar10-lt", "cifar100-lt"])

@@ -87,7 +87,7 @@ def test_the_readme_keeps_what_is_around_the_block(root):
     assert text.endswith("<!-- results:end -->\nafter\n")
     assert "old" not in text
     assert "| GCL (the default) | 81.5 ± 2.1 (2 seeds) |" in text
-    assert "Above `gcl`" not in text
+    assert "above `gcl`" not in text
 
 
 def test_the_readme_names_methods_that_are_ahead_of_gcl(root):
@@ -99,7 +99,7 @@ def test_the_readme_names_methods_that_are_ahead_of_gcl(root):
     assert render.main([], root) == 0
     text = (root / "README.md").read_text()
     assert "| MisLAS | 85.0 ± 1.0 |" in text
-    assert "Above `gcl` by mean: cifar10-lt:100: `lade`, `mislas`." in text
+    assert "In their usual settings, above `gcl` by mean: cifar10-lt:100: `lade`, `mislas`." in text
 
 
 def test_the_readme_has_averages_of_seeds_in_its_last_row(root):
@@ -110,6 +110,20 @@ def test_the_readme_has_averages_of_seeds_in_its_last_row(root):
     assert render.main([], root) == 0
     text = (root / "README.md").read_text()
     assert "| three seeds of it as one model (`tailcloud average`, three times the parameters) | 91.2 |" in text
+
+
+def test_an_average_is_added_under_a_name_of_its_own(root):
+    average = measured("average of 3 runs of ce", 0, top1=91.25, few=44.0)
+    average["protocol"]["seed"] = None
+    average["model"]["members"] = [{"run": f"seed{seed}", "sha256": "0", "seed": seed} for seed in range(3)]
+    average["recipe"] = load_recipe("cifar10-lt/ce").model_dump(exclude_none=True)
+    run = root / "average"
+    run.mkdir()
+    (run / "result.json").write_text(json.dumps(average))
+    before = sorted(path.name for path in (root / "benchmarks" / "results" / "runs").iterdir())
+    assert render.main(["--add", str(run)], root) == 0
+    assert (root / "benchmarks" / "results" / "average-cifar10-lt-100-ce.json").is_file()
+    assert sorted(path.name for path in (root / "benchmarks" / "results" / "runs").iterdir()) == before
 
 
 def test_the_page_says_where_a_recipe_leaves_its_method(root):

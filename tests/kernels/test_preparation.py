@@ -1,5 +1,8 @@
 """A GPU is prepared in the background, once; what fails there is nobody's error."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -41,6 +44,20 @@ def test_a_failure_is_left_to_those_who_need_the_device(monkeypatch, recwarn):
     monkeypatch.setattr(torch, "empty", fail)
     prepare(torch.device("cuda")).join()
     assert not recwarn.list
+
+
+def test_a_process_that_ends_meanwhile_ends_as_it_would():
+    """With a daemon thread inside PyTorch, Python's end aborts the process: exit code 134."""
+    program = """
+import sys, torch
+from tailcloud.kernels import preparation
+work = torch.ones(1500, 1500)
+torch.empty = lambda *_, **__: [work @ work for _ in range(10)]
+preparation.prepare(torch.device("cuda"))
+sys.exit(2)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "")
 
 
 def test_it_begins_before_the_data_are_read(monkeypatch, tmp_path):

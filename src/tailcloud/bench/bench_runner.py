@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tailcloud import plugins
-from tailcloud.bench.plan import BenchRun, BenchStep, as_started, in_order, steps_of
+from tailcloud.bench.plan import BenchRun, BenchStep, as_started, in_order, steps_of, teachers_of
 from tailcloud.bench.ray_cluster import Cluster, connected, machine_resources, run_resources
 from tailcloud.bench.ray_tasks import RayTask, train_on_ray
 from tailcloud.bench.table import CellKey
@@ -148,11 +148,6 @@ def needed_runs(steps: Sequence[BenchStep]) -> list[After | None]:
         return After(jobs, ready) if jobs else None
 
     return [needed(step) for step in steps]
-
-
-def teachers_of(run: BenchRun) -> list[Path]:
-    """The run folders of the teachers of a run."""
-    return [Path(teacher) for teacher in run.recipe.distill.teachers] if run.recipe.distill else []
 
 
 def on_a_cluster(cluster: Cluster, out: Path) -> Trainer:

@@ -105,9 +105,29 @@ def plan_bench(table: PaperTable, protocol: BenchProtocol, out: Path) -> BenchPl
                 plan.runs += cell_runs(row, spec, protocol, out)
             except UsageError as error:
                 plan.impossible[row.key, spec] = str(error)
+    leave_out_untaught(plan)
     if plan.impossible and not plan.runs:
         raise UsageError(next(iter(plan.impossible.values())))
     return plan
+
+
+def leave_out_untaught(plan: BenchPlan) -> None:
+    """Take unfinished runs out of the plan whose teachers of other seeds are neither in it nor finished."""
+    planned = {run.folder.path for run in plan.runs}
+    for run in [run for run in plan.runs if run.row.teacher_seeds and not run.folder.finished]:
+        folders = [RunFolder(teacher) for teacher in teachers_of(run)]
+        missing = [folder.path.name for folder in folders if folder.path not in planned and not folder.finished]
+        if missing:
+            seeds = " ".join(f"--seed {seed}" for seed in run.row.teacher_seeds)
+            plan.impossible[run.row.key, run.spec] = (
+                f"it learns from {', '.join(missing)}, which this bench does not train; add {seeds}"
+            )
+            plan.runs.remove(run)
+
+
+def teachers_of(run: BenchRun) -> list[Path]:
+    """The run folders of the teachers of a run."""
+    return [Path(teacher) for teacher in run.recipe.distill.teachers] if run.recipe.distill else []
 
 
 def cell_runs(row: TableRow, spec: str, protocol: BenchProtocol, out: Path) -> list[BenchRun]:

@@ -24,7 +24,7 @@ PAPER_TABLES = {
 TABLES = {
     **PAPER_TABLES,
     "ladder": "what each ingredient adds beyond the paper, with GCL and without",
-    "beyond": "the strongest single ResNet-32 here, and three of them distilled into one",
+    "beyond": "one ResNet-32 by what came after the paper, and three of them distilled into one",
 }
 CellKey = tuple[str, str]  # a row's key and a data set
 PublishedValues = tuple[float | Literal["-"], ...]  # one for each column; "-": not published

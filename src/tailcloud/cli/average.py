@@ -30,6 +30,7 @@ def average(
     from rich.table import Table
 
     from tailcloud.cli.console import out, outlive_readers, print_note
+    from tailcloud.files import expand_home
     from tailcloud.formatting import number
     from tailcloud.launch.average import average as make_average
     from tailcloud.runs.folder import RunFolder
@@ -42,7 +43,8 @@ def average(
     table.add_column("percent", overflow="fold")  # seeds differ at the end of their names
     for name in FIGURES:
         table.add_column(name.replace("_", " "), justify="right")
-    for path, result in [*((run, RunFolder(run).result()) for run in runs), (output, made)]:
+    members = [(run, RunFolder(expand_home(str(run))).result()) for run in runs]
+    for path, result in [*members, (output, made)]:
         top1 = result.picked.top1 if result.picked else result.top1.last
         others = (getattr(result.picked or result, name) for name in FIGURES[1:])
         table.add_row(str(path), *map(number, (top1, *others)))

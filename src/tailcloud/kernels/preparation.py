@@ -12,11 +12,12 @@ import torch
 def prepare(device: torch.device) -> Thread | None:
     """Start CUDA and Triton in a thread, once per process; None for other devices, which need no preparation.
 
-    Nobody has to wait for it: what is not ready when it is needed is made there, and what fails fails there again.
+    Nobody has to wait for it: what is not ready when it is needed is made there, and what fails fails there again. The
+    process ends after it: a thread that is in PyTorch while Python ends would abort the process.
     """
     if device.type != "cuda":
         return None
-    thread = Thread(target=_prepare, args=[device], daemon=True)
+    thread = Thread(target=_prepare, args=[device])
     thread.start()
     return thread
 

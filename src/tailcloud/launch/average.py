@@ -62,7 +62,7 @@ def average(
     folder, place = RunFolder(expand_home(os.fspath(out))), pick_device(device)
     folder.check_free()
     members = read_members([os.fspath(run) for run in runs])
-    recipe, command = members[0].folder.recipe_text(), average_command(members, os.fspath(out))
+    recipe, command = members[0].folder.recipe_text(), average_command(members, os.fspath(out), root)
     classifier, about = average_model(members)
     remarks, figures = other_data(members), dict[str, Any]()
     with process_state_restored():
@@ -86,9 +86,10 @@ def average(
     return result
 
 
-def average_command(members: Sequence[Member], out: str) -> str:
+def average_command(members: Sequence[Member], out: str, root: str | os.PathLike[str] | None) -> str:
     """The command that repeats the average."""
     words = ["tailcloud", "average", *(member.run for member in members), "--out", out]
+    words += [] if root is None else ["--root", os.fspath(root)]
     return shlex.join([*words, *plugins.plugin_arguments()])
 
 
