@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from helpers.kernel_device import DEVICE, INTERPRETED, needs_somewhere
-from tailcloud.data.augment.image_ops import OPERATIONS
+from tailcloud.data.augment.image_ops import LUMINANCE, OPERATIONS
 from tailcloud.data.augment.image_ops import apply_operations as plain
-from tailcloud.kernels import image_operations
+from tailcloud.kernels import image_operation_kernel, image_operations
 from tailcloud.kernels.image_operations import apply_operations
 
 pytestmark = needs_somewhere
@@ -64,3 +64,8 @@ def test_each_image_has_its_own_operation_and_strides_are_followed():
         expected, found = plain(images, *some, fill=0.0), apply_operations(images, *some, fill=0.0)
         assert ((found - expected).abs() > 1e-2).float().mean() < 0.002
         images = expected
+
+
+def test_the_kernel_numbers_operations_as_the_formulas_do():
+    assert image_operation_kernel.OPERATIONS == OPERATIONS
+    assert image_operation_kernel.LUMINANCE == LUMINANCE

@@ -1,5 +1,7 @@
 """A trial step compiles what the steps of a stage launch."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -16,7 +18,7 @@ from tailcloud.data.augment import Augment
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Dataset, Split
 from tailcloud.data.loaders.resident import ResidentImages
-from tailcloud.kernels import FusedNetwork, batch_assembly, head_loss
+from tailcloud.kernels import FusedNetwork, batch_assembly, head_loss, image_operations
 from tailcloud.kernels.compile_together import jobs_of
 from tailcloud.sampling import make_sampler
 from tailcloud.training.stages.factory import make_loss, make_objective
@@ -46,7 +48,7 @@ def step(network, stage, augment, data, monkeypatch):
     def compile_only(kernel, grid, *arguments, **sizes):
         kernel.warmup(*arguments, grid=grid, **sizes)
 
-    for module in (batch_assembly, head_loss):
+    for module in (batch_assembly, image_operations, head_loss):
         monkeypatch.setattr(module, "launch", compile_only)
     monkeypatch.setattr(network, "features", lambda images: torch.zeros(len(images), 64))
     sampler, transform = make_sampler("cb", data.train.labels, CLASSES), Normalise(data.mean, data.std)
@@ -67,6 +69,16 @@ def test_what_is_compiled_is_what_a_step_launches(monkeypatch, head, method, mix
     network, data, augment = network_of(head), dataset(), Augment(crop_padding=4, flip=True)
     compiled = jobs_of(lambda: trial_step(network, stage, augment, data))
     assert len(compiled) == 2  # a batch, and head with loss
+    assert set(compiled) == set(jobs_of(lambda: step(network, stage, augment, data, monkeypatch)))
+
+
+def test_the_kernels_of_policies_are_compiled_too(monkeypatch):
+    stage = small_recipe({"stage1": {"mixup": 0.0, "batch": 20}}).stage1
+    network, data = network_of("cosine"), dataset()
+    augment = Augment(crop_padding=4, flip=True, auto_augment="cifar", cutout=16)
+    compiled = jobs_of(lambda: trial_step(network, stage, augment, data))
+    kernels = {json.loads(job)[1] for job in compiled}
+    assert kernels == {"assemble", "operate", "normalise", "finish"}
     assert set(compiled) == set(jobs_of(lambda: step(network, stage, augment, data, monkeypatch)))
 
 
