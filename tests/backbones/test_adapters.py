@@ -170,6 +170,7 @@ def enlarged(split, factor):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("name", "factor"), [("tiny-vit", 1), pytest.param("timm:test_vit", 4, marks=NEEDS_TIMM)])
 def test_a_run_from_pretrained_weights_changes_adapters_and_head_alone(tmp_path, kind, name, factor):
+    torch.manual_seed(0)  # from some weights the loss of so short a run does not fall
     backbone, digits = create_backbone(name, channels=1), open_dataset("digits-lt")
     save_file(getattr(backbone, "model", backbone).state_dict(), tmp_path / "plain.safetensors")
     recipe = small(kind, {"model": {"weights": str(tmp_path / "plain.safetensors")}}, backbone=name)
