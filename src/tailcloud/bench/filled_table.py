@@ -6,7 +6,7 @@ from typing import Any
 
 from tailcloud.bench.plan import BenchProtocol
 from tailcloud.bench.table import CellKey, PaperTable, Reference, TableRow
-from tailcloud.reporting.tables import MethodRow, Summary
+from tailcloud.reporting.tables import MethodRow, Summary, seed_place
 from tailcloud.runs.result import Result
 
 TOLERANCE = 1.0  # percentage points; a cell further below the published number is marked
@@ -120,7 +120,7 @@ def fill_table(
             row,
             spec,
             table.reference(row, spec),
-            tuple(sorted(results.get((row.key, spec), ()), key=lambda result: result.protocol.seed or 0)),
+            tuple(sorted(results.get((row.key, spec), ()), key=lambda result: seed_place(result.protocol.seed))),
             tuple((failures or {}).get((row.key, spec), ())),
             table.note(row, spec),
             comparable=not protocol.label,

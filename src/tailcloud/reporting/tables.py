@@ -49,6 +49,11 @@ class Summary:
         return mean if self.std is None else f"{mean} ± {number(self.std, digits)}"
 
 
+def seed_place(seed: int | None) -> int:
+    """A sort key: an average, which has no seed, comes first."""
+    return -1 if seed is None else seed
+
+
 @dataclass(frozen=True)
 class MethodRow:
     """The runs of one method in one setting, averaged."""
@@ -64,7 +69,7 @@ class MethodRow:
     @property
     def seeds(self) -> list[int | None]:
         """The seeds, each once; None is an average of runs."""
-        return sorted({result.protocol.seed for result in self.results}, key=lambda seed: -1 if seed is None else seed)
+        return sorted({result.protocol.seed for result in self.results}, key=seed_place)
 
     @property
     def parameters(self) -> int | None:
