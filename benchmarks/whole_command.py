@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import gettempdir
 from threading import Event, Thread
 from typing import Any
 
@@ -48,7 +49,8 @@ def python(*words: str) -> list[str]:
 def measure(words: Sequence[str], folder: Path, device: str, environment: Mapping[str, str] | None = None) -> Measured:
     """Run a command in a folder with this checkout of tailcloud; a failure is an error with its last lines."""
     paths = [str(SOURCE), os.environ.get("PYTHONPATH", "")]
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), **(environment or {})}
+    variables = {**os.environ, **bytecode_variables(), "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    variables |= environment or {}
     folder.mkdir(parents=True, exist_ok=True)
     output = folder / "output.txt"
     before = used_on_device() if device == "cuda" else 0
@@ -63,6 +65,16 @@ def measure(words: Sequence[str], folder: Path, device: str, environment: Mappin
         raise TailcloudError(f"{' '.join(words)} ended with status {code}:\n{last}")
     most = None if before is None or memory.most is None else max(0, memory.most - before)
     return Measured(wall, most)
+
+
+def bytecode_variables() -> dict[str, str]:
+    """Have Python keep its bytecode, as an ordinary installation does, on a machine where it is told not to.
+
+    Without it, every command would compile the sources of PyTorch, which takes several seconds.
+    """
+    if not os.environ.get("PYTHONDONTWRITEBYTECODE"):
+        return {}
+    return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(Path(gettempdir()) / "tailcloud-bytecode")}
 
 
 @contextmanager

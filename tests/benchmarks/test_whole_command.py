@@ -29,6 +29,18 @@ def test_a_command_runs_this_checkout_with_its_variables(tmp_path):
     assert (tmp_path / "said").read_text() == f"{whole_command.SOURCE}/tailcloud/__init__.pyhere"
 
 
+def test_python_keeps_its_bytecode_where_it_is_told_not_to(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setattr(whole_command, "gettempdir", lambda: str(tmp_path / "cache"))
+    measure(
+        python("-c", "import whole_command"),
+        tmp_path,
+        "cpu",
+        {"PYTHONPATH": str(whole_command.SOURCE.parent / "benchmarks")},
+    )
+    assert list((tmp_path / "cache").rglob("whole_command.*.pyc"))
+
+
 def test_a_failed_command_says_its_last_lines(tmp_path):
     with pytest.raises(TailcloudError, match=r"(?s)ended with status 3.*no such recipe"):
         measure(python("-c", "import sys; print('no such recipe'); sys.exit(3)"), tmp_path, "cpu")

@@ -36,7 +36,8 @@ class FusedLoader(ResidentLoader):
     ) -> None:
         super().__init__(data, sampler, transform, **options)
         self.pipeline = replace(self.pipeline, operations=apply_operations)
-        self.plain = torch.ones_like(transform.factor), torch.zeros_like(transform.offset)  # levels stay
+        shape, device = transform.factor.shape, transform.factor.device
+        self.plain = torch.ones(shape, device=device), torch.zeros(shape, device=device)  # levels stay
 
     def assemble(self, plan: EpochPlan, rows: Tensor, lam: Tensor) -> Batch:
         """The batch at some rows of an epoch."""
@@ -61,7 +62,7 @@ class FusedLoader(ResidentLoader):
     def _normalised(self, plan: EpochPlan, rows: Tensor, images: Tensor, side: int) -> Tensor:
         """With a hole of that side each, if it is not 0; exact if they are still to be mixed."""
         images = images.float().contiguous()
-        result = torch.empty_like(images, dtype=torch.float32 if self.mixes else self.dtype)
+        result = images.new_empty(images.shape, dtype=torch.float32 if self.mixes else self.dtype)
         height, width, channels = images.shape[1:]
         launch(
             normalise, (len(rows), triton.cdiv(height * width * channels, BLOCK)),

@@ -461,16 +461,17 @@ def add_partials(partial, result, table, SPLITS: tl.constexpr, BLOCK: tl.constex
 
 
 @triton.jit
-def pack(table, forward, backward, BLOCK: tl.constexpr):
+def pack(table, forward, backward, INPUTS: tl.constexpr, OUTPUTS: tl.constexpr):
     """Weights as the products read them: as they are forward, mirrored and with inputs for outputs backward.
 
     A row of ``table`` is one tap of one convolution: where its weights [output, tap, input] lie, the numbers of
-    channels; for each direction where they go, and the strides of inputs and outputs there.
+    channels; for each direction where they go, and the strides of inputs and outputs there. A program has all inputs of
+    some outputs.
     """
     row = table + tl.program_id(0) * 10
     source = (tl.load(row)).to(tl.pointer_type(tl.float32))
     tap, inputs, outputs = tl.load(row + 1), tl.load(row + 2), tl.load(row + 3)
-    ci, co = tl.arange(0, BLOCK)[None, :], tl.arange(0, BLOCK)[:, None]
+    ci, co = tl.arange(0, INPUTS)[None, :], tl.program_id(1) * OUTPUTS + tl.arange(0, OUTPUTS)[:, None]
     real = (ci < inputs) & (co < outputs)
     value = tl.load(source + (co * 9 + tap) * inputs + ci, real, 0.0).to(forward.dtype.element_ty)
     there = forward + tl.load(row + 4)

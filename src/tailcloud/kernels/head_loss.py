@@ -67,7 +67,7 @@ class _HeadLoss(torch.autograd.Function):
     ) -> Tensor:  # fmt: skip
         loss = objective.loss
         (classes, size), cosine, mixed = weight.shape, bias is None, batch.other is not None
-        gradients = torch.empty_like(features), torch.empty_like(weight), torch.empty_like(weight[:, 0])
+        gradients = [like.new_empty(like.shape) for like in (features, weight, weight[:, 0])]
         value = torch.empty((), device=features.device)
         first, second = noise
         down, across = (

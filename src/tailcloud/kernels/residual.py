@@ -24,6 +24,7 @@ CHUNK = 128  # pixels of a tile that a program loads at a time
 BUFFERS = 3  # maps of one size that evaluation needs at a time: a block's input and two intermediate maps
 ADD_BLOCK, ADD_SPLITS = 128, 16
 LARGEST_BLOCK = 64  # channels
+PACKED_OUTPUTS = 16  # channels whose weights a program packs; every block is a multiple
 
 Sizes = dict[str, int]
 
@@ -386,6 +387,11 @@ class FusedResNet:
         )
         return {"EARLY": True, "launch_pdl": True} if able else {"EARLY": False}
 
+    @cached_property
+    def widest(self) -> int:
+        """The largest block of channels."""
+        return max(max(layer.blocks["BCI"], layer.blocks["BCO"]) for layer in self.layers)
+
     def workspace(self, images: int, *, training: bool) -> Workspace:
         """A workspace that is large enough for a batch; never freed, since a captured step keeps writing there."""
         for workspace in self._workspaces[training]:
@@ -399,8 +405,9 @@ class FusedResNet:
         moving, count = self.backbone.training, len(images)
         workspace = self.workspace(count, training=training)
         self.launch(
-            kernels.pack, (len(workspace.pack_table),),
-            workspace.pack_table, workspace.onward[0], workspace.mirrored[0], BLOCK=LARGEST_BLOCK
+            kernels.pack, (len(workspace.pack_table), self.widest // PACKED_OUTPUTS),
+            workspace.pack_table, workspace.onward[0], workspace.mirrored[0],
+            INPUTS=self.widest, OUTPUTS=PACKED_OUTPUTS,
         )  # fmt: skip
         for number, layer in enumerate(self.layers):
             self.launch(

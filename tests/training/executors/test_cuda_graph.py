@@ -158,6 +158,36 @@ def test_a_graph_pastes_patches_of_another_sampler_as_eager_steps_do(monkeypatch
     assert all(torch.equal(value, found[1][key]) for key, value in found[0].items())
 
 
+@pytest.mark.parametrize("changes", [False, True])
+def test_an_epoch_is_drawn_ahead_and_anew_if_the_stage_was_shortened(monkeypatch, changes):
+    """A sampler that follows the stage must see the progress that an eager run sees."""
+    monkeypatch.setattr(cuda_graph, "capture", run_as_python)
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
+    monkeypatch.setattr("tailcloud.optimizers.base.GRAPH_DEVICES", {"cpu"})
+    pixels, labels = np.random.default_rng(0).integers(0, 256, (35, 8, 8, 1), np.uint8), np.sort(np.arange(35) % 3)
+    data, drawn, found = ResidentImages(Split(pixels, labels), CPU), [], []
+
+    class Noted(ResidentLoader):
+        def draw_plan(self, number):
+            drawn.append((number, self.progress(number)))
+            return super().draw_plan(number)
+
+    for kind in (EagerExecutor, GraphedExecutor):
+        loader = Noted(data, make_sampler("pb", labels, 3), Normalise([0.0], [1.0]), batch=4, epochs=4)
+        model = build_classifier(Architecture("resnet8", "cosine", 0.25, 1, 3), 0)
+        optimizer = SGD(STAGE, dict(model.named_parameters()), CPU)
+        made = kind(TrainingStep(model, Classify(GCLLoss([9, 3, 1])), optimizer), loader)
+        made.prepare()
+        drawn.clear()
+        losses = [made.epoch(0, [0.01] * loader.steps)]
+        if changes:
+            loader.follow(lambda epoch: epoch / 2)
+        losses.append(made.epoch(1, [0.01] * loader.steps))
+        found.append({"losses": torch.cat(losses), **model.state_dict()})
+    assert all(torch.equal(value, found[1][key]) for key, value in found[0].items())
+    assert drawn == ([(0, 0.0), (1, 0.25), (1, 0.5)] if changes else [(0, 0.0), (1, 0.25), (2, 0.5)])
+
+
 def test_graphs_of_the_same_batch_size_share_a_warm_up(monkeypatch):
     class Counting(DrawingStep):
         def __call__(self, batch, generator):

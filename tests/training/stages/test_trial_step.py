@@ -1,6 +1,10 @@
 """A trial step compiles what the steps of a stage launch."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -80,6 +84,30 @@ def test_the_kernels_of_policies_are_compiled_too(monkeypatch):
     kernels = {json.loads(job)[1] for job in compiled}
     assert kernels == {"assemble", "operate", "normalise", "finish"}
     assert set(compiled) == set(jobs_of(lambda: step(network, stage, augment, data, monkeypatch)))
+
+
+def test_it_does_not_import_the_compiler_of_pytorch():
+    """That would take a second of every run; a new process, because other tests import it."""
+    script = """
+import sys
+import test_trial_step as tests
+from tailcloud.data.augment import Augment
+from triton.runtime import driver
+driver._active = tests.FakeGpu()
+network, stage = tests.network_of("cosine"), tests.small_recipe({"stage1": {"mixup": 1.0, "batch": 20}}).stage1
+jobs = tests.jobs_of(lambda: tests.trial_step(network, stage, Augment(crop_padding=4, flip=True), tests.dataset()))
+assert len(jobs) == 2, jobs
+print(sorted({"sympy", "torch._dynamo"} & sys.modules.keys()))
+"""
+    folders = [str(Path(__file__).parent), *sys.path]
+    ran = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(folders)},
+        check=False,
+    )
+    assert ran.stdout.strip() == "[]", ran.stderr
 
 
 def test_it_raises_nothing(monkeypatch):

@@ -60,7 +60,10 @@ class Loader(Protocol):
         """For each step of an epoch, from step ``first`` on, the micro-batches that this rank computes."""
 
     def plan(self, number: int) -> EpochPlan:
-        """Every draw of an epoch."""
+        """Every draw of an epoch, where ``assemble`` reads it."""
+
+    def draw_plan(self, number: int) -> EpochPlan:
+        """The same on the host. It depends on the epoch and its ``progress`` alone."""
 
     def at(self, plan: EpochPlan, step: int) -> Batch:
         """One batch of a planned epoch."""

@@ -61,6 +61,10 @@ class JoinedLoader:
         """Every draw of an epoch."""
         return replace(self.first.plan(number), others=tuple(loader.plan(number) for loader in self.others))
 
+    def draw_plan(self, number: int) -> EpochPlan:
+        """The same on the host."""
+        return replace(self.first.draw_plan(number), others=tuple(loader.draw_plan(number) for loader in self.others))
+
     def at(self, plan: EpochPlan, step: int) -> Batch:
         """One batch of a planned epoch."""
         return self._joined(loader.at(own, step) for loader, own in self._with_plans(plan))

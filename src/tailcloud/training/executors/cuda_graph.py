@@ -110,6 +110,7 @@ class GraphedExecutor(EagerExecutor):
         self.rates = torch.zeros(loader.steps, len(step.optimizer.groups), device=self.device)
         self.rows = {size: torch.arange(size, device=self.device) for size in set(loader.sizes)}
         self.graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
+        self.ahead: tuple[tuple[int, float], EpochPlan] | None = None  # the next epoch and its progress, and its draws
 
     def prepare(self) -> None:
         """Capture every graph that an epoch needs; model, optimiser and buffers are restored."""
@@ -141,13 +142,26 @@ class GraphedExecutor(EagerExecutor):
         launches = self.launches(len(rates))
         if resume_from or not self.graphs.keys() >= {*launches}:
             return super().epoch(number, rates, resume_from=resume_from, between_steps=between_steps)
-        for static, fresh in zip(self.plan.tensors(), self.loader.plan(number).tensors(), strict=True):
+        for static, fresh in zip(self.plan.tensors(), self.drawn(number).tensors(), strict=True):
             static.copy_(fresh)
         self.rates[: len(rates)] = self.step.optimizer.rate_table(rates)
         self.seed_noise(number)
         self.go_to(0)
         self.replay(launches)
+        self.draw_ahead(number + 1)
         return self.step_losses[: len(rates)].clone()
+
+    def drawn(self, number: int) -> EpochPlan:
+        """The draws of an epoch, on the host; made before if its share of the stage is what it was thought to be."""
+        key, ahead = (number, self.loader.progress(number)), self.ahead
+        self.ahead = None
+        return ahead[1] if ahead and ahead[0] == key else self.loader.draw_plan(number)
+
+    def draw_ahead(self, number: int) -> None:
+        """Draw an epoch while the device computes the last steps of the one before."""
+        progress = self.loader.progress(number)
+        if progress < 1:  # or the stage is over
+            self.ahead = (number, progress), self.loader.draw_plan(number)
 
     def replay(self, launches: Sequence[tuple[int, int]]) -> None:
         """Launch graphs, only so many ahead of the device: where its queue is full, every run of the process waits."""

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from copy import deepcopy
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -22,7 +23,9 @@ META = torch.device("meta")
 def trial_step(network: FusedNetwork, stage: Stage, augment: Augment, dataset: Dataset) -> None:
     """Compile the kernels of a stage for batches, head and loss; those of the backbone are compiled by itself.
 
-    It raises nothing: what fails here fails again in the first step of the stage, where somebody expects it.
+    It raises nothing: what fails here fails again in the first step of the stage, where somebody expects it. Of
+    PyTorch's operations on tensors without data, many import its compiler, which takes a second; none is called here
+    for batches that are cropped and flipped alone.
     """
     from tailcloud.kernels.head_loss import FusedClassify
 
@@ -39,9 +42,12 @@ def trial_step(network: FusedNetwork, stage: Stage, augment: Augment, dataset: D
             mixup=stage.mixup,
             cutmix=stage.cutmix,
         )
-        batch = next(iter(loader.epoch(0)))
-        objective = network.objective(make_objective(stage, make_loss(stage, counts), counts)).to(META)
+        plan, rows = loader.plan(0), torch.empty(stage.batch, dtype=torch.int64, device=META)
+        batch = loader.assemble(plan, rows, plan.lambdas[0])
+        objective = network.objective(make_objective(stage, make_loss(stage, counts), counts))
         if isinstance(objective, FusedClassify):
+            on_host = replace(batch, target=torch.zeros(stage.batch, dtype=torch.int64))
+            first, second = objective.draw(on_host, torch.Generator())
+            noise = first if first is None else first.to(META), second if second is None else second.to(META)
             features = torch.empty(stage.batch, network.model.backbone.features, device=META)
-            noise = objective.draw(batch, torch.Generator())
-            objective.of_features(features, deepcopy(network.head).to(META), batch, noise)
+            objective.to(META).of_features(features, deepcopy(network.head).to(META), batch, noise)
