@@ -1,7 +1,7 @@
 """How fast fine-tuning is on a GPU: steps as a CUDA graph, with own kernels, against eager ones; and whole commands.
 
     python benchmarks/finetune_speed.py                      both, about three minutes
-    python benchmarks/finetune_speed.py --only steps
+    python benchmarks/finetune_speed.py --only steps         of every size, or with --sizes 128 of one
     python benchmarks/finetune_speed.py --only commands
 
 EfficientNet-Lite0 from its weights, bfloat16, AdamW, logit adjustment, crops, flips and colours, on random images.
@@ -30,6 +30,7 @@ from tailcloud.errors import TailcloudError
 from tailcloud.files import read_json, write_json
 from tailcloud.recipe import load_recipe
 from tailcloud.runs.observer import SilentObserver
+from tailcloud.training import engine as run_engine
 from tailcloud.training.devices import commit, machine, set_deterministic
 from tailcloud.training.loop import prepare_stage, train_epoch
 from tailcloud.training.schedule import learning_rates
@@ -37,12 +38,20 @@ from tailcloud.training.session import Session
 from tailcloud.training.stages.start import start_stage
 
 CLASSES, IMAGES, EPOCHS = 121, 8192, 3
+ROWS = ((128, 128, False), (128, 128, True), (224, 64, True))  # pixels, batch, whether with TrivialAugment
+WAYS = {  # executor and kernels
+    "eager, plain kernels": ("eager", "plain"),
+    "graphed, plain kernels": ("graphed", "plain"),
+    "graphed, fused kernels": ("graphed", "fused"),
+    "graphed, fused norms": ("graphed", "auto"),  # what a long run takes: convolutions are cuDNN's
+}
 COMMAND = {"size": 128, "batch": 128, "epochs": 12, "images": 24_265, "test_images": 1_000}
 
 
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=["steps", "commands"])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[128, 224], help="pixels of the steps")
     parser.add_argument("--device", default="cuda", choices=["cpu", "cuda"], help="of tailcloud train")
     parser.add_argument("--images", type=int, default=COMMAND["images"], help="training images of the commands")
     parser.add_argument("--out", type=Path, default=RESULTS / "finetune-speed.json")
@@ -50,7 +59,7 @@ def main(words: Sequence[str] | None = None) -> int:
     record: dict[str, Any] = read_json(options.out) if options.out.exists() else {}
     try:
         if options.only != "commands":
-            record |= measure_steps()
+            record |= measure_steps(options.sizes)
             write_json(options.out, record)
         if options.only != "steps":
             with tempfile.TemporaryDirectory() as home:
@@ -75,17 +84,20 @@ def settings(data: str | dict[str, Any], batch: int, epochs: int, engine: dict[s
     }
 
 
-def measure_steps() -> dict[str, Any]:
-    """Images a second, eager and captured."""
+def measure_steps(sizes: Sequence[int]) -> dict[str, Any]:
+    """Images a second, eager and captured, by each kind of kernels."""
     device = torch.device("cuda")
     set_deterministic(device)
+    run_engine.START_SOONER_BELOW = 0  # these runs are short, and "auto" is to take what it takes for a long one
     rows = []
-    for size, batch, trivial in ((128, 128, False), (128, 128, True), (224, 64, True)):
+    for size, batch, trivial in (row for row in ROWS if row[0] in sizes):
         row: dict[str, Any] = {"size": size, "batch": batch, "trivial_augment": trivial}
-        for executor, kernels in (("eager", "plain"), ("graphed", "plain"), ("graphed", "fused")):
+        for way, (executor, kernels) in WAYS.items():
             engine = {"executor": executor, "kernels": kernels}
-            row[f"{executor}, {kernels} kernels"] = images_per_second(size, batch, engine, device, trivial=trivial)
-        row["ratio"] = row["graphed, fused kernels"] / row["eager, plain kernels"]
+            row[way] = images_per_second(size, batch, engine, device, trivial=trivial)
+            print(f"{size} pixels, batch {batch}, {way}: {row[way]:,.0f} images a second", flush=True)
+        first, *_, last = WAYS
+        row["ratio"] = row[last] / row[first]
         print(row, flush=True)
         rows.append(row)
     about = {"machine": machine(device), "commit": commit(), "epochs": EPOCHS, "images": IMAGES}

@@ -5,8 +5,7 @@ import torch
 
 from helpers.kernel_device import DEVICE, needs_somewhere
 from tailcloud.backbones.efficientnet_lite import SameConv2d
-from tailcloud.classifier import Architecture, build_classifier
-from tailcloud.kernels import FusedConvolutions, fits, has_fused_convolutions
+from tailcloud.kernels import fits
 from tailcloud.kernels.depthwise import convolve
 
 pytestmark = needs_somewhere
@@ -61,25 +60,3 @@ def test_the_gradients_are_the_same_bits_each_time():
         convolve(*inputs, 1).square().sum().backward()
         found.append([each.grad for each in inputs])
     assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
-
-
-def test_a_network_with_kernels_is_the_network_without():
-    model = build_classifier(Architecture("efficientnet_lite0", "linear", 1.0, 3, 4), 0).to(DEVICE)
-    model.to(memory_format=torch.channels_last)
-    assert has_fused_convolutions(model)
-    images = torch.randn(1, 3, 16, 16, device=DEVICE)  # small: the interpreter is slow
-    model.eval()
-
-    def outputs():
-        with torch.no_grad(), torch.autocast(DEVICE.type, torch.bfloat16):
-            return model(images).float().cpu()
-
-    plain = outputs()
-    kernels = FusedConvolutions(model)
-    assert len(kernels.convolutions) == 48  # all but the stem
-    assert relative(outputs(), plain) < 16 * ROUNDING  # rounded at other places, through 48 layers
-    with torch.no_grad():
-        exact = model(images)  # float32 is PyTorch's
-    kernels.remove()
-    with torch.no_grad():
-        assert torch.equal(model(images), exact)

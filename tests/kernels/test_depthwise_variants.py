@@ -6,8 +6,10 @@ import torch
 pytest.importorskip("triton", reason="there is no triton on this machine")
 
 from tailcloud.classifier import Architecture, build_classifier
-from tailcloud.kernels import CannotFuse, FusedConvolutions, depthwise
+from tailcloud.kernels import CannotFuse, FusedLayers, depthwise
 from tailcloud.kernels.launch import launch
+
+LITE = Architecture("efficientnet_lite0", "linear", 1.0, 3, 5)
 
 
 @pytest.fixture
@@ -25,8 +27,8 @@ def launches(monkeypatch):
 
 @pytest.mark.parametrize("side", [64, 97, 128])
 def test_what_is_compiled_is_what_steps_launch(launches, side):
-    model = build_classifier(Architecture("efficientnet_lite0", "linear", 1.0, 3, 5), 0)
-    FusedConvolutions(model).compile(side, side)
+    model = build_classifier(LITE, 0)
+    FusedLayers(model, norms=False).compile(side, side)
     assert all(without_data for without_data, _ in launches)
     compiled = [variant for _, variant in launches]
     launches.clear()
@@ -63,4 +65,4 @@ def test_kernels_that_do_not_compile_say_so(monkeypatch):
 
     monkeypatch.setattr(depthwise, "launch", fail)
     with pytest.raises(CannotFuse, match="no such luck"):
-        depthwise.compile_for([(16, 3, 1, 8, 8)])
+        FusedLayers(build_classifier(LITE, 0), norms=False).compile(64, 64)

@@ -115,12 +115,13 @@ def test_what_stands_in_the_way_on_a_gpu(monkeypatch, settings, sentence):
         made.engine.fused_network()
 
 
-class FakeConvolutions:
-    """Convolutions that compile, or fail to."""
+class FakeLayers:
+    """Layers that compile, or fail to."""
 
     failing, last = False, None
 
-    def __init__(self, model):
+    def __init__(self, model, *, convolutions, norms):
+        self.kinds = {name for name, taken in (("convolutions", convolutions), ("norms", norms)) if taken}
         self.compiled, self.removed, type(self).last = None, False, self
 
     def compile(self, height, width):
@@ -132,36 +133,49 @@ class FakeConvolutions:
         self.removed = True
 
 
+@pytest.fixture
+def fake_layers(monkeypatch):
+    """Every network has layers for which there are kernels."""
+    monkeypatch.setattr(engines, "has_fused_layers", lambda model: True)
+    monkeypatch.setattr(engines, "FusedLayers", FakeLayers)
+    monkeypatch.setattr(FakeLayers, "failing", False)
+
+
 @pytest.mark.parametrize(
-    ("asked", "flops", "taken"),
+    ("asked", "flops", "executor", "taken"),
     [
-        ("auto", 1e14, True),
-        ("auto", 1e16, False),
-        ("auto", 0, False),
-        ("fused", 1e16, True),
-        ("plain", 1e14, False),
+        ("auto", 1e14, "graphed", {"convolutions", "norms"}),
+        ("auto", 1e14, "eager", {"convolutions"}),
+        ("auto", 1e16, "graphed", {"norms"}),
+        ("auto", 1e16, "eager", set()),
+        ("auto", 0, "graphed", set()),
+        ("fused", 1e16, "graphed", {"convolutions", "norms"}),
+        ("fused", 1e16, "eager", {"convolutions", "norms"}),
+        ("plain", 1e14, "graphed", set()),
     ],
 )
-def test_convolutions_that_start_sooner_are_for_short_runs(monkeypatch, asked, flops, taken):
+def test_convolutions_that_start_sooner_are_for_short_runs_and_norms_for_graphs(
+    monkeypatch, fake_layers, asked, flops, executor, taken
+):
     made = session().engine
-    made.device, made.recipe = CUDA, small_recipe(engine(kernels=asked))
-    monkeypatch.setattr(engines, "has_fused_convolutions", lambda model: True)
-    monkeypatch.setattr(engines, "FusedConvolutions", FakeConvolutions)
+    made.device, made.recipe, made.executor = CUDA, small_recipe(engine(kernels=asked)), executor
     monkeypatch.setattr(RunEngine, "flops", flops)
-    convolutions = made.fused_convolutions()
-    assert (convolutions is not None) == taken
-    if convolutions:
-        assert (convolutions.compiled, convolutions.removed) == (made.dataset.shape[:2], False)
+    made.layers = made.fused_layers()
+    assert (made.layers.kinds if made.layers else set()) == taken
+    assert made.kernels == ("fused" if taken else "plain")
+    if taken:
+        layers = made.layers
+        assert (layers.compiled, layers.removed) == (made.dataset.shape[:2], False)
+        made.use_plain_kernels()
+        assert (layers.removed, made.layers, made.kernels) == (True, None, "plain")
 
 
-def test_convolutions_that_do_not_compile_are_pytorchs(monkeypatch):
+def test_layers_that_do_not_compile_are_pytorchs(monkeypatch, fake_layers):
     made = session().engine
     made.device, made.recipe = CUDA, small_recipe(engine(kernels="fused"))
-    monkeypatch.setattr(engines, "has_fused_convolutions", lambda model: True)
-    monkeypatch.setattr(engines, "FusedConvolutions", FakeConvolutions)
-    monkeypatch.setattr(FakeConvolutions, "failing", True)
-    assert made.fused_convolutions() is None
-    assert FakeConvolutions.last.removed
+    monkeypatch.setattr(FakeLayers, "failing", True)
+    assert made.fused_layers() is None
+    assert FakeLayers.last.removed
     assert "do not compile here (no such luck)" in made.remarks[-1]
 
 

@@ -6,8 +6,10 @@ import torch
 from helpers.runs import Interrupted, StopAfter, Watcher, run, same_weights, small_recipe
 from tailcloud.data import open_dataset
 from tailcloud.runs.folder import RunFolder
+from tailcloud.training import engine as engines
 from tailcloud.training.features.run_features import forget_features
 from tailcloud.training.loop import train
+from tailcloud.training.session import Session
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -75,13 +77,31 @@ FINE_TUNING = {
 }
 
 
-@pytest.mark.parametrize("optimizer", [{}, {"optimizer": "sgd"}])
-def test_graphed_fine_tuning_ends_where_eager_steps_do(tmp_path, optimizer):
+@pytest.mark.parametrize(("kernels", "optimizer"), [("fused", {}), ("plain", {}), ("fused", {"optimizer": "sgd"})])
+def test_graphed_fine_tuning_ends_where_eager_steps_do(tmp_path, kernels, optimizer):
     """Rates that change every step, layer-wise rates, norms without decay, and drop path."""
     for executor in ("eager", "graphed"):
-        recipe = small_recipe(FINE_TUNING, {"stage1": optimizer, "engine": {"executor": executor}})
-        on_gpu(tmp_path / executor, recipe)
+        engine = {"executor": executor, "kernels": kernels}
+        result = on_gpu(tmp_path / executor, small_recipe(FINE_TUNING, {"stage1": optimizer, "engine": engine}))
+        assert (result.stages[0].executor, result.machine["kernels"]) == (executor, kernels)
     assert same_weights(tmp_path / "eager", tmp_path / "graphed")
+
+
+@pytest.mark.parametrize("norms", ["moving", "frozen"])
+def test_fine_tuning_with_kernels_learns_as_it_does_without(tmp_path, norms):
+    changes = {"model": {"drop_path": 0.0}, "stage1": {"batch_norm": norms}}
+    for kernels in ("plain", "fused"):
+        on_gpu(tmp_path / kernels, small_recipe(FINE_TUNING, changes, {"engine": {"kernels": kernels}}))
+    plain, fused = (RunFolder(tmp_path / kernels).log()[0]["loss"] for kernels in ("plain", "fused"))
+    assert fused == pytest.approx(plain, rel=0.2)  # both in bfloat16, rounded at other places
+
+
+def test_a_long_run_has_kernels_for_norms_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(engines, "START_SOONER_BELOW", 0)
+    recipe = small_recipe(FINE_TUNING, {"stage1": {"epochs": 1}, "stage2": {"epochs": 0}})
+    session = Session(recipe, open_dataset(recipe.data.spec, recipe.root), torch.device("cuda"))
+    assert (len(session.engine.layers.convolutions), len(session.engine.layers.norms)) == (0, 49)
+    assert on_gpu(tmp_path / "run", recipe).machine["kernels"] == "fused"
 
 
 def test_graphed_fine_tuning_that_was_broken_off_ends_with_the_same_bits(tmp_path):

@@ -61,9 +61,25 @@ def norm(channels: int) -> nn.BatchNorm2d:
     return nn.BatchNorm2d(channels, EPSILON, MOMENTUM)
 
 
-def weighted(maps: Tensor, weight: Tensor | None) -> Tensor:
-    """Feature maps times one weight per image."""
-    return maps if weight is None else maps * weight.to(maps.dtype)[:, None, None, None]
+def normalised(norm: nn.Module, maps: Tensor, *, relu6: bool = False, shortcut: Tensor | None = None) -> Tensor:
+    """Batch norm, then ReLU6 or a shortcut.
+
+    ``norm.kernel``, if it is set, computes all of it from bfloat16 maps. The norm may have been replaced: by a
+    synchronised one, or by none if it was folded into the convolution.
+    """
+    kernel = getattr(norm, "kernel", None)
+    if kernel and maps.dtype == torch.bfloat16:
+        result: Tensor = kernel(norm, maps, relu6=relu6, shortcut=shortcut)
+        return result
+    result = F.relu6(norm(maps), inplace=True) if relu6 else norm(maps)
+    return result if shortcut is None else shortcut + result
+
+
+def block_output(norm: nn.Module, maps: Tensor, shortcut: Tensor | None, path_weight: Tensor | None) -> Tensor:
+    """The last norm of a block, and its shortcut if it has one; ``path_weight`` [batch] multiplies the other branch."""
+    if shortcut is None or path_weight is None:
+        return normalised(norm, maps, shortcut=shortcut)
+    return shortcut + normalised(norm, maps) * path_weight.to(maps.dtype)[:, None, None, None]
 
 
 class DepthwiseBlock(nn.Module):
@@ -77,8 +93,8 @@ class DepthwiseBlock(nn.Module):
 
     def forward(self, x: Tensor, path_weight: Tensor | None = None) -> Tensor:
         """A batch of feature maps through the block; ``path_weight`` [batch] multiplies the residual branch."""
-        y: Tensor = self.bn2(self.conv_pw(F.relu6(self.bn1(self.conv_dw(x)), inplace=True)))
-        return x + weighted(y, path_weight) if self.shortcut else y
+        y = normalised(self.bn1, self.conv_dw(x), relu6=True)
+        return block_output(self.bn2, self.conv_pw(y), x if self.shortcut else None, path_weight)
 
 
 class InvertedResidual(nn.Module):
@@ -94,10 +110,9 @@ class InvertedResidual(nn.Module):
 
     def forward(self, x: Tensor, path_weight: Tensor | None = None) -> Tensor:
         """A batch of feature maps through the block; ``path_weight`` [batch] multiplies the residual branch."""
-        y = F.relu6(self.bn1(self.conv_pw(x)), inplace=True)
-        y = F.relu6(self.bn2(self.conv_dw(y)), inplace=True)
-        narrow: Tensor = self.bn3(self.conv_pwl(y))
-        return x + weighted(narrow, path_weight) if self.shortcut else narrow
+        y = normalised(self.bn1, self.conv_pw(x), relu6=True)
+        y = normalised(self.bn2, self.conv_dw(y), relu6=True)
+        return block_output(self.bn3, self.conv_pwl(y), x if self.shortcut else None, path_weight)
 
 
 class EfficientNetLite(Backbone):
@@ -131,11 +146,11 @@ class EfficientNetLite(Backbone):
 
     def forward(self, images: Tensor, path_weights: Tensor | None = None) -> Tensor:
         """Features of a batch of normalised images; ``path_weights`` are those of the residual branches."""
-        x = F.relu6(self.bn1(self.conv_stem(images)), inplace=True)
+        x = normalised(self.bn1, self.conv_stem(images), relu6=True)
         weights = repeat(None) if path_weights is None else iter(path_weights.unbind(1))
         for block in chain(*self.blocks):
             x = block(x, next(weights)) if block.shortcut else block(x)
-        maps = F.relu6(self.bn2(self.conv_head(x)), inplace=True)
+        maps = normalised(self.bn2, self.conv_head(x), relu6=True)
         return maps.permute(0, 2, 3, 1).mean(dim=(1, 2))  # in memory order, also for the gradients
 
     def layers(self) -> list[list[str]]:

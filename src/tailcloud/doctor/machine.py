@@ -70,4 +70,4 @@ def kernel_reason(device: torch.device) -> str:
         return "PyTorch's; fused ones need CUDA"
     if find_spec("triton") is None:
         return "PyTorch's; fused ones need the package triton, which is not installed"
-    return "fused for small residual networks; otherwise PyTorch's"
+    return "fused for small residual networks and layers of EfficientNet-Lite; otherwise PyTorch's"

@@ -2,11 +2,10 @@
 
 They compute the same as the plain modules, from the same parameters, in bfloat16 with float32 sums. What they do not
 support is computed by the plain modules. For small residual networks, ``residual`` (with ``convolution``) is the
-backbone, ``head_loss`` head and loss, ``batch_assembly`` makes batches, with
-``image_operations`` for the operations of AutoAugment and the like. ``depthwise`` has convolutions of
-EfficientNet-Lite. ``launch`` starts kernels, ``compile_together`` compiles them before, with processes
-(``compiler_process``) that import Triton alone: so kernels are in files of their own. docs/performance.md has what was
-gained.
+backbone, ``head_loss`` head and loss, ``batch_assembly`` makes batches, with ``image_operations`` for the operations of
+AutoAugment and the like. For EfficientNet-Lite, ``depthwise`` has convolutions, and ``batch_norm`` batch norm with what
+follows it. ``launch`` starts kernels, ``compile_together`` compiles them before, with processes (``compiler_process``)
+that import Triton alone: so kernels are in files of their own. docs/performance.md has what was gained.
 """
 
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ from tailcloud.objectives import Objective
 from tailcloud.objectives.classify import Classify
 from tailcloud.sampling import Sampler
 
-__all__ = ["CannotFuse", "FusedConvolutions", "FusedNetwork", "has_fused_convolutions", "obstacle"]
+__all__ = ["CannotFuse", "FusedLayers", "FusedNetwork", "has_fused_layers", "obstacle"]
 
 
 LARGEST_SIDE = 128  # pixels; the kernels count in 32 bits, and evaluation batches are large
@@ -90,29 +89,36 @@ class FusedNetwork:
         return outputs
 
 
-def has_fused_convolutions(model: Classifier) -> bool:
-    """Whether ``FusedConvolutions`` can compute a model, on a machine with triton."""
+def has_fused_layers(model: Classifier) -> bool:
+    """Whether ``FusedLayers`` can compute a model, on a machine with triton."""
     return isinstance(model.backbone, EfficientNetLite) and find_spec("triton") is not None
 
 
-class FusedConvolutions:
-    """Kernels for the depthwise and 1×1 convolutions of an EfficientNet-Lite, in bfloat16; all else is the model's."""
+class FusedLayers:
+    """Kernels for layers of an EfficientNet-Lite, in bfloat16; all else is the model's.
 
-    def __init__(self, model: Classifier) -> None:
-        from tailcloud.kernels.depthwise import convolve
+    ``convolutions``: the depthwise and 1×1 ones; ``norms``: batch norm with what follows it, ReLU6 or a shortcut.
+    """
 
-        self.model = model
-        self.convolutions = [
-            module for module in model.backbone.modules() if isinstance(module, SameConv2d) and fits(module)
-        ]
-        for module in self.convolutions:
-            module.kernel = convolve
+    def __init__(self, model: Classifier, *, convolutions: bool = True, norms: bool = True) -> None:
+        from tailcloud.kernels import batch_norm, depthwise
+
+        self.model, modules = model, list(model.backbone.modules())
+        self.convolutions = [each for each in modules if convolutions and isinstance(each, SameConv2d) and fits(each)]
+        self.norms = [each for each in modules if norms and batch_norm.fits(each)]
+        for convolution in self.convolutions:
+            convolution.kernel = depthwise.convolve
+        kernel = batch_norm.BatchNormKernel(self.norms) if self.norms else None
+        for norm in self.norms:
+            norm.kernel = kernel  # type: ignore[assignment]
 
     def compile(self, height: int, width: int) -> None:
         """Compile every kernel for images of that size; at their first launch they would be, one after the other."""
-        from tailcloud.kernels.depthwise import compile_for
+        from tailcloud.kernels import batch_norm, depthwise
+        from tailcloud.kernels.compile_together import compile_together
 
-        compile_for(self.shapes(height, width))
+        convolutions = depthwise.compilations(self.shapes(height, width)) if self.convolutions else []
+        compile_together([*convolutions, *(batch_norm.compilations() if self.norms else [])])
 
     def shapes(self, height: int, width: int) -> Iterator[tuple[int, int, int, int, int]]:
         """Channels, kernel and stride of each depthwise convolution, and height and width of its input maps."""
@@ -123,9 +129,9 @@ class FusedConvolutions:
             height, width = ceil(height / stride), ceil(width / stride)
 
     def remove(self) -> None:
-        """PyTorch computes these convolutions again."""
-        for module in self.convolutions:
-            module.kernel = None
+        """PyTorch computes these layers again."""
+        for layer in [*self.convolutions, *self.norms]:
+            layer.kernel = None  # type: ignore[assignment]
 
 
 def fits(convolution: SameConv2d) -> bool:

@@ -1,7 +1,7 @@
 """Convolutions of EfficientNet-Lite on a GPU: depthwise ones by own kernels, 1×1 ones as matrix products.
 
 PyTorch asks cuDNN for an algorithm for each shape, forward and backward: ten seconds before the first step. These
-kernels are compiled once per machine, several at a time (``compile_for``). Activations are [image, row, column,
+kernels are compiled once per machine, several at a time (``compilations``). Activations are [image, row, column,
 channel] in memory, products are added in float32, and TensorFlow's padding ("same": the odd pixel after the image)
 costs no copy.
 """
@@ -16,7 +16,7 @@ import torch.nn.functional as F  # noqa: N812
 import triton
 from torch import Tensor
 
-from tailcloud.kernels.compile_together import compile_together
+from tailcloud.kernels.compile_together import Compilation
 from tailcloud.kernels.depthwise_convolution import add_weight_gradients, filter_gradients, filter_maps
 from tailcloud.kernels.launch import launch
 
@@ -56,8 +56,8 @@ def taps_first(weight: Tensor) -> Tensor:
     return weight.flatten(1).t().contiguous()
 
 
-def compile_for(shapes: Iterable[tuple[int, int, int, int, int]]) -> None:
-    """Compile the kernels of depthwise convolutions: channels, kernel and stride of each, and height and width of maps.
+def compilations(shapes: Iterable[tuple[int, int, int, int, int]]) -> list[Compilation]:
+    """What compiles the kernels of depthwise convolutions; ``shapes`` are those of ``_compile_one``.
 
     Convolutions that need the same variants of all kernels are compiled once.
     """
@@ -67,11 +67,11 @@ def compile_for(shapes: Iterable[tuple[int, int, int, int, int]]) -> None:
         tiles = blocks(columns, channels), blocks(width, channels), weight_blocks(columns, channels)
         key = kernel, stride, channels % 16 == 0, *(size for tile in tiles for size in tile.values())
         variants[key] = channels, kernel, stride, height, width
-    compile_together([partial(_compile_one, *shape) for shape in variants.values()])
+    return [partial(_compile_one, *shape) for shape in variants.values()]
 
 
 def _compile_one(channels: int, kernel: int, stride: int, height: int, width: int) -> None:
-    """Both passes on tensors without data."""
+    """Both passes on tensors without data: channels, kernel and stride, and height and width of the input maps."""
     maps = torch.empty(2, channels, height, width, device="meta", dtype=torch.bfloat16, requires_grad=True)
     weight = torch.empty(channels, 1, kernel, kernel, device="meta", requires_grad=True)
     convolve(maps, weight, stride).sum().backward()

@@ -11,7 +11,7 @@ from tailcloud.data.loaders.base import Loader, LoaderOptions
 from tailcloud.data.loaders.batch import WHOLE_BATCH
 from tailcloud.data.loaders.images import Images
 from tailcloud.errors import UsageError
-from tailcloud.kernels import CannotFuse, FusedConvolutions, FusedNetwork, has_fused_convolutions, obstacle
+from tailcloud.kernels import CannotFuse, FusedLayers, FusedNetwork, has_fused_layers, obstacle
 from tailcloud.objectives import Network
 from tailcloud.recipe import Recipe
 from tailcloud.sampling import Sampler
@@ -25,7 +25,7 @@ from tailcloud.training.stages.factory import make_loss, make_objective
 from tailcloud.training.stages.trial_step import trial_step
 
 COMPILE_FROM = 2e14  # FLOPs of a run on a CPU; see docs/performance.md
-START_SOONER_BELOW = 1e15  # FLOPs of a run on a GPU for which kernels that start sooner pay, though steps are slower
+START_SOONER_BELOW = 1e15  # FLOPs of a run on a GPU below which convolutions pay that start sooner, with slower steps
 
 
 def check_losses(recipe: Recipe, counts: Sequence[int]) -> None:
@@ -59,8 +59,8 @@ class RunEngine:
             )
         if self.uses_micro_batches:
             self.prepare_micro_batches()
-        self.convolutions = self.fused_convolutions()
-        self.fused = None if self.convolutions else self.fused_network()
+        self.layers = self.fused_layers()
+        self.fused = None if self.layers else self.fused_network()
 
     @property
     def automatic_executor(self) -> str:
@@ -121,31 +121,35 @@ class RunEngine:
         stages = [stage for stage in self.recipe.stages.values() if stage.epochs]
         return [partial(trial_step, network, stage, self.recipe.augment, self.dataset) for stage in stages]
 
-    def fused_convolutions(self) -> FusedConvolutions | None:
-        """Kernels for the convolutions of the model, if there are some, the recipe allows them, and the run can.
+    def fused_layers(self) -> FusedLayers | None:
+        """Kernels for layers of the model, if there are some, the recipe allows them, and the run can.
 
-        They start ten seconds sooner than cuDNN's, but steps take a tenth longer: ``auto`` has them in short runs.
+        ``auto`` decides for norms and convolutions apart. Norms are faster wherever steps are captured; launched one by
+        one, they would only wait for Python. Convolutions start ten seconds sooner than cuDNN's, but steps take a tenth
+        longer: they are for short runs.
         """
         kernels = self.recipe.engine.kernels
-        if kernels == "plain" or self.general_obstacle() or not has_fused_convolutions(self.model):
+        if kernels == "plain" or self.general_obstacle() or not has_fused_layers(self.model):
             return None
-        if kernels == "auto" and not 0 < self.flops < START_SOONER_BELOW:  # 0: it trains on features
+        convolutions = kernels == "fused" or 0 < self.flops < START_SOONER_BELOW  # 0: it trains on features
+        norms = kernels == "fused" or (self.flops > 0 and self.executor == "graphed")
+        if not (convolutions or norms):
             return None
-        convolutions = FusedConvolutions(self.model)
+        layers = FusedLayers(self.model, convolutions=convolutions, norms=norms)
         try:
-            convolutions.compile(*self.dataset.shape[:2])
+            layers.compile(*self.dataset.shape[:2])
         except CannotFuse as failure:
-            convolutions.remove()
+            layers.remove()
             self.remarks.append(unfused(failure))
             return None
-        return convolutions
+        return layers
 
     def use_plain_kernels(self) -> None:
         """PyTorch's kernels compute from now on."""
         self.fused = None
-        if self.convolutions:
-            self.convolutions.remove()
-            self.convolutions = None
+        if self.layers:
+            self.layers.remove()
+            self.layers = None
 
     def general_obstacle(self) -> str | None:
         """Why this run cannot use any fused kernels."""
@@ -181,7 +185,7 @@ class RunEngine:
     @property
     def kernels(self) -> str:
         """Which kernels compute: "fused" ones, or PyTorch's "plain" ones."""
-        return "fused" if self.fused or self.convolutions else "plain"
+        return "fused" if self.fused or self.layers else "plain"
 
     @property
     def environment(self) -> dict[str, Any]:
