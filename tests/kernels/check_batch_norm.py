@@ -305,7 +305,8 @@ def test_a_graph_computes_the_bits_of_eager_steps(training):
         result = kernel(norms[1], inner, shortcut=maps)
         result.backward(gradient)
         trained = [each.grad for each in norms.parameters()]
-        return [result, maps.grad, *trained, *(each.clone() for each in norms.buffers())]
+        # A graph of gradients that lives on would have its sums on the stream of the eager steps, outside of a capture.
+        return [result.detach(), maps.grad, *trained, *(each.clone() for each in norms.buffers())]
 
     eager = [step(maps) for maps in batches]
     static, graph, stream = batches[0].clone(), torch.cuda.CUDAGraph(), torch.cuda.Stream()
