@@ -16,7 +16,8 @@ METHODS = {  # what a newcomer should compare, the baseline first
     "gcl": "GCL (the default)",
     "gcl-official": "GCL, the released code",
     "gcl-angular": "GCL on angles (`gcl-angular`)",
-    "logit-adjust-cosine": "**logit adjustment, AutoAugment, 400 epochs (`cifar100-lt/best`)**",
+    "logit-adjust-cosine": "logit adjustment, AutoAugment, 400 epochs (`cifar100-lt/best`)",
+    "logit-adjust-cosine-taught": "**the same network, taught by three of them (`--teacher`)**",
 }
 DATA = {
     "cifar10-lt:200": "CIFAR-10-LT, γ = 200",
@@ -27,7 +28,7 @@ DATA = {
     "cifar100-lt:50": "CIFAR-100-LT, γ = 50",
 }
 FEW = ("cifar100-lt:100", "few-shot classes, CIFAR-100-LT, γ = 100")
-AVERAGE = "three seeds of it as one model (`tailcloud average`, three times the parameters)"
+AVERAGE = "these three as one model (`tailcloud average`, three times the parameters)"
 USUAL = 3  # seeds; a cell with another number of them says so
 
 Rows = dict[str, dict[str, MethodRow]]
@@ -59,8 +60,8 @@ def cells(rows: Rows, specs: Sequence[str], method: str) -> Iterator[str]:
 
 
 def average_cells(averages: Sequence[Result], specs: Sequence[str]) -> Iterator[str]:
-    """The same of one model each."""
-    known = {average.dataset.spec: average for average in averages}
+    """The same of one model each, whose networks had no teachers."""
+    known = {average.dataset.spec: average for average in averages if not average.recipe.get("distill")}
     for spec in specs:
         yield number(known[spec].top1.last) if spec in known else "–"
     if FEW[0] in specs:

@@ -37,6 +37,7 @@ from speed_table import EXTRAPOLATED_FROM, about_row, at_share, is_complete, mer
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import read_json, write_json
 from tailcloud.recipe import load_recipe
+from tailcloud.training.evaluation_schedule import FEW_EPOCHS
 
 BENCH = "table1 on cifar10-lt:200 and cifar10-lt:50"
 COLUMNS = ("cifar10-lt:200", "cifar10-lt:50")
@@ -212,7 +213,7 @@ class Benchmark:
         if row.plain:
             return (1.0,)
         if self.options.shares:
-            return tuple(self.options.shares)
+            return checked_shares(row.epochs, self.options.shares)
         return (1.0,) if allowed == float("inf") else (*EXTRAPOLATED_FROM, 1.0)
 
     def images(self, trains: str) -> str:
@@ -256,6 +257,22 @@ class Benchmark:
         self.commands += 1
         folder = self.home / f"command-{self.commands}"
         return folder, whole_command.measure(words, folder, self.options.device, {"TRITON_CACHE_DIR": str(kernels)})
+
+
+def checked_shares(epochs: Epochs, shares: Sequence[float]) -> Sequence[float]:
+    """Refuse a line through a stage that is evaluated after every epoch and one that is not: it would be too flat."""
+    counts = [shortened(epochs, share) for share in shares]
+    for stage in epochs:
+        if len({count[stage] < FEW_EPOCHS for count in counts}) > 1:
+            given, found = (
+                " ".join(f"{share:g}" for share in shares),
+                " and ".join(str(count[stage]) for count in counts),
+            )
+            raise UsageError(
+                f"--shares {given}: {stage} would have {found} epochs, and stages of fewer than {FEW_EPOCHS} are "
+                f"evaluated after every epoch; take shares that are both above or both below"
+            )
+    return tuple(shares)
 
 
 def shortened(epochs: Epochs, share: float) -> Epochs:

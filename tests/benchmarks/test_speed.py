@@ -102,9 +102,15 @@ def test_run_folders_can_be_kept(tmp_path, shell):
 
 
 def test_shares_can_be_chosen(tmp_path, shell):
-    row = measured(tmp_path, "--rows", "fleet-4", "--shares", "0.05", "0.3")["fleet-4"]
-    assert [command["epochs"]["stage1"] for command in row["commands"]] == [10, 60]
+    row = measured(tmp_path, "--rows", "fleet-4", "--shares", "0.1", "0.3")["fleet-4"]
+    assert [command["epochs"]["stage1"] for command in row["commands"]] == [20, 60]
     assert speed_table.whole(row)["wall"] == pytest.approx(10 + 0.1 * 4 * 230, rel=0.01)
+
+
+def test_a_line_through_stages_that_are_evaluated_differently_is_refused(tmp_path, shell, capsys):
+    """Measured so once, 32 runs seemed to take less time than their epochs."""
+    assert speed.main(["--rows", "fleet-4", "--shares", "0.05", "0.1", "--device", "cuda"]) == 1
+    assert "stage1 would have 10 and 20 epochs" in capsys.readouterr().err
 
 
 def test_a_table_of_runs_is_shortened_by_its_own_option(tmp_path, shell, monkeypatch):

@@ -125,7 +125,7 @@ class RunEngine:
         """Kernels for layers of the model, if there are some, the recipe allows them, and the run can.
 
         ``auto`` decides for norms and convolutions apart. Norms are faster wherever steps are captured; launched one by
-        one, they would only wait for Python. Convolutions start ten seconds sooner than cuDNN's, but steps take a tenth
+        one, they would only wait for Python. Convolutions start ten seconds sooner than cuDNN's, but steps take a sixth
         longer: they are for short runs.
         """
         kernels = self.recipe.engine.kernels
