@@ -61,7 +61,7 @@ def cells(rows: Rows, specs: Sequence[str], method: str) -> Iterator[str]:
 
 def average_cells(averages: Sequence[Result], specs: Sequence[str]) -> Iterator[str]:
     """The same of one model each, whose networks had no teachers."""
-    known = {average.dataset.spec: average for average in averages if not average.recipe.get("distill")}
+    known = {average.dataset.spec: average for average in averages if not (average.recipe or {}).get("distill")}
     for spec in specs:
         yield number(known[spec].top1.last) if spec in known else "–"
     if FEW[0] in specs:
