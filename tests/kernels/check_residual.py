@@ -106,10 +106,14 @@ def test_as_many_channels_as_there_can_be(monkeypatch):
 
 
 @interpreted_only
-@pytest.mark.parametrize(("modes", "counts"), [(["moving", "moving"], [3, 2]), (["frozen"], [2])])
-def test_maps_of_several_tiles(monkeypatch, modes, counts):
+@pytest.mark.parametrize(
+    ("modes", "counts", "partials"),
+    [(["moving", "moving"], [3, 2], 64), (["frozen"], [2], 64), (["moving", "moving"], [3, 2], 32)],
+    ids=["some groups", "frozen", "more groups than are added at once"],
+)
+def test_maps_of_several_tiles(monkeypatch, modes, counts, partials):
     """Rows that tiles share, a last tile that is not full, and more partial results than are added at once."""
-    for name, value in SMALL_BLOCKS.items():
+    for name, value in (SMALL_BLOCKS | {"PARTIALS": partials}).items():
         monkeypatch.setattr(residual, name, value)
     size = (7, 5)
     plain, fused = pair(size, width=0.5)

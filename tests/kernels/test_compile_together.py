@@ -1,5 +1,6 @@
 """Kernels that are not on disk are compiled by processes; whatever happens to these, the result is the same."""
 
+import gc
 import os
 import re
 import socket
@@ -22,7 +23,7 @@ from helpers.small_kernels import double, impossible
 from tailcloud.classifier import Architecture, build_classifier
 from tailcloud.kernels import CannotFuse
 from tailcloud.kernels import compile_together as together
-from tailcloud.kernels.compile_together import compile_together
+from tailcloud.kernels.compile_together import compile_in_threads, compile_together
 from tailcloud.kernels.launch import launch
 from tailcloud.kernels.residual import REGISTERS, FusedResNet
 
@@ -90,6 +91,14 @@ def test_nothing_is_started_for_what_is_on_disk(monkeypatch):
     assert not any(together.is_new(each) for each in work())
     monkeypatch.setattr(driver, "_active", FakeGpu())
     compile_together(work())
+
+
+def test_nothing_is_collected_while_threads_parse():
+    """Python 3.11 has a parser that fails in one thread if another parses in a collection of the first."""
+    collecting = []
+    compile_in_threads([lambda: collecting.append(gc.isenabled())] * 3)
+    assert collecting == [False] * 3
+    assert gc.isenabled()
 
 
 def test_what_is_missing_after_others_is_new():

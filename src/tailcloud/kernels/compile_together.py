@@ -26,6 +26,7 @@ from triton import knobs
 from triton.runtime import cache, driver
 
 from tailcloud.data.loaders.decoder_pool import ONE_THREAD, automatic_workers
+from tailcloud.garbage_collection import collection_paused
 
 Compilation = Callable[[], object]
 
@@ -70,9 +71,14 @@ def is_new(compilation: Compilation) -> bool:
 
 
 def compile_in_threads(compilations: Sequence[Compilation]) -> None:
-    """Compile in this process, several at a time."""
+    """Compile in this process, several at a time.
+
+    Triton parses sources. In Python 3.11 (to 3.11.7), a garbage collection inside of a parser lets another thread parse
+    meanwhile, and one of them fails (gh-106905): so nothing is collected here.
+    """
     device = torch.cuda.current_device() if torch.cuda.is_initialized() else None
-    with ThreadPoolExecutor(initializer=None if device is None else partial(torch.cuda.set_device, device)) as pool:
+    start = None if device is None else partial(torch.cuda.set_device, device)
+    with collection_paused(), ThreadPoolExecutor(initializer=start) as pool:
         for done in [pool.submit(work) for work in compilations]:
             done.result()
 

@@ -10,8 +10,9 @@ A program works on a tile: ``R`` rows of one output map. Y and gZ are stored as 
 as [tile, row, column, channel] with a border of one pixel around each tile. So a program writes everything that its
 nine taps read (also rows of adjacent tiles, and zeros outside of the image) and reads it without bounds checks.
 
-Statistics and sums are written as one partial result per program. The last program, found by an atomic counter, adds
-all of them in a fixed order. No number is added atomically, so the bits are the same every time.
+Statistics and sums are written as one partial result per program. Of each group of ``BP`` programs the last one, found
+by an atomic counter, adds those of its group; the last one of all adds those of the groups; each in a fixed order. No
+number is added atomically, so the bits are the same every time. A step of 64 images has one group.
 """
 
 import triton
@@ -29,58 +30,109 @@ def _after_the_kernel_before(EARLY: tl.constexpr):
 
 
 @triton.jit
-def _is_last(counter):
-    """Whether this program is the last of its kernel; all others have written their partial results."""
+def _is_last(counter, programs):
+    """Whether this program is the last of so many that count here; all others have written their partial results."""
     tl.debug_barrier()
     before = tl.atomic_add(counter, 1, sem="release")
-    last = before == tl.num_programs(0) - 1
+    last = before == programs - 1
     if last:
         tl.store(counter, 0)
     return last
 
 
 @triton.jit
-def _partials(partial, part, channel, C: tl.constexpr):
-    """Some rows of the partial results [programs, 2, C], zeros past their end, and which rows are real."""
-    inside = (part < tl.num_programs(0))[:, None] & (channel < C)[None, :]
-    place = partial + part[:, None] * 2 * C + channel[None, :]
+def _group(BP: tl.constexpr):
+    """The group of this program, how many programs it has, and the number of groups."""
+    group, programs = tl.program_id(0) // BP, tl.num_programs(0)
+    return group, tl.minimum(programs - group * BP, BP), (programs + BP - 1) // BP
+
+
+@triton.jit
+def _rows(partial, number, rows, step, channel, C: tl.constexpr):
+    """Two numbers of each channel in some rows of partial results, zeros past their end, and which rows are real."""
+    inside = (number < rows)[:, None] & (channel < C)[None, :]
+    place = partial + number[:, None] * step + channel[None, :]
     # ".cg": from the cache that all programs share; the L1 cache may hold old values
     first = tl.load(place, inside, 0.0, cache_modifier=".cg")
     return first, tl.load(place + C, inside, 0.0, cache_modifier=".cg"), inside
 
 
 @triton.jit
-def _squares(total, spread, inside, mean, part, H: tl.constexpr, W: tl.constexpr, R: tl.constexpr):
-    """Squared deviations from the common mean, from each tile's sum and squared deviations from its own mean."""
-    count = (tl.minimum(H - part % ((H + R - 1) // R) * R, R) * W).to(tl.float32)[:, None]
+def _squares(total, spread, count, inside, mean):
+    """Squared deviations from a common mean, from sums of so many pixels each and deviations from their own mean."""
     away = total / count - mean[None, :]
     return tl.sum(tl.where(inside, spread + count * away * away, 0.0), 0)
 
 
 @triton.jit
 def _finish_forward(
-    partial, gamma, beta, running_mean, running_var, tracked, saved, affine, pixels, eps, momentum,
+    partial, counter, gamma, beta, running_mean, running_var, tracked, saved, affine, pixels, eps, momentum,
     part, channel, C: tl.constexpr, BP: tl.constexpr, H: tl.constexpr, W: tl.constexpr, R: tl.constexpr,
 ):  # fmt: skip
     """Batch norm from the tiles' partial results: (sum, squared deviations from the own mean), combined exactly.
 
-    They are read ``BP`` at a time; ``part`` counts to BP, ``channel`` to the block that holds all C.
+    ``part`` counts to BP, ``channel`` to the block that holds all C.
     """
+    group, size, groups = _group(BP)
+    if _is_last(counter + 1 + group, size):
+        programs = tl.num_programs(0)
+        number = group * BP + part
+        total, spread, inside = _rows(partial, number, programs, 2 * C, channel, C)
+        count = (tl.minimum(H - number % ((H + R - 1) // R) * R, R) * W).to(tl.float32)
+        counted = tl.sum(tl.where(number < programs, count, 0.0), 0)
+        sums = tl.sum(total, 0)
+        squares = _squares(total, spread, count[:, None], inside, sums / counted)
+        if groups == 1:
+            _store_norm(
+                gamma, beta, running_mean, running_var, tracked, saved, affine, pixels, eps, momentum,
+                sums / pixels, squares / pixels, channel, C,
+            )  # fmt: skip
+        else:
+            home = partial + programs * (2 * C)
+            own = home + group * (3 * C) + channel
+            tl.store(own, sums, channel < C)
+            tl.store(own + C, squares, channel < C)
+            tl.store(own + 2 * C, sums * 0 + counted, channel < C)
+            if _is_last(counter, groups):
+                _combine_groups(
+                    home, groups, gamma, beta, running_mean, running_var, tracked, saved, affine, pixels, eps, momentum,
+                    part, channel, C, BP,
+                )  # fmt: skip
+
+
+@triton.jit
+def _combine_groups(
+    home, groups, gamma, beta, running_mean, running_var, tracked, saved, affine, pixels, eps, momentum,
+    part, channel, C: tl.constexpr, BP: tl.constexpr,
+):  # fmt: skip
+    """Batch norm from the groups' partial results: (sum, squared deviations from the own mean, pixels)."""
+    total, _, _ = _rows(home, part, groups, 3 * C, channel, C)
+    sums = tl.sum(total, 0)
+    for start in range(BP, groups, BP):
+        more, _, _ = _rows(home, start + part, groups, 3 * C, channel, C)
+        sums += tl.sum(more, 0)
+    mean = sums / pixels
+    squares = mean * 0
+    for start in range(0, groups, BP):
+        total, spread, inside = _rows(home, start + part, groups, 3 * C, channel, C)
+        place = home + (start + part)[:, None] * (3 * C) + 2 * C + channel[None, :]
+        squares += _squares(total, spread, tl.load(place, inside, 1.0, cache_modifier=".cg"), inside, mean)
+    _store_norm(
+        gamma, beta, running_mean, running_var, tracked, saved, affine, pixels, eps, momentum,
+        mean, squares / pixels, channel, C,
+    )  # fmt: skip
+
+
+@triton.jit
+def _store_norm(
+    gamma, beta, running_mean, running_var, tracked, saved, affine, pixels, eps, momentum, mean, variance, channel,
+    C: tl.constexpr,
+):  # fmt: skip
+    """Scale and shift of a batch norm from mean and variance, and the running statistics."""
     inside = channel < C
-    total, spread, real = _partials(partial, part, channel, C)
     weight, bias = tl.load(gamma + channel, inside, 0.0), tl.load(beta + channel, inside, 0.0)
     old_mean = tl.load(running_mean + channel, inside, 0.0)
     old_var = tl.load(running_var + channel, inside, 0.0)
-    sums = tl.sum(total, 0)
-    for start in range(BP, tl.num_programs(0), BP):
-        more, _, _ = _partials(partial, start + part, channel, C)
-        sums += tl.sum(more, 0)
-    mean = sums / pixels
-    squares = _squares(total, spread, real, mean, part, H, W, R)
-    for start in range(BP, tl.num_programs(0), BP):
-        more, wide, here = _partials(partial, start + part, channel, C)
-        squares += _squares(more, wide, here, mean, start + part, H, W, R)
-    variance = squares / pixels
     rstd = 1 / tl.sqrt(variance + eps)
     tl.store(affine + channel, weight * rstd, inside)
     tl.store(affine + C + channel, bias - mean * weight * rstd, inside)
@@ -94,19 +146,41 @@ def _finish_forward(
 
 @triton.jit
 def _finish_backward(
-    partial, gamma, saved, sums, coefficients, pixels, part, channel,
+    partial, counter, gamma, saved, sums, coefficients, pixels, part, channel,
     C: tl.constexpr, BP: tl.constexpr, MOVING: tl.constexpr,
 ):  # fmt: skip
     """The gradients of β and γ, and the constants of gY = a·gZ + b·Y + c."""
+    group, size, groups = _group(BP)
+    if _is_last(counter + 1 + group, size):
+        programs = tl.num_programs(0)
+        one, two, _ = _rows(partial, group * BP + part, programs, 2 * C, channel, C)
+        first, second = tl.sum(one, 0), tl.sum(two, 0)
+        if groups == 1:
+            _store_coefficients(gamma, saved, sums, coefficients, pixels, first, second, channel, C, MOVING)
+        else:
+            home = partial + programs * (2 * C)
+            own = home + group * (2 * C) + channel
+            tl.store(own, first, channel < C)
+            tl.store(own + C, second, channel < C)
+            if _is_last(counter, groups):
+                one, two, _ = _rows(home, part, groups, 2 * C, channel, C)
+                for start in range(BP, groups, BP):
+                    more, mores, _ = _rows(home, start + part, groups, 2 * C, channel, C)
+                    one += more
+                    two += mores
+                _store_coefficients(
+                    gamma, saved, sums, coefficients, pixels, tl.sum(one, 0), tl.sum(two, 0), channel, C, MOVING
+                )
+
+
+@triton.jit
+def _store_coefficients(
+    gamma, saved, sums, coefficients, pixels, first, second, channel, C: tl.constexpr, MOVING: tl.constexpr
+):
+    """What ``_finish_backward`` finds, from Σ gZ and Σ gZ·ŷ."""
     inside = channel < C
-    one, two, _ = _partials(partial, part, channel, C)
     mean, rstd = tl.load(saved + channel, inside, 0.0), tl.load(saved + C + channel, inside, 0.0)
     a = tl.load(gamma + channel, inside, 0.0) * rstd
-    for start in range(BP, tl.num_programs(0), BP):
-        more, mores, _ = _partials(partial, start + part, channel, C)
-        one += more
-        two += mores
-    first, second = tl.sum(one, 0), tl.sum(two, 0)
     tl.store(sums + channel, first, inside)
     tl.store(sums + C + channel, second, inside)
     b = -a * rstd * second / pixels
@@ -235,11 +309,10 @@ def convolve(
     tl.store(place, rounded, inside[:, None] & (co[None, :] < CO))
     if MOVING:
         _store_moments(partial, rounded.to(tl.float32), inside, CO, co)
-        if _is_last(counter):
-            _finish_forward(
-                partial, gamma, beta, running_mean, running_var, tracked, saved, affine, images * (HO * WO),
-                eps, momentum, tl.arange(0, BP), co, CO, BP, HO, WO, R,
-            )  # fmt: skip
+        _finish_forward(
+            partial, counter, gamma, beta, running_mean, running_var, tracked, saved, affine, images * (HO * WO),
+            eps, momentum, tl.arange(0, BP), co, CO, BP, HO, WO, R,
+        )  # fmt: skip
 
 
 @triton.jit
@@ -299,10 +372,9 @@ def unpool(
     rounded = tl.where(alive, value[None, :], 0.0).to(result.dtype.element_ty)
     tl.store(result + place, rounded, valid)
     _store_sums(partial, rounded.to(tl.float32), below, saved, valid, C, channel)
-    if _is_last(counter):
-        _finish_backward(
-            partial, gamma, saved, sums, coefficients, images * HW, tl.arange(0, BP), channel, C, BP, MOVING
-        )  # fmt: skip
+    _finish_backward(
+        partial, counter, gamma, saved, sums, coefficients, images * HW, tl.arange(0, BP), channel, C, BP, MOVING
+    )  # fmt: skip
 
 
 @triton.jit
@@ -385,10 +457,9 @@ def convolve_back(
         rounded = tl.where(alive, total, 0.0).to(result.dtype.element_ty)
         tl.store(result + place, rounded, valid)
         _store_sums(partial, rounded.to(tl.float32), below, saved, valid, CI, ci)
-        if _is_last(counter):
-            _finish_backward(
-                partial, gamma, saved, sums, coefficients, images * (H * W), tl.arange(0, BP), ci, CI, BP, MOVING
-            )  # fmt: skip
+        _finish_backward(
+            partial, counter, gamma, saved, sums, coefficients, images * (H * W), tl.arange(0, BP), ci, CI, BP, MOVING
+        )  # fmt: skip
 
 
 @triton.jit

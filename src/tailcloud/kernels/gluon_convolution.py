@@ -21,7 +21,6 @@ from tailcloud.kernels.convolution import (
     _bordered,
     _finish_backward,
     _finish_forward,
-    _is_last,
     _normed_back,
     _source,
     _store_sums,
@@ -116,12 +115,10 @@ def convolve(
         row, column = _place(gl.arange(0, R * BWO, gl.SliceLayout(0, layout)), R, BWO, at_once)
         inside = (first + row < H) & (column < W)
         _store_moments(partial, rounded.to(gl.float32), inside, gl.arange(0, BCO, gl.SliceLayout(1, layout)), CO)
-        if _is_last(counter):
-            part = gl.arange(0, BP, gl.SliceLayout(1, outputs))
-            _finish_forward(
-                partial, gamma, beta, running_mean, running_var, tracked, saved, affine, images * (H * W),
-                eps, momentum, part, co, CO, BP, H, W, R,
-            )  # fmt: skip
+        _finish_forward(
+            partial, counter, gamma, beta, running_mean, running_var, tracked, saved, affine, images * (H * W),
+            eps, momentum, gl.arange(0, BP, gl.SliceLayout(1, outputs)), co, CO, BP, H, W, R,
+        )  # fmt: skip
 
 
 @gluon.jit
@@ -187,8 +184,7 @@ def convolve_back(
     rounded = gl.where(alive, total, 0.0).to(result.dtype.element_ty)
     gl.store(result + place, rounded, valid)
     _store_sums(partial, rounded.to(gl.float32), below, saved, valid, CI, ci)
-    if _is_last(counter):
-        part = gl.arange(0, BP, gl.SliceLayout(1, inputs))
-        _finish_backward(
-            partial, gamma, saved, sums, coefficients, images * (H * W), part, ci, CI, BP, MOVING
-        )  # fmt: skip
+    part = gl.arange(0, BP, gl.SliceLayout(1, inputs))
+    _finish_backward(
+        partial, counter, gamma, saved, sums, coefficients, images * (H * W), part, ci, CI, BP, MOVING
+    )  # fmt: skip

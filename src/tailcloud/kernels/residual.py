@@ -18,7 +18,7 @@ from tailcloud.kernels.compile_together import Compilation, compile_together
 from tailcloud.kernels.launch import launch, reason
 
 TILE = 4096  # numbers of a feature map per program
-PARTIALS = 4096  # numbers of a partial result that are added at a time
+PARTIALS = 4096  # numbers of partial results that are added at a time, by one program
 TILES_PER_SPLIT = 8  # tiles over which one program adds weight gradients
 CHUNK = 128  # pixels of a tile that a program loads at a time
 BUFFERS = 3  # maps of one size that evaluation needs at a time: a block's input and two intermediate maps
@@ -129,6 +129,11 @@ class Layer:
         return {**(self.registers.sizes if self.registers else {}), **WARPS}
 
     @cached_property
+    def group(self) -> int:
+        """Programs whose partial statistics of the output are added together."""
+        return PARTIALS // self.blocks["BCO"]
+
+    @cached_property
     def chunks(self) -> int:
         """Chunks of a tile whose weight gradients are added one after the other."""
         return max(1, min(self.rows, self.rows * self.blocks["BWO"] // CHUNK))
@@ -223,11 +228,14 @@ class Workspace:
         channels = [layer.conv.out_channels for layer in layers]
         self.saved = self._zeros([2 * count for count in channels])
         self.affine = self._zeros([2 * count for count in channels])
-        self.counter = self._zeros([4] * len(layers), torch.int32)  # one each, aligned
-        programs = [max(layer.tiles, after.tiles) for layer, after in zip(layers, [*layers[1:], last], strict=True)]
-        self.partial = self._zeros(
-            [2 * capacity * count * channel for count, channel in zip(programs, channels, strict=True)]
-        )
+        programs = [
+            capacity * max(layer.tiles, after.tiles) for layer, after in zip(layers, [*layers[1:], last], strict=True)
+        ]
+        groups = [-(-count // layer.group) for layer, count in zip(layers, programs, strict=True)]
+        self.counter = self._zeros([-(-(1 + count) // 4) * 4 for count in groups], torch.int32)  # aligned
+        # two numbers of each channel from each program, three from each group
+        counts = [2 * count + 3 * several for count, several in zip(programs, groups, strict=True)]
+        self.partial = self._zeros([count * channel for count, channel in zip(counts, channels, strict=True)])
         self._prepare_packed()
         if training:
             self.gradient = self._maps([layer.numbers for layer in layers], training=True)
@@ -416,7 +424,7 @@ class FusedResNet:
                 *self._norm(workspace, max(number - 1, 0)), *self._norm(workspace, number),
                 layer.norm.num_batches_tracked, workspace.partial[number], workspace.counter[number],
                 count, layer.norm.eps, layer.norm.momentum,
-                **layer.shape, BP=PARTIALS // layer.blocks["BCO"], NORM=number > 0, MOVING=moving,
+                **layer.shape, BP=layer.group, NORM=number > 0, MOVING=moving,
                 **self._shortcut(number), **layer.sizes, **self.early,
             )  # fmt: skip
         last, number = self.layers[-1], len(self.layers)
@@ -459,7 +467,7 @@ class FusedResNet:
             kernels.unpool, (count,),
             gradient.contiguous(), workspace.kept[-1], workspace.raw[-1], workspace.gradient[-1],
             *self._closing(workspace, len(self.layers) - 1), count, HW=area, C=last.conv.out_channels,
-            BC=last.blocks["BCO"], BHW=triton.next_power_of_2(area), BP=PARTIALS // last.blocks["BCO"],
+            BC=last.blocks["BCO"], BHW=triton.next_power_of_2(area), BP=last.group,
             MOVING=self.backbone.training,
         )  # fmt: skip
         firsts = {group[0]: number for number, group in enumerate(workspace.groups)}
