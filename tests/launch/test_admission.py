@@ -64,6 +64,33 @@ def test_what_did_not_pay_is_taken_back_once_runs_leave():
     assert gpu.door.limit == 4
 
 
+@pytest.mark.parametrize(
+    ("seconds", "waiting", "room", "inside"),
+    [(3.8, 3, 1000, 11), (3.8, 6, 1000, 10), (3.8, 4, 1000, 8), (3.8, 3, 9, 9), (5.0, 3, 1000, 8)],
+    ids=["all that wait", "those left over by groups of four", "none is left over", "as many as fit", "slower"],
+)
+def test_runs_that_would_be_a_small_last_group_enter_before(seconds, waiting, room, inside):
+    """Four runs are as fast as eight; of those that wait, the ones that make no group of four enter at once."""
+    gpu = alone().window(2.0).fill()
+    assert gpu.door.inside == 8
+    late = [Thread(target=gpu.door.enter, args=[100 + run], daemon=True) for run in range(waiting)]
+    for thread in late:
+        thread.start()
+    while len(gpu.door.waiting) < waiting:
+        pass
+    gpu.door.room = lambda _inside: room
+    gpu.train(2 + 2 * WINDOW_EPOCHS, seconds)
+    assert gpu.door.limit == 4
+    for thread in late[: inside - 8]:
+        thread.join(5)
+    assert gpu.door.inside == inside
+    for _ in range(inside - 3):  # from then on, four at a time
+        gpu.door.leave()
+    for thread in late[inside - 8 : inside - 7]:
+        thread.join(5)
+    assert gpu.door.inside == 3 + (waiting > inside - 8)
+
+
 def test_a_model_that_fills_the_device_alone_is_trained_alone():
     assert alone().window(3.9).door.limit == 1
 

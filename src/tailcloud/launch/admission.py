@@ -2,7 +2,8 @@
 
 The first run starts alone: it compiles what all runs need, and shows how much memory one run takes. Then four run
 together, and twice as many as long as the whole fleet gets more done by wall clock. A few runs saturate a GPU, and runs
-that wait cost nothing: when one ends, the next one enters at once.
+that wait cost nothing: when one ends, the next one enters at once. Only a last group of few runs would leave the GPU
+half idle: if more runs than pay do no harm either, those that would be left over enter before.
 """
 
 import time
@@ -32,6 +33,7 @@ class Admission:
     ) -> None:
         self.room, self.limit, self.inside, self.clock = room, fixed or 1, 0, clock
         self.waiting: set[int] = set()
+        self.extra = 0  # runs that may still enter beyond the limit
         self.growing, self.best = fixed is None, (0.0, 1)  # the best rate so far, and with how many
         self.evaluated = False  # whether any run was: its memory and its kernels are known
         self.ends: dict[int, list[tuple[float, float]]] = {}  # by run, see ``epoch``
@@ -41,8 +43,9 @@ class Admission:
         """Wait until the run may start. Of those that wait, the one with the lowest number is next."""
         with self.changed:
             self.waiting.add(run)
-            self.changed.wait_for(lambda: self.inside < self.limit and run == min(self.waiting))
+            self.changed.wait_for(lambda: (self.inside < self.limit or self.extra) and run == min(self.waiting))
             self.waiting.remove(run)
+            self.extra -= self.inside >= self.limit
             self._change(+1)
 
     def leave(self) -> None:
@@ -93,6 +96,9 @@ class Admission:
             self.changed.notify_all()
         else:
             self.limit = self.best[1]  # runs that were admitted stay
+            if MIN_SPEEDUP * rate >= self.best[0]:
+                self.extra = min(len(self.waiting) % self.limit, max(0, self.room(self.inside) - self.inside))
+                self.changed.notify_all()
 
 
 def _rate(ends: list[tuple[float, float]]) -> float:
