@@ -14,7 +14,7 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from tailcloud.training.stages.start import start_stage
 
 CLASSES, IMAGES, EPOCHS = 121, 8192, 3
 ROWS = ((128, 128, False), (128, 128, True), (224, 64, True))  # pixels, batch, whether with TrivialAugment
+STEP = ("size", "batch", "trivial_augment")  # what a row is about
 WAYS = {  # executor and kernels
     "eager, plain kernels": ("eager", "plain"),
     "graphed, plain kernels": ("graphed", "plain"),
@@ -59,8 +60,9 @@ def main(words: Sequence[str] | None = None) -> int:
     record: dict[str, Any] = read_json(options.out) if options.out.exists() else {}
     try:
         if options.only != "commands":
-            record |= measure_steps(options.sizes)
-            write_json(options.out, record)
+            for row in measure_steps(options.sizes):
+                record["images_per_second"] = merged(record.get("images_per_second", []), row)
+                write_json(options.out, record)
         if options.only != "steps":
             with tempfile.TemporaryDirectory() as home:
                 record["whole_commands"] = measure_commands(Path(home), options.device, options.images)
@@ -84,12 +86,17 @@ def settings(data: str | dict[str, Any], batch: int, epochs: int, engine: dict[s
     }
 
 
-def measure_steps(sizes: Sequence[int]) -> dict[str, Any]:
+def merged(rows: Sequence[dict[str, Any]], row: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a record with one more, which replaces that of the same steps."""
+    others = [each for each in rows if any(each[key] != row[key] for key in STEP)]
+    return sorted([*others, row], key=lambda each: [each[key] for key in STEP])
+
+
+def measure_steps(sizes: Sequence[int]) -> Iterator[dict[str, Any]]:
     """Images a second, eager and captured, by each kind of kernels."""
     device = torch.device("cuda")
     set_deterministic(device)
     run_engine.START_SOONER_BELOW = 0  # these runs are short, and "auto" is to take what it takes for a long one
-    rows = []
     for size, batch, trivial in (row for row in ROWS if row[0] in sizes):
         row: dict[str, Any] = {"size": size, "batch": batch, "trivial_augment": trivial}
         for way, (executor, kernels) in WAYS.items():
@@ -98,10 +105,7 @@ def measure_steps(sizes: Sequence[int]) -> dict[str, Any]:
             print(f"{size} pixels, batch {batch}, {way}: {row[way]:,.0f} images a second", flush=True)
         first, *_, last = WAYS
         row["ratio"] = row[last] / row[first]
-        print(row, flush=True)
-        rows.append(row)
-    about = {"machine": machine(device), "commit": commit(), "epochs": EPOCHS, "images": IMAGES}
-    return {"images_per_second": rows, **about}
+        yield row | {"machine": machine(device), "commit": commit(), "epochs": EPOCHS, "images": IMAGES}
 
 
 def images_per_second(size: int, batch: int, engine: dict[str, str], device: torch.device, *, trivial: bool) -> float:

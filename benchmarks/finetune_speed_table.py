@@ -3,10 +3,19 @@
 from collections.abc import Sequence
 from typing import Any
 
-from tailcloud.formatting import duration, number
+from tailcloud.formatting import NOT_MEASURED, duration, number
 from tailcloud.reporting.tables import markdown
 
-ABOUT_STEPS = ("size", "batch", "trivial_augment", "ratio")  # every other field is images a second by some way
+ABOUT_STEPS = (
+    "size",
+    "batch",
+    "trivial_augment",
+    "ratio",
+    "machine",
+    "commit",
+    "epochs",
+    "images",
+)  # the rest are rates
 COMMANDS = ("whole command", "wall clock", "memory, GB")
 NAMES = {"plain": "plain script, eager", "tailcloud": "`tailcloud train`"}
 
@@ -14,16 +23,21 @@ NAMES = {"plain": "plain script, eager", "tailcloud": "`tailcloud train`"}
 def parts(record: dict[str, Any]) -> list[str]:
     """Steps, and whole commands once these are measured; each with its origin."""
     rows = record["images_per_second"]
-    ways = [name for name in rows[0] if name not in ABOUT_STEPS]
+    ways = list(dict.fromkeys(name for row in rows for name in row if name not in ABOUT_STEPS))
     header = ["images a second: pixels, batch, augmentation", *ways, f"{ways[-1]} against {ways[0]}"]
-    steps = [markdown(header, [step(row, ways) for row in rows]), "", origin(record)]
+    origins: dict[str, list[str]] = {}
+    for row in rows:
+        origins.setdefault(origin(row), []).append(f"{row['size']} pixels")
+    lines = [f"- {', '.join(dict.fromkeys(sizes))}: m{one[1:]}" for one, sizes in origins.items()]
+    steps = [markdown(header, [step(row, ways) for row in rows]), "", *(lines if len(lines) > 1 else origins)]
     return [*steps, *commands(record["whole_commands"])] if "whole_commands" in record else steps
 
 
 def step(row: dict[str, Any], ways: Sequence[str]) -> list[str]:
     augmentation = "crops, flips, colours" + (", TrivialAugment" if row["trivial_augment"] else "")
-    rates = [number(row[way], 0) for way in ways]
-    return [f"{row['size']}, {row['batch']}, {augmentation}", *rates, f"× {number(row['ratio'], 2)}"]
+    rates, ratio = [number(row.get(way), 0) for way in ways], row.get("ratio")
+    name = f"{row['size']}, {row['batch']}, {augmentation}"
+    return [name, *rates, NOT_MEASURED if ratio is None else f"× {number(ratio, 2)}"]
 
 
 def commands(found: dict[str, Any]) -> list[str]:

@@ -279,7 +279,10 @@ def changes(result: Result) -> list[str]:
         used = resolve(dict(result.recipe)).training_substance() if result.recipe else own
     except UsageError:
         return []
-    found = differences(own, used)
+    found = list(differences(own, used))
+    if distill := used.get("distill"):  # whose paths are of the machine that measured
+        teachers = f"{len(distill['teachers'])} teachers, T = {distill['temperature']:g}, weight {distill['weight']:g}"
+        found = [(field, then, teachers if field == "distill" else now) for field, then, now in found]
     return [f"{field} = {now} instead of {then}" for field, then, now in found if field not in OF_THE_RUN]
 
 

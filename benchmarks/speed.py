@@ -260,7 +260,7 @@ class Benchmark:
 
 
 def checked_shares(epochs: Epochs, shares: Sequence[float]) -> Sequence[float]:
-    """Refuse a line through a stage that is evaluated after every epoch and one that is not: it would be too flat."""
+    """Refuse two commands of which one is evaluated after every epoch and the other is not: the line would be flat."""
     counts = [shortened(epochs, share) for share in shares]
     for stage in epochs:
         if len({count[stage] < FEW_EPOCHS for count in counts}) > 1:

@@ -4,18 +4,30 @@ import atexit
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
+
+
+class _Pause:
+    """How many threads want nothing to be collected, and whether the last of them has to switch it on again."""
+
+    lock, threads, resume = Lock(), 0, False
 
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """Collect nothing inside."""
-    enabled = gc.isenabled()
-    gc.disable()
+    """Collect nothing inside, nor before all threads that are inside have left."""
+    with _Pause.lock:
+        if not _Pause.threads:
+            _Pause.resume = gc.isenabled()
+        _Pause.threads += 1
+        gc.disable()
     try:
         yield
     finally:
-        if enabled:
-            gc.enable()
+        with _Pause.lock:
+            _Pause.threads -= 1
+            if not _Pause.threads and _Pause.resume:
+                gc.enable()
 
 
 @contextmanager

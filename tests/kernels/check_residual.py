@@ -207,6 +207,29 @@ def test_a_larger_batch_gets_memory_of_its_own():
     assert fused.workspace(2, training=False) not in {small, large}
 
 
+@interpreted_only
+@pytest.mark.parametrize(("size", "width", "images"), [((64, 64), 0.625, 33), ((32, 32), 1.0, 64), ((9, 7), 0.5, 1)])
+def test_partial_results_have_room_for_all_programs_and_their_groups(size, width, images):
+    """One that wrote past its own would spoil those of the next layer, which lie behind them."""
+    _, fused = pair(size, width=width)
+    seen = []
+
+    def note(kernel, grid, *arguments, **sizes):
+        given = dict(zip(kernel.arg_names, arguments, strict=False))
+        if "counter" in given and not sizes.get("LAST"):
+            channels = sizes["CO"] if kernel.fn.__name__ == "convolve" else sizes.get("CI", sizes.get("C"))
+            groups = -(-grid[0] // sizes["BP"])
+            assert len(given["partial"]) >= (2 * grid[0] + 3 * groups) * channels
+            assert len(given["counter"]) >= 1 + groups
+            seen.append(groups)
+
+    fused.launch = note
+    maps = torch.zeros(images, *size, 3)
+    fused.backward(maps, fused.forward(maps, training=True))
+    assert len(seen) == 2 * len(fused.layers)
+    assert (max(seen) > 1) == (size == (64, 64))
+
+
 def check_evaluation(plain, fused, images, context=torch.no_grad):
     set_training(False, plain, fused.backbone)
     with context():

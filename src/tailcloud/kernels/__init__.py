@@ -112,6 +112,11 @@ class FusedLayers:
         for norm in self.norms:
             norm.kernel = kernel  # type: ignore[assignment]
 
+    @property
+    def kinds(self) -> str:
+        """Which layers have kernels."""
+        return " and ".join(name for name in ("convolutions", "norms") if getattr(self, name))
+
     def compile(self, height: int, width: int) -> None:
         """Compile every kernel for images of that size; at their first launch they would be, one after the other."""
         from tailcloud.kernels import batch_norm, depthwise

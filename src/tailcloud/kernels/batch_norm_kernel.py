@@ -11,12 +11,14 @@ so the bits are the same every time.
 import triton
 import triton.language as tl
 
+from tailcloud.kernels.convolution import _is_last
+
 FOLD = tl.constexpr(4)  # pixels of a block that a thread adds up at once; their loads are on their way together
 SIZES = ["pixels", "pixels_each", "eighths"]  # kernels are not compiled anew for special values of these
 
 
 @triton.jit
-def _group(eighths, CHANNELS: tl.constexpr):
+def _group_of_channels(eighths, CHANNELS: tl.constexpr):
     """The number of channels, those of this program, and the number of its pixel block or share among its group."""
     C = eighths * 8  # so that the compiler knows that every pixel begins at a multiple of 16 bytes
     groups = tl.cdiv(C, CHANNELS)
@@ -29,17 +31,6 @@ def _block(start, end, C, channel, PIXELS: tl.constexpr):
     pixel = tl.arange(0, PIXELS)
     place = tl.cast(start, tl.int64) * C + (pixel[:, None] * C + channel[None, :])
     return place, (pixel < end - start)[:, None] & (channel < C)[None, :]
-
-
-@triton.jit
-def _is_last(counters, C, shares, CHANNELS: tl.constexpr):
-    """Whether this program is the last of its group; all others have written their partial results."""
-    counter = counters + tl.program_id(0) % tl.cdiv(C, CHANNELS)
-    tl.debug_barrier()
-    last = tl.atomic_add(counter, 1) == shares - 1
-    if last:
-        tl.store(counter, 0)
-    return last
 
 
 @triton.jit
@@ -93,7 +84,7 @@ def add_moments(
     A share adds up distances from its first pixel, so that large means cost no digits. Its mean and its squared
     deviations from that are its partial result, and are combined in the same way, from the first share's mean on.
     """
-    C, channel, share = _group(eighths, CHANNELS)
+    C, channel, share = _group_of_channels(eighths, CHANNELS)
     real, shares = channel < C, tl.cdiv(pixels, pixels_each)
     first, end = share * pixels_each, tl.minimum((share + 1) * pixels_each, pixels)
     origin = tl.load(maps + first.to(tl.int64) * C + channel, real, 0.0)
@@ -107,7 +98,7 @@ def add_moments(
     own = partial + share * (2 * C) + channel
     tl.store(own, origin.to(tl.float32) + sums / count, real)
     tl.store(own + C, tl.sum(squares, 0) - sums * sums / count, real)
-    if _is_last(counters, C, shares, CHANNELS):
+    if _is_last(counters + tl.program_id(0) % tl.cdiv(C, CHANNELS), shares):
         base = tl.load(partial + channel, real, 0.0, cache_modifier=".cg")
         total, squares = _zeros(PIXELS, CHANNELS), _zeros(PIXELS, CHANNELS)
         for start in range(0, shares, PIXELS):
@@ -145,7 +136,7 @@ def normalise(
     RELU6: tl.constexpr, SHORTCUT: tl.constexpr, PIXELS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """y of some pixels and channels."""
-    C, channel, block = _group(eighths, CHANNELS)
+    C, channel, block = _group_of_channels(eighths, CHANNELS)
     w, b, center, rstd = _norm(weight, bias, mean, variance, eps, C, channel)
     place, inside = _block(block * PIXELS, pixels, C, channel, PIXELS)
     centred = tl.load(maps + place, inside, 0.0).to(tl.float32) - center[None, :]
@@ -164,7 +155,7 @@ def add_gradients(
     pixels, pixels_each, eighths, eps, RELU6: tl.constexpr, PIXELS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """The gradients of weight and bias: Σ g·x̂ and Σ g, with the gradient g of the norm's output."""
-    C, channel, share = _group(eighths, CHANNELS)
+    C, channel, share = _group_of_channels(eighths, CHANNELS)
     real, shares = channel < C, tl.cdiv(pixels, pixels_each)
     first, end = share * pixels_each, tl.minimum((share + 1) * pixels_each, pixels)
     w, b, center, rstd = _norm(weight, bias, mean, variance, eps, C, channel)
@@ -179,7 +170,7 @@ def add_gradients(
     own = partial + share * (2 * C) + channel
     tl.store(own, tl.sum(total, 0), real)
     tl.store(own + C, tl.sum(products, 0) * rstd, real)
-    if _is_last(counters, C, shares, CHANNELS):
+    if _is_last(counters + tl.program_id(0) % tl.cdiv(C, CHANNELS), shares):
         total, products = _zeros(PIXELS, CHANNELS), _zeros(PIXELS, CHANNELS)
         for start in range(0, shares, PIXELS):
             _, _, one, other = _partials(partial, start, shares, C, channel, PIXELS)
@@ -195,7 +186,7 @@ def input_gradients(
     RELU6: tl.constexpr, MOVING: tl.constexpr, PIXELS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """The gradient of x: w / √(σ² + e) · (g − mean(g) − x̂·mean(g·x̂)), or without the means if statistics are frozen."""
-    C, channel, block = _group(eighths, CHANNELS)
+    C, channel, block = _group_of_channels(eighths, CHANNELS)
     w, b, center, rstd = _norm(weight, bias, mean, variance, eps, C, channel)
     place, inside = _block(block * PIXELS, pixels, C, channel, PIXELS)
     centred = tl.load(maps + place, inside, 0.0).to(tl.float32) - center[None, :]

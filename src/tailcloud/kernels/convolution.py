@@ -12,7 +12,7 @@ nine taps read (also rows of adjacent tiles, and zeros outside of the image) and
 
 Statistics and sums are written as one partial result per program. Of each group of ``BP`` programs the last one, found
 by an atomic counter, adds those of its group; the last one of all adds those of the groups; each in a fixed order. No
-number is added atomically, so the bits are the same every time. A step of 64 images has one group.
+number is added atomically, so the bits are the same every time. 64 images of 32 × 32 pixels are one group.
 """
 
 import triton
@@ -41,7 +41,7 @@ def _is_last(counter, programs):
 
 
 @triton.jit
-def _group(BP: tl.constexpr):
+def _group_of_programs(BP: tl.constexpr):
     """The group of this program, how many programs it has, and the number of groups."""
     group, programs = tl.program_id(0) // BP, tl.num_programs(0)
     return group, tl.minimum(programs - group * BP, BP), (programs + BP - 1) // BP
@@ -73,7 +73,7 @@ def _finish_forward(
 
     ``part`` counts to BP, ``channel`` to the block that holds all C.
     """
-    group, size, groups = _group(BP)
+    group, size, groups = _group_of_programs(BP)
     if _is_last(counter + 1 + group, size):
         programs = tl.num_programs(0)
         number = group * BP + part
@@ -150,7 +150,7 @@ def _finish_backward(
     C: tl.constexpr, BP: tl.constexpr, MOVING: tl.constexpr,
 ):  # fmt: skip
     """The gradients of β and γ, and the constants of gY = a·gZ + b·Y + c."""
-    group, size, groups = _group(BP)
+    group, size, groups = _group_of_programs(BP)
     if _is_last(counter + 1 + group, size):
         programs = tl.num_programs(0)
         one, two, _ = _rows(partial, group * BP + part, programs, 2 * C, channel, C)

@@ -57,6 +57,11 @@ def block_of(channels: int) -> int:
     return max(16, int(triton.next_power_of_2(channels)))
 
 
+def aligned(numbers: int) -> int:
+    """So many numbers of 32 bits, and as many more as fill 16 bytes."""
+    return -(-numbers // 4) * 4
+
+
 @dataclass(frozen=True)
 class Layer:
     """A convolution, the batch norm after it, the size of its input maps, and which blocks have ``Registers``."""
@@ -129,7 +134,7 @@ class Layer:
         return {**(self.registers.sizes if self.registers else {}), **WARPS}
 
     @cached_property
-    def group(self) -> int:
+    def programs_per_sum(self) -> int:
         """Programs whose partial statistics of the output are added together."""
         return PARTIALS // self.blocks["BCO"]
 
@@ -231,11 +236,11 @@ class Workspace:
         programs = [
             capacity * max(layer.tiles, after.tiles) for layer, after in zip(layers, [*layers[1:], last], strict=True)
         ]
-        groups = [-(-count // layer.group) for layer, count in zip(layers, programs, strict=True)]
-        self.counter = self._zeros([-(-(1 + count) // 4) * 4 for count in groups], torch.int32)  # aligned
-        # two numbers of each channel from each program, three from each group
-        counts = [2 * count + 3 * several for count, several in zip(programs, groups, strict=True)]
-        self.partial = self._zeros([count * channel for count, channel in zip(counts, channels, strict=True)])
+        sums = [-(-count // layer.programs_per_sum) for layer, count in zip(layers, programs, strict=True)]
+        self.counter = self._zeros([aligned(1 + count) for count in sums], torch.int32)
+        # two numbers of each channel from each program, three from each group of programs
+        counts = [2 * count + 3 * added for count, added in zip(programs, sums, strict=True)]
+        self.partial = self._zeros([aligned(count * channel) for count, channel in zip(counts, channels, strict=True)])
         self._prepare_packed()
         if training:
             self.gradient = self._maps([layer.numbers for layer in layers], training=True)
@@ -424,7 +429,7 @@ class FusedResNet:
                 *self._norm(workspace, max(number - 1, 0)), *self._norm(workspace, number),
                 layer.norm.num_batches_tracked, workspace.partial[number], workspace.counter[number],
                 count, layer.norm.eps, layer.norm.momentum,
-                **layer.shape, BP=layer.group, NORM=number > 0, MOVING=moving,
+                **layer.shape, BP=layer.programs_per_sum, NORM=number > 0, MOVING=moving,
                 **self._shortcut(number), **layer.sizes, **self.early,
             )  # fmt: skip
         last, number = self.layers[-1], len(self.layers)
@@ -467,7 +472,7 @@ class FusedResNet:
             kernels.unpool, (count,),
             gradient.contiguous(), workspace.kept[-1], workspace.raw[-1], workspace.gradient[-1],
             *self._closing(workspace, len(self.layers) - 1), count, HW=area, C=last.conv.out_channels,
-            BC=last.blocks["BCO"], BHW=triton.next_power_of_2(area), BP=last.group,
+            BC=last.blocks["BCO"], BHW=triton.next_power_of_2(area), BP=last.programs_per_sum,
             MOVING=self.backbone.training,
         )  # fmt: skip
         firsts = {group[0]: number for number, group in enumerate(workspace.groups)}
@@ -492,7 +497,7 @@ class FusedResNet:
             workspace.gradient[number], workspace.raw[number], workspace.bordered[number], workspace.mirrored[number],
             workspace.coefficients[number], workspace.gradient[number + 1 if skip else number], workspace.kept[number],
             workspace.raw[below], workspace.gradient[below], *self._closing(workspace, below), images,
-            **layer.shape, BP=PARTIALS // layer.blocks["BCI"], MOVING=self.backbone.training, SKIP=skip,
+            **layer.shape, BP=self.layers[below].programs_per_sum, MOVING=self.backbone.training, SKIP=skip,
             LAST=number == 0, **sizes, **self.early,
         )  # fmt: skip
 

@@ -25,7 +25,7 @@ from tailcloud.training.stages.factory import make_loss, make_objective
 from tailcloud.training.stages.trial_step import trial_step
 
 COMPILE_FROM = 2e14  # FLOPs of a run on a CPU; see docs/performance.md
-START_SOONER_BELOW = 1e15  # FLOPs of a run on a GPU below which convolutions pay that start sooner, with slower steps
+START_SOONER_BELOW = 1e15  # FLOPs of a run on a GPU below which the convolutions that start sooner pay off
 
 
 def check_losses(recipe: Recipe, counts: Sequence[int]) -> None:
@@ -131,8 +131,9 @@ class RunEngine:
         kernels = self.recipe.engine.kernels
         if kernels == "plain" or self.general_obstacle() or not has_fused_layers(self.model):
             return None
-        convolutions = kernels == "fused" or 0 < self.flops < START_SOONER_BELOW  # 0: it trains on features
-        norms = kernels == "fused" or (self.flops > 0 and self.executor == "graphed")
+        flops = self.flops  # 0: it trains on features
+        convolutions = kernels == "fused" or 0 < flops < START_SOONER_BELOW
+        norms = kernels == "fused" or (flops > 0 and self.executor == "graphed")
         if not (convolutions or norms):
             return None
         layers = FusedLayers(self.model, convolutions=convolutions, norms=norms)
@@ -200,6 +201,7 @@ class RunEngine:
             "ranks": ranks,
             "accumulate": engine.accumulate,
             "sync_batch_norm": engine.sync_batch_norm and ranks > 1,
+            **({"fused_layers": self.layers.kinds} if self.layers else {}),
         }
 
 

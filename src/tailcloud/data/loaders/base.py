@@ -48,7 +48,7 @@ class Loader(Protocol):
         """Images in each batch of an epoch."""
 
     def progress(self, number: int) -> float:
-        """The share of the stage's epochs that are done before an epoch, 0 ≤ progress < 1."""
+        """The share of the stage's epochs that are done before an epoch: 0 ≤ progress < 1, and 1 after the last."""
 
     def follow(self, progress: Callable[[int], float]) -> None:
         """Take the progress from now on from this function: a stage may end earlier than planned."""

@@ -152,7 +152,7 @@ class GraphedExecutor(EagerExecutor):
         return self.step_losses[: len(rates)].clone()
 
     def drawn(self, number: int) -> EpochPlan:
-        """The draws of an epoch, on the host; made before if its share of the stage is what it was thought to be."""
+        """The draws of an epoch, on the host; those that were drawn ahead, unless the schedule has changed since."""
         key, ahead = (number, self.loader.progress(number)), self.ahead
         self.ahead = None
         return ahead[1] if ahead and ahead[0] == key else self.loader.draw_plan(number)
@@ -160,7 +160,7 @@ class GraphedExecutor(EagerExecutor):
     def draw_ahead(self, number: int) -> None:
         """Draw an epoch while the device computes the last steps of the one before."""
         progress = self.loader.progress(number)
-        if progress < 1:  # or the stage is over
+        if progress < 1:  # from 1 on the stage is over
             self.ahead = (number, progress), self.loader.draw_plan(number)
 
     def replay(self, launches: Sequence[tuple[int, int]]) -> None:
