@@ -37,6 +37,7 @@ def test_a_network_with_kernels_is_the_network_without(convolutions, norms):
     layers = FusedLayers(model, convolutions=convolutions, norms=norms)
     assert len(layers.convolutions) == 48 * convolutions  # all but the stem
     assert len(layers.norms) == 49 * norms
+    assert layers.kinds == " and ".join(["convolutions"] * convolutions + ["norms"] * norms)
     assert relative(outputs(), plain) < 16 * ROUNDING  # rounded at other places, through 49 layers
     with torch.no_grad():
         exact = model(images)  # float32 is PyTorch's

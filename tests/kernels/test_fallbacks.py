@@ -163,6 +163,8 @@ def test_convolutions_that_start_sooner_are_for_short_runs_and_norms_for_graphs(
     made.layers = made.fused_layers()
     assert (made.layers.kinds if made.layers else set()) == taken
     assert made.kernels == ("fused" if taken else "plain")
+    monkeypatch.setattr(engines, "environment", lambda device: {})
+    assert made.environment.get("fused_layers", set()) == taken  # other kernels, other bits: a resumed run is told
     if taken:
         layers = made.layers
         assert (layers.compiled, layers.removed) == (made.dataset.shape[:2], False)
