@@ -8,8 +8,7 @@
 Every row is a command with default settings, started as from a shell and measured by wall clock until it exits:
 imports, data, set-up, training, evaluation, checkpoints and report. "cold" starts with an empty folder of compiled
 kernels, every other row after a short command that has filled it. Python has its bytecode on disk, as in any
-installation. Without --root, a run on CIFAR reads random images
-from files of the same form.
+installation. Without --root, a run on CIFAR reads random images from files of the same form.
 
 With --time-limit, each row gets its share of the time. A tenth and a fifth of the epochs are measured, and the whole
 command is extrapolated from these two; it is measured too if by that it fits. (Short stages are evaluated after every
@@ -264,10 +263,8 @@ def checked_shares(epochs: Epochs, shares: Sequence[float]) -> Sequence[float]:
     counts = [shortened(epochs, share) for share in shares]
     for stage in epochs:
         if len({count[stage] < FEW_EPOCHS for count in counts}) > 1:
-            given, found = (
-                " ".join(f"{share:g}" for share in shares),
-                " and ".join(str(count[stage]) for count in counts),
-            )
+            given = " ".join(f"{share:g}" for share in shares)
+            found = " and ".join(str(count[stage]) for count in counts)
             raise UsageError(
                 f"--shares {given}: {stage} would have {found} epochs, and stages of fewer than {FEW_EPOCHS} are "
                 f"evaluated after every epoch; take shares that are both above or both below"

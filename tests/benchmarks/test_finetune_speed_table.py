@@ -22,6 +22,7 @@ def test_a_row_replaces_that_of_the_same_steps_and_keeps_its_origin():
     large = {"size": 224, "batch": 64, "trivial_augment": True, "eager": 2617.6, "machine": MACHINE, "commit": "old"}
     rows = finetune_speed.merged(finetune_speed.merged([ROW], large), {**ROW, "eager": 6161.0, "commit": "new"})
     text = "\n".join(finetune_speed_table.parts({"images_per_second": rows}))
+    assert len(rows) == 2
     assert "TrivialAugment | 6,161 | 14,722 | × 2.78 |" in text
     assert "| 224, 64, crops, flips, colours, TrivialAugment | 2,618 | n/a | n/a |" in text
     assert "- 128 pixels: measured on a GPU, 16 cores, torch 2.11, commit `new`." in text

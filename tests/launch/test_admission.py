@@ -83,6 +83,8 @@ def test_runs_that_would_be_a_small_last_group_enter_before(seconds, waiting, ro
     assert gpu.door.limit == 4
     for thread in late[: inside - 8]:
         thread.join(5)
+    for thread in late[inside - 8 :]:
+        thread.join(0.1)  # it would enter now, if it were allowed to
     assert gpu.door.inside == inside
     for _ in range(inside - 3):  # from then on, four at a time
         gpu.door.leave()

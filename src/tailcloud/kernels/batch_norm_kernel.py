@@ -98,7 +98,7 @@ def add_moments(
     own = partial + share * (2 * C) + channel
     tl.store(own, origin.to(tl.float32) + sums / count, real)
     tl.store(own + C, tl.sum(squares, 0) - sums * sums / count, real)
-    if _is_last(counters + tl.program_id(0) % tl.cdiv(C, CHANNELS), shares):
+    if _is_last(counters + tl.program_id(0) % tl.cdiv(C, CHANNELS), shares, "acq_rel"):
         base = tl.load(partial + channel, real, 0.0, cache_modifier=".cg")
         total, squares = _zeros(PIXELS, CHANNELS), _zeros(PIXELS, CHANNELS)
         for start in range(0, shares, PIXELS):
@@ -170,7 +170,7 @@ def add_gradients(
     own = partial + share * (2 * C) + channel
     tl.store(own, tl.sum(total, 0), real)
     tl.store(own + C, tl.sum(products, 0) * rstd, real)
-    if _is_last(counters + tl.program_id(0) % tl.cdiv(C, CHANNELS), shares):
+    if _is_last(counters + tl.program_id(0) % tl.cdiv(C, CHANNELS), shares, "acq_rel"):
         total, products = _zeros(PIXELS, CHANNELS), _zeros(PIXELS, CHANNELS)
         for start in range(0, shares, PIXELS):
             _, _, one, other = _partials(partial, start, shares, C, channel, PIXELS)

@@ -30,10 +30,10 @@ def _after_the_kernel_before(EARLY: tl.constexpr):
 
 
 @triton.jit
-def _is_last(counter, programs):
+def _is_last(counter, programs, ORDER: tl.constexpr = "release"):
     """Whether this program is the last of so many that count here; all others have written their partial results."""
     tl.debug_barrier()
-    before = tl.atomic_add(counter, 1, sem="release")
+    before = tl.atomic_add(counter, 1, sem=ORDER)
     last = before == programs - 1
     if last:
         tl.store(counter, 0)
