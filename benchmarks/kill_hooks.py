@@ -23,7 +23,9 @@ def install() -> None:
     """Called once in every process."""
     if folder := os.environ.get(STACKS):
         _files.append((Path(folder) / str(os.getpid())).open("w"))
-        faulthandler.register(signal.SIGUSR1, file=_files[-1], all_threads=True)
+        # Only the thread that the signal interrupts, the main one: to walk the frames of threads that are running has
+        # crashed Python 3.11.
+        faulthandler.register(signal.SIGUSR1, file=_files[-1], all_threads=False)
     if seconds := float(os.environ.get(SLOW, "0")):
         for name in SLOWED:
             setattr(os, name, slowed(getattr(os, name), seconds))
@@ -50,7 +52,7 @@ def can_tell(process: int) -> bool:
 
 
 def stack_of(process: int, folder: Path) -> str:
-    """What a process is doing, one line per frame and thread; empty while Python starts."""
+    """What the main thread of a process is doing, one line per frame; empty while Python starts."""
     file = folder / str(process)
     if not file.exists() or not can_tell(process):
         return ""
