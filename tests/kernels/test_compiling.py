@@ -1,5 +1,6 @@
 """The kernels compile for GPUs that this machine need not have, and fit into their shared memory."""
 
+import ast
 import json
 import os
 import subprocess
@@ -9,6 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+import tailcloud
 
 SCRIPT = Path(__file__).with_name("compiling.py")
 SHARED = {80: 163, 90: 227}  # KiB that one program may have: A100, H100
@@ -44,3 +47,21 @@ def test_the_most_demanding_variant_of_each_kernel_compiles_and_fits(tmp_path):
         assert one["shared"] <= SHARED[one["arch"]] * 1024, text
         if one["arch"] < 90 and one["shared"] > SMALLEST * 1024:
             warnings.warn(f"{text}; sm_86 has {SMALLEST} KiB", stacklevel=1)
+
+
+def jitted_functions():
+    """Every function of the package that Triton compiles, as syntax."""
+    for path in sorted(Path(tailcloud.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            decorators = map(ast.unparse, node.decorator_list) if isinstance(node, ast.FunctionDef) else ()
+            if any(name.startswith(("triton.jit", "gluon.jit")) for name in decorators):
+                yield path.name, node
+
+
+def test_parameters_of_kernels_have_no_defaults():
+    """Triton 3.6 does not compile a default text; 3.7 does."""
+    functions = list(jitted_functions())
+    assert len(functions) > 20
+    for file, function in functions:
+        assert not function.args.defaults, f"{function.name} in {file} has a default"
+        assert not any(function.args.kw_defaults), f"{function.name} in {file} has a default"

@@ -30,7 +30,7 @@ def _after_the_kernel_before(EARLY: tl.constexpr):
 
 
 @triton.jit
-def _is_last(counter, programs, ORDER: tl.constexpr = "release"):
+def _is_last(counter, programs, ORDER: tl.constexpr):
     """Whether this program is the last of so many that count here; all others have written their partial results."""
     tl.debug_barrier()
     before = tl.atomic_add(counter, 1, sem=ORDER)
@@ -74,7 +74,7 @@ def _finish_forward(
     ``part`` counts to BP, ``channel`` to the block that holds all C.
     """
     group, size, groups = _group_of_programs(BP)
-    if _is_last(counter + 1 + group, size):
+    if _is_last(counter + 1 + group, size, "release"):
         programs = tl.num_programs(0)
         number = group * BP + part
         total, spread, inside = _rows(partial, number, programs, 2 * C, channel, C)
@@ -93,7 +93,7 @@ def _finish_forward(
             tl.store(own, sums, channel < C)
             tl.store(own + C, squares, channel < C)
             tl.store(own + 2 * C, sums * 0 + counted, channel < C)
-            if _is_last(counter, groups):
+            if _is_last(counter, groups, "release"):
                 _combine_groups(
                     home, groups, gamma, beta, running_mean, running_var, tracked, saved, affine, pixels, eps, momentum,
                     part, channel, C, BP,
@@ -151,7 +151,7 @@ def _finish_backward(
 ):  # fmt: skip
     """The gradients of β and γ, and the constants of gY = a·gZ + b·Y + c."""
     group, size, groups = _group_of_programs(BP)
-    if _is_last(counter + 1 + group, size):
+    if _is_last(counter + 1 + group, size, "release"):
         programs = tl.num_programs(0)
         one, two, _ = _rows(partial, group * BP + part, programs, 2 * C, channel, C)
         first, second = tl.sum(one, 0), tl.sum(two, 0)
@@ -162,7 +162,7 @@ def _finish_backward(
             own = home + group * (2 * C) + channel
             tl.store(own, first, channel < C)
             tl.store(own + C, second, channel < C)
-            if _is_last(counter, groups):
+            if _is_last(counter, groups, "release"):
                 one, two, _ = _rows(home, part, groups, 2 * C, channel, C)
                 for start in range(BP, groups, BP):
                     more, mores, _ = _rows(home, start + part, groups, 2 * C, channel, C)
