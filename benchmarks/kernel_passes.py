@@ -32,9 +32,14 @@ ROWS: dict[str, dict[str, Any]] = {
     "operands through shared memory": {"REGISTERS": {}},
     "one pixel in a row for weight gradients": {"PIXELS": ONE_PIXEL},
     "kernels start when the one before has ended": {"EARLY_FROM": NEVER},
-    "none of the three": {"REGISTERS": {}, "PIXELS": ONE_PIXEL, "EARLY_FROM": NEVER},
-    "a quarter of the partial statistics at a time": {"PARTIALS": residual.PARTIALS // 4},
-    "tiles of twice the size": {"TILE": 2 * residual.TILE},
+    "as many registers as the compiler likes": {"FOUR_FIT": None, "THREE_FIT": None},
+    "none of the four": {
+        "REGISTERS": {},
+        "PIXELS": ONE_PIXEL,
+        "EARLY_FROM": NEVER,
+        "FOUR_FIT": None,
+        "THREE_FIT": None,
+    },
 }
 
 

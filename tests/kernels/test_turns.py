@@ -45,7 +45,7 @@ def test_adding_to_the_gradients_of_another_batch_is_refused(network):
 @pytest.mark.parametrize("capturing", [True, False])
 def test_only_a_captured_step_has_a_second_stream(monkeypatch, capturing):
     """One that is launched from Python could take the stream that another run captures."""
-    from tailcloud.kernels.residual import _SideStream
+    from tailcloud.side_stream import SideStream
 
     said = []
 
@@ -56,6 +56,6 @@ def test_only_a_captured_step_has_a_second_stream(monkeypatch, capturing):
     monkeypatch.setattr(torch.cuda, "Stream", stream)
     monkeypatch.setattr(torch.cuda, "current_stream", stream)
     monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
-    with _SideStream(torch.device("cuda")) as side:
+    with SideStream(torch.device("cuda")) as side:
         side.run(lambda: said.append("work"))
     assert said == (["wait", "work", "wait"] if capturing else ["work"])

@@ -16,6 +16,7 @@ from tailcloud.kernels import CannotFuse
 from tailcloud.kernels import convolution as kernels
 from tailcloud.kernels.compile_together import Compilation, compile_together
 from tailcloud.kernels.launch import launch, reason
+from tailcloud.side_stream import SideStream
 
 TILE = 4096  # numbers of a feature map per program
 PARTIALS = 4096  # numbers of partial results that are added at a time, by one program
@@ -49,6 +50,10 @@ class Registers:
 REGISTERS = {16: Registers(1, 2), 32: Registers(2, 8)}
 PIXELS = {16: 2, 32: 2, 64: 1}  # output pixels in a row of a product that gives weight gradients
 WARPS: Sizes = {"num_warps": 4, "num_stages": 1}
+# Registers that a thread may take, measured by benchmarks/kernel_passes.py: so four programs fit on a multiprocessor.
+# Kernels of some blocks of channels would keep too much in memory then; three of those fit.
+FOUR_FIT, THREE_FIT = 128, 168
+LARGE = {"convolve": {(32, 32)}, "convolve_back": {(16, 32), (32, 32), (32, 64)}}
 EARLY_FROM = (9, 0)  # the compute capability from which a kernel can start while the one before it ends
 
 
@@ -132,6 +137,11 @@ class Layer:
     def sizes(self) -> Sizes:
         """What they are compiled for, beside the shape."""
         return {**(self.registers.sizes if self.registers else {}), **WARPS}
+
+    def limit(self, kernel: str) -> Sizes:
+        """How many registers a thread of a kernel may take; AMD's compiler does not ask."""
+        blocks = self.blocks["BCI"], self.blocks["BCO"]
+        return {} if torch.version.hip else {"maxnreg": THREE_FIT if blocks in LARGE[kernel] else FOUR_FIT}
 
     @cached_property
     def programs_per_sum(self) -> int:
@@ -430,7 +440,7 @@ class FusedResNet:
                 layer.norm.num_batches_tracked, workspace.partial[number], workspace.counter[number],
                 count, layer.norm.eps, layer.norm.momentum,
                 **layer.shape, BP=layer.programs_per_sum, NORM=number > 0, MOVING=moving,
-                **self._shortcut(number), **layer.sizes, **self.early,
+                **self._shortcut(number), **layer.sizes, **layer.limit("convolve"), **self.early,
             )  # fmt: skip
         last, number = self.layers[-1], len(self.layers)
         features = torch.empty(count, last.conv.out_channels, device=workspace.device)
@@ -476,7 +486,7 @@ class FusedResNet:
             MOVING=self.backbone.training,
         )  # fmt: skip
         firsts = {group[0]: number for number, group in enumerate(workspace.groups)}
-        with _SideStream(workspace.device) as beside:
+        with SideStream(workspace.device) as beside:
             for number in reversed(range(len(self.layers))):
                 self._layer_backward(workspace, number, count)
                 if number in firsts:
@@ -498,7 +508,7 @@ class FusedResNet:
             workspace.coefficients[number], workspace.gradient[number + 1 if skip else number], workspace.kept[number],
             workspace.raw[below], workspace.gradient[below], *self._closing(workspace, below), images,
             **layer.shape, BP=self.layers[below].programs_per_sum, MOVING=self.backbone.training, SKIP=skip,
-            LAST=number == 0, **sizes, **self.early,
+            LAST=number == 0, **sizes, **layer.limit("convolve_back"), **self.early,
         )  # fmt: skip
 
     def _weights_backward(self, workspace: Workspace, which: int, images: int) -> None:
@@ -526,33 +536,6 @@ class FusedResNet:
             inputs, outputs = layer.conv.in_channels, layer.conv.out_channels
             found += [weight.view(outputs, 3, 3, inputs).permute(0, 3, 1, 2), sums[outputs:], sums[:outputs]]
         return found
-
-
-class _SideStream:
-    """In a captured step, runs work on a second stream, which the first stream waits for at the end.
-
-    Streams of high priority come from a small pool and belong to the capture that is running: a step that is launched
-    from Python must not use one, since another run may be capturing it.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        captured = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
-        self.stream = torch.cuda.Stream(device, priority=-1) if captured else None
-
-    def __enter__(self) -> "_SideStream":
-        return self
-
-    def run(self, work: Callable[[], None]) -> None:
-        """Run work after everything that was launched before."""
-        if self.stream is None:
-            return work()
-        self.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.stream):
-            return work()
-
-    def __exit__(self, *_error: object) -> None:
-        if self.stream is not None:
-            torch.cuda.current_stream().wait_stream(self.stream)
 
 
 class _Differentiable(torch.autograd.Function):

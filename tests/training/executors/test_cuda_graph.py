@@ -40,7 +40,13 @@ class DrawingStep:
         self.optimizer = SGD(STAGE, dict(self.model.named_parameters()), CPU)
 
     def __call__(self, batch, generator):
+        return self.update(batch, self.draw(batch, generator))
+
+    def draw(self, batch, generator):
         return torch.rand((), generator=generator)
+
+    def update(self, batch, noise):
+        return noise
 
 
 def executor(seed=0, stage="stage1", step=None):
@@ -190,9 +196,9 @@ def test_an_epoch_is_drawn_ahead_and_anew_if_the_stage_was_shortened(monkeypatch
 
 def test_graphs_of_the_same_batch_size_share_a_warm_up(monkeypatch):
     class Counting(DrawingStep):
-        def __call__(self, batch, generator):
+        def draw(self, batch, generator):
             drawn.append(len(batch.target))
-            return super().__call__(batch, generator)
+            return super().draw(batch, generator)
 
     def captured(work, warm_up, generator):
         warm_up()

@@ -7,16 +7,19 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from threading import Lock
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.base import Loader
+from tailcloud.data.loaders.batch import Batch
 from tailcloud.data.loaders.epoch_plan import EpochPlan
 from tailcloud.data.loaders.images import Images
 from tailcloud.evaluation import DevicePredictions, predict_on_device
 from tailcloud.garbage_collection import collection_paused
+from tailcloud.side_stream import SideStream
 from tailcloud.training.executors.base import EpochState
 from tailcloud.training.executors.eager import EagerExecutor
 from tailcloud.training.executors.step import TrainingStep
@@ -108,7 +111,10 @@ class GraphedExecutor(EagerExecutor):
         dtype = next(step.model.parameters()).dtype
         self.step_losses = torch.zeros(loader.steps, dtype=dtype, device=self.device)
         self.rates = torch.zeros(loader.steps, len(step.optimizer.groups), device=self.device)
-        self.rows = {size: torch.arange(size, device=self.device) for size in set(loader.sizes)}
+        self.offsets = torch.arange(STEPS_PER_GRAPH, device=self.device)
+        self.rows = {
+            size: torch.arange(STEPS_PER_GRAPH * size, device=self.device).view(-1, size) for size in set(loader.sizes)
+        }
         self.graphs: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
         self.ahead: tuple[tuple[int, float], EpochPlan] | None = None  # the next epoch and its progress, and its draws
 
@@ -185,26 +191,43 @@ class GraphedExecutor(EagerExecutor):
     def warm_up_step(self, size: int) -> None:
         """A step as it will be captured; its gradients are removed afterwards."""
         self.go_to(self.loader.sizes.index(size))
-        self.one_step(size)
+        self.several_steps(1, size)
         self.step.optimizer.zero_grad()
 
     def several_steps(self, steps: int, size: int) -> None:
-        """The steps of one graph."""
-        for _ in range(steps):
-            self.one_step(size)
+        """The steps of one graph, from the current position, which then moves on.
+
+        A batch depends on no weight, so a second stream makes the next one while a step runs. The second stream waits
+        for the step before that: so a batch takes the memory of one that is not needed any more.
+        """
+        with SideStream(self.device) as beside:
+            numbers = beside.run(lambda: self.step_number + self.offsets[:steps])
+            ahead = beside.run(partial(self.batch_and_noise, numbers, 0, size))
+            losses = list[Tensor]()
+            for place in range(steps):
+                beside.wait()
+                batch, noise = ahead
+                if place + 1 < steps:
+                    ahead = beside.run(partial(self.batch_and_noise, numbers, place + 1, size))
+                else:
+                    beside.run(partial(self.move_on, steps, size))
+                self.step.optimizer.set_rate_from(self.rates, numbers[place : place + 1])
+                losses.append(self.step.update(batch, noise))
+            self.step_losses.index_copy_(0, numbers, torch.stack(losses))
+
+    def batch_and_noise(self, numbers: Tensor, place: int, size: int) -> tuple[Batch, Any]:
+        """The batch of one of the next steps, and the random numbers of its clouds."""
+        assert self.plan is not None
+        lam = self.plan.lambdas.index_select(0, numbers[place : place + 1]).squeeze(0)
+        batch = self.loader.assemble(self.plan, self.first_row + self.rows[size][place], lam)
+        return batch, self.step.draw(batch, self.generator)
+
+    def move_on(self, steps: int, size: int) -> None:
+        """Set the position to after these steps."""
+        self.first_row += steps * size
+        self.step_number += steps
 
     def go_to(self, number: int) -> None:
         """Set the position in the epoch to before a step."""
         self.first_row.fill_(sum(self.loader.sizes[:number]))
         self.step_number.fill_(number)
-
-    def one_step(self, size: int) -> None:
-        """The step at the current position, which then moves on."""
-        assert self.plan is not None
-        lam = self.plan.lambdas.index_select(0, self.step_number).squeeze(0)
-        batch = self.loader.assemble(self.plan, self.first_row + self.rows[size], lam)
-        self.step.optimizer.set_rate_from(self.rates, self.step_number)
-        loss = self.step(batch, self.generator)
-        self.step_losses.index_copy_(0, self.step_number, loss.reshape(1))
-        self.first_row += size
-        self.step_number += 1

@@ -29,7 +29,14 @@ class TrainingStep:
 
     def __call__(self, batch: Batch, generator: torch.Generator) -> Tensor:
         """Update the model on one batch; returns the loss, on the device."""
-        noise = self.objective.draw(batch, generator)  # here, outside of compiled code
+        return self.update(batch, self.draw(batch, generator))
+
+    def draw(self, batch: Batch, generator: torch.Generator) -> Any:
+        """The random numbers of a step: outside of compiled code, and not from the weights."""
+        return self.objective.draw(batch, generator)
+
+    def update(self, batch: Batch, noise: Any) -> Tensor:
+        """Update the model, given the random numbers; returns the loss, on the device."""
         loss = self.differentiate(batch, noise)
         if self.sam:
             with self.sam.perturbed():
