@@ -78,14 +78,18 @@ def _finish_forward(
         programs = tl.num_programs(0)
         number = group * BP + part
         total, spread, inside = _rows(partial, number, programs, 2 * C, channel, C)
+        # everything is read before anything is added: nobody else works now, and each wait counts
+        weight, bias = tl.load(gamma + channel, channel < C, 0.0), tl.load(beta + channel, channel < C, 0.0)
+        old_mean = tl.load(running_mean + channel, channel < C, 0.0)
+        old_var = tl.load(running_var + channel, channel < C, 0.0)
         count = (tl.minimum(H - number % ((H + R - 1) // R) * R, R) * W).to(tl.float32)
         counted = tl.sum(tl.where(number < programs, count, 0.0), 0)
         sums = tl.sum(total, 0)
         squares = _squares(total, spread, count[:, None], inside, sums / counted)
         if groups == 1:
             _store_norm(
-                gamma, beta, running_mean, running_var, tracked, saved, affine, pixels, eps, momentum,
-                sums / pixels, squares / pixels, channel, C,
+                weight, bias, old_mean, old_var, running_mean, running_var, tracked, saved, affine, pixels, eps,
+                momentum, sums / pixels, squares / pixels, channel, C,
             )  # fmt: skip
         else:
             home = partial + programs * (2 * C)
@@ -95,15 +99,15 @@ def _finish_forward(
             tl.store(own + 2 * C, sums * 0 + counted, channel < C)
             if _is_last(counter, groups, "release"):
                 _combine_groups(
-                    home, groups, gamma, beta, running_mean, running_var, tracked, saved, affine, pixels, eps, momentum,
-                    part, channel, C, BP,
+                    home, groups, weight, bias, old_mean, old_var, running_mean, running_var, tracked, saved, affine,
+                    pixels, eps, momentum, part, channel, C, BP,
                 )  # fmt: skip
 
 
 @triton.jit
 def _combine_groups(
-    home, groups, gamma, beta, running_mean, running_var, tracked, saved, affine, pixels, eps, momentum,
-    part, channel, C: tl.constexpr, BP: tl.constexpr,
+    home, groups, weight, bias, old_mean, old_var, running_mean, running_var, tracked, saved, affine, pixels, eps,
+    momentum, part, channel, C: tl.constexpr, BP: tl.constexpr,
 ):  # fmt: skip
     """Batch norm from the groups' partial results: (sum, squared deviations from the own mean, pixels)."""
     total, _, _ = _rows(home, part, groups, 3 * C, channel, C)
@@ -118,21 +122,18 @@ def _combine_groups(
         place = home + (start + part)[:, None] * (3 * C) + 2 * C + channel[None, :]
         squares += _squares(total, spread, tl.load(place, inside, 1.0, cache_modifier=".cg"), inside, mean)
     _store_norm(
-        gamma, beta, running_mean, running_var, tracked, saved, affine, pixels, eps, momentum,
+        weight, bias, old_mean, old_var, running_mean, running_var, tracked, saved, affine, pixels, eps, momentum,
         mean, squares / pixels, channel, C,
     )  # fmt: skip
 
 
 @triton.jit
 def _store_norm(
-    gamma, beta, running_mean, running_var, tracked, saved, affine, pixels, eps, momentum, mean, variance, channel,
-    C: tl.constexpr,
+    weight, bias, old_mean, old_var, running_mean, running_var, tracked, saved, affine, pixels, eps, momentum,
+    mean, variance, channel, C: tl.constexpr,
 ):  # fmt: skip
     """Scale and shift of a batch norm from mean and variance, and the running statistics."""
     inside = channel < C
-    weight, bias = tl.load(gamma + channel, inside, 0.0), tl.load(beta + channel, inside, 0.0)
-    old_mean = tl.load(running_mean + channel, inside, 0.0)
-    old_var = tl.load(running_var + channel, inside, 0.0)
     rstd = 1 / tl.sqrt(variance + eps)
     tl.store(affine + channel, weight * rstd, inside)
     tl.store(affine + C + channel, bias - mean * weight * rstd, inside)
@@ -154,9 +155,11 @@ def _finish_backward(
     if _is_last(counter + 1 + group, size, "release"):
         programs = tl.num_programs(0)
         one, two, _ = _rows(partial, group * BP + part, programs, 2 * C, channel, C)
+        mean, rstd = tl.load(saved + channel, channel < C, 0.0), tl.load(saved + C + channel, channel < C, 0.0)
+        a = tl.load(gamma + channel, channel < C, 0.0) * rstd
         first, second = tl.sum(one, 0), tl.sum(two, 0)
         if groups == 1:
-            _store_coefficients(gamma, saved, sums, coefficients, pixels, first, second, channel, C, MOVING)
+            _store_coefficients(a, mean, rstd, sums, coefficients, pixels, first, second, channel, C, MOVING)
         else:
             home = partial + programs * (2 * C)
             own = home + group * (2 * C) + channel
@@ -169,18 +172,16 @@ def _finish_backward(
                     one += more
                     two += mores
                 _store_coefficients(
-                    gamma, saved, sums, coefficients, pixels, tl.sum(one, 0), tl.sum(two, 0), channel, C, MOVING
+                    a, mean, rstd, sums, coefficients, pixels, tl.sum(one, 0), tl.sum(two, 0), channel, C, MOVING
                 )
 
 
 @triton.jit
 def _store_coefficients(
-    gamma, saved, sums, coefficients, pixels, first, second, channel, C: tl.constexpr, MOVING: tl.constexpr
+    a, mean, rstd, sums, coefficients, pixels, first, second, channel, C: tl.constexpr, MOVING: tl.constexpr
 ):
     """What ``_finish_backward`` finds, from Σ gZ and Σ gZ·ŷ."""
     inside = channel < C
-    mean, rstd = tl.load(saved + channel, inside, 0.0), tl.load(saved + C + channel, inside, 0.0)
-    a = tl.load(gamma + channel, inside, 0.0) * rstd
     tl.store(sums + channel, first, inside)
     tl.store(sums + C + channel, second, inside)
     b = -a * rstd * second / pixels
