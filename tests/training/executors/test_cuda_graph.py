@@ -21,6 +21,7 @@ from tailcloud.objectives import Classify
 from tailcloud.optimizers import OPTIMIZERS, SGD, SharpnessAware
 from tailcloud.recipe import Stage
 from tailcloud.sampling import ShuffledSampler, make_sampler
+from tailcloud.side_stream import SideStream
 from tailcloud.training.executors import cuda_graph
 from tailcloud.training.executors.base import EpochState
 from tailcloud.training.executors.cuda_graph import GraphedExecutor
@@ -192,6 +193,42 @@ def test_an_epoch_is_drawn_ahead_and_anew_if_the_stage_was_shortened(monkeypatch
         found.append({"losses": torch.cat(losses), **model.state_dict()})
     assert all(torch.equal(value, found[1][key]) for key, value in found[0].items())
     assert drawn == ([(0, 0.0), (1, 0.25), (1, 0.5)] if changes else [(0, 0.0), (1, 0.25), (2, 0.5)])
+
+
+def test_the_next_batch_is_made_beside_a_step_and_after_the_step_before(monkeypatch):
+    """So a step waits for its own batch alone, and a batch does not take the memory of one that is being used."""
+    said = []
+
+    class Beside(SideStream):
+        def run(self, work):
+            said.append("(")
+            result = super().run(work)
+            said.append(")")
+            return result
+
+        def wait(self):
+            said.append("wait")
+
+    class Noted(DrawingStep):
+        def draw(self, batch, generator):
+            said.append("batch")
+            return super().draw(batch, generator)
+
+        def update(self, batch, noise):
+            said.append("step")
+            return super().update(batch, noise)
+
+    monkeypatch.setattr(cuda_graph, "SideStream", Beside)
+    monkeypatch.setattr("tailcloud.optimizers.base.GRAPH_DEVICES", {"cpu"})
+    data = ResidentImages(Split(np.zeros((12, 4, 4, 1), np.uint8), np.arange(12) % 3), CPU)
+    made = GraphedExecutor(Noted(), ResidentLoader(data, ShuffledSampler(12), Normalise([0.0], [1.0]), batch=4))
+    made.plan = made.loader.plan(0)
+    made.several_steps(3, 4)
+    first, middle = ["(", ")", "(", "batch", ")"], ["wait", "(", "batch", ")", "step"]
+    assert said == [*first, *middle, *middle, "wait", "(", ")", "step", "wait"]
+    assert made.first_row.tolist() == [12]
+    assert made.step_number.tolist() == [3]
+    assert len(set(made.step_losses.tolist())) == 3
 
 
 def test_graphs_of_the_same_batch_size_share_a_warm_up(monkeypatch):
