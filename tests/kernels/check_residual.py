@@ -158,6 +158,27 @@ def test_operands_straight_into_registers(monkeypatch, size, tile, channel_warps
 
 
 @interpreted_only
+@pytest.mark.parametrize(("count", "parts"), [(1, [1]), (4, [4]), (5, [1, 4]), (8, [4, 4]), (10, [2, 4, 4])], ids=str)
+def test_few_layers_share_a_launch_and_the_first_the_fewest(count, parts):
+    found = residual.from_the_end(list(range(count)), 4)
+    assert [len(part) for part in found] == parts
+    assert [number for part in found for number in part] == list(range(count))
+
+
+def test_layers_that_share_a_launch_or_do_not_have_the_same_weight_gradients(monkeypatch):
+    found = []
+    for most in (1, 2, 9):
+        monkeypatch.setattr(residual, "LAYERS_PER_LAUNCH", most)
+        network = FusedResNet(backbone_of("resnet20"), 8, 8, dtype=torch.float32)
+        network(normal(2, 3, 8, 8)).backward(normal(2, 16, seed=2))
+        found.append([p.grad.clone() for p in network.parameters])
+        found[-1].append(len(network.workspace(2, training=True).groups))
+    *first, many = found[0]
+    assert many > found[1][-1] > found[2][-1]
+    for *others, _ in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(first, others, strict=True))
+
+
 def test_registers_are_for_maps_of_16_bits():
     _, half = pair((4, 4), dtype=torch.bfloat16)
     _, whole = pair((4, 4))

@@ -24,6 +24,7 @@ TILES_PER_SPLIT = 8  # tiles over which one program adds weight gradients
 CHUNK = 128  # pixels of a tile that a program loads at a time
 BUFFERS = 3  # maps of one size that evaluation needs at a time: a block's input and two intermediate maps
 ADD_BLOCK, ADD_SPLITS = 128, 16
+LAYERS_PER_LAUNCH = 4  # of weight gradients, at most
 LARGEST_BLOCK = 64  # channels
 PACKED_OUTPUTS = 16  # channels whose weights a program packs; every block is a multiple
 
@@ -60,6 +61,12 @@ EARLY_FROM = (9, 0)  # the compute capability from which a kernel can start whil
 def block_of(channels: int) -> int:
     """The next power of two, at least 16 as tensor cores need it."""
     return max(16, int(triton.next_power_of_2(channels)))
+
+
+def from_the_end(numbers: list[int], most: int) -> list[list[int]]:
+    """Parts of so many numbers, in order; the first part has the rest."""
+    starts = range(len(numbers) % most or most, len(numbers), most)
+    return [numbers[: starts.start], *(numbers[start : start + most] for start in starts)]
 
 
 def aligned(numbers: int) -> int:
@@ -278,9 +285,13 @@ class Workspace:
         self.pack_table = torch.tensor(rows, dtype=torch.int64).to(self.device)
 
     def _prepare_weights(self) -> None:
-        """Adjacent layers of one shape compute their weight gradients in one launch, as several partial results."""
+        """Adjacent layers of one shape compute their weight gradients in one launch, as several partial results.
+
+        It is launched when the backward pass has left the first of them. What is launched last has nothing to run
+        beside: so launches have few layers, and those of the first layers the fewest.
+        """
         same = groupby(range(len(self.layers)), lambda number: tuple(self.layers[number].shape.values()))
-        self.groups = [list(group) for _, group in same]
+        self.groups = [part for _, group in same for part in from_the_end(list(group), LAYERS_PER_LAUNCH)]
         sizes = [layer.conv.weight.numel() for layer in self.layers]
         self.weights = self._zeros(sizes)
         self.group_sizes = [sum(sizes[number] for number in group) for group in self.groups]
