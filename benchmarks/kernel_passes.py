@@ -73,7 +73,7 @@ def captured(device: torch.device, images: int, seed: int, *, training: bool) ->
     fused = network(device, seed)
     fused.backbone.train(training)
     pixels = torch.randn(images, SIDE, SIDE, 3, device=device).to(torch.bfloat16)
-    slope = torch.randn(images, fused.backbone.features, device=device) / images
+    slope = torch.randn(images, fused.layers[-1].conv.out_channels, device=device) / images
 
     def work() -> tuple[Any, ...]:
         features = fused.forward(pixels, training=training)

@@ -46,7 +46,7 @@ def test_mean_logits_are_those_of_the_plain_models(monkeypatch):
 
 def test_a_teacher_that_does_not_fit_stays_in_plain_kernels(monkeypatch):
     exact(monkeypatch)
-    wide, other = model_of("resnet8", 0, width=2.0), model_of("resnet8-2-experts", 1)
+    wide, other = model_of("resnet8", 0, width=2.0), model_of("resnet8-2-experts", 1, width=2.0)
     teachers = Teachers([wide, other], [1.0, 1.0], None)
     teachers.use_fused_kernels(*SIZE)
     assert teachers.networks == [wide, other]

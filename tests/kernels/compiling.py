@@ -18,12 +18,14 @@ import torch
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
+from tailcloud.backbones import create_backbone
 from tailcloud.classifier import Architecture, build_classifier
 from tailcloud.data.augment import Augment
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Split
 from tailcloud.data.loaders.resident import ResidentImages
 from tailcloud.kernels import FusedNetwork, batch_assembly, head_loss, image_operations, residual
+from tailcloud.kernels.branches import FusedBranches
 from tailcloud.losses import CrossEntropyLoss, GCLLoss
 from tailcloud.objectives import Classify
 from tailcloud.sampling import make_sampler
@@ -92,10 +94,20 @@ def all_launches(arch: int) -> Launches:
         model.eval()
         with torch.no_grad():
             network(batch.images)
-    if arch >= 90:  # a CPU cannot tell
-        early = residual.FusedResNet(model.backbone.train(), SIZE, SIZE)
-        early.launch, early.early = launches.note, {"EARLY": True, "launch_pdl": True}
-        early(batch.images).sum().backward()
+    chains = [(residual.FusedResNet(model.backbone, SIZE, SIZE), batch.images)]
+    for name in ("resnet32-two-branch", "resnet32-3-experts"):
+        backbone = create_backbone(name).to(memory_format=torch.channels_last)
+        chains.append((FusedBranches(backbone, SIZE, SIZE), batch.images))
+    for network, images in chains:
+        for chain in [network] if isinstance(network, residual.FusedResNet) else [network.trunk, *network.ends]:
+            chain.launch = launches.note
+            if arch >= 90:  # a CPU cannot tell
+                chain.early = {"EARLY": True, "launch_pdl": True}
+        network.backbone.train()
+        network(images).sum().backward()
+        network.backbone.eval()
+        with torch.no_grad():
+            network(images)
     return launches
 
 

@@ -25,7 +25,7 @@ from tailcloud.kernels import CannotFuse
 from tailcloud.kernels import compile_together as together
 from tailcloud.kernels.compile_together import compile_in_threads, compile_together
 from tailcloud.kernels.launch import launch
-from tailcloud.kernels.residual import REGISTERS, FusedResNet
+from tailcloud.kernels.residual import REGISTERS, FusedChain, FusedResNet
 
 pytestmark = pytest.mark.skipif(knobs.runtime.interpret, reason="kernels are interpreted, not compiled")
 SIZES = [16, 32, 64, 128, 256, 512]
@@ -75,9 +75,9 @@ def test_processes_compile_all_but_the_first(compiled):
 def test_processes_compile_the_kernels_of_a_network(compiled, monkeypatch):
     """In both of Triton's languages, with all options of a launch."""
     monkeypatch.setattr(driver, "_active", FakeGpu(90))
-    monkeypatch.setattr(FusedResNet, "early", {"EARLY": True, "launch_pdl": True})
+    monkeypatch.setattr(FusedChain, "early", {"EARLY": True, "launch_pdl": True})
     model = build_classifier(Architecture("resnet8", "cosine", 1.0, 3, 5), 0).to(memory_format=torch.channels_last)
-    every = FusedResNet(model.backbone, 8, 8)._compilations(REGISTERS)
+    every = FusedResNet(model.backbone, 8, 8).compilations(REGISTERS)
     one_each = {each.func.__self__: each for each in every}
     compile_together([each for kernel, each in one_each.items() if kernel.fn.__name__ != "convolve_back"])
     assert any(kernel.is_gluon() for kernel in one_each)

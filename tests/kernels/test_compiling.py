@@ -21,6 +21,8 @@ KERNELS = {
     "convolve",
     "pool",
     "unpool",
+    "emit",
+    "absorb",
     "convolve_back",
     "weigh",
     "add_partials",

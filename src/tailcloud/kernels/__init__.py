@@ -2,10 +2,11 @@
 
 They compute the same as the plain modules, from the same parameters, in bfloat16 with float32 sums. What they do not
 support is computed by the plain modules. For small residual networks, ``residual`` (with ``convolution``) is the
-backbone, ``head_loss`` head and loss, ``batch_assembly`` makes batches, with ``image_operations`` for the operations of
-AutoAugment and the like. For EfficientNet-Lite, ``depthwise`` has convolutions, and ``batch_norm`` batch norm with what
-follows it. ``launch`` starts kernels, ``compile_together`` compiles them before, with processes (``compiler_process``)
-that import Triton alone: so kernels are in files of their own. docs/performance.md has what was gained.
+backbone, ``branches`` one that has several ends, ``head_loss`` head and loss, ``batch_assembly`` makes batches, with
+``image_operations`` for the operations of AutoAugment and the like. For EfficientNet-Lite, ``depthwise`` has
+convolutions, and ``batch_norm`` batch norm with what follows it. ``launch`` starts kernels, ``compile_together``
+compiles them before, with processes (``compiler_process``) that import Triton alone: so kernels are in files of their
+own. docs/performance.md has what was gained.
 """
 
 from collections.abc import Iterator
@@ -47,18 +48,18 @@ def obstacle(model: Classifier, height: int, width: int) -> str | None:
 
     if fits(model.backbone):
         return None
-    return "they are made for small residual networks of at most 64 channels, without branches or experts"
+    return "they are made for small residual networks of at most 64 channels"
 
 
 class FusedNetwork:
     """A classifier whose backbone is computed by the kernels."""
 
     def __init__(self, model: Classifier, height: int, width: int) -> None:
-        from tailcloud.kernels.residual import FusedResNet
+        from tailcloud.kernels.branches import fused_backbone
 
         assert isinstance(model.backbone, CifarResNet)  # or there was an obstacle
         self.model = model
-        self.backbone = FusedResNet(model.backbone, height, width)
+        self.backbone = fused_backbone(model.backbone, height, width)
 
     @property
     def head(self) -> Head:

@@ -379,6 +379,55 @@ def unpool(
 
 
 @triton.jit
+def emit(
+    raw, shortcut, maps, affine_in, gamma_in, beta_in, mean_in, var_in, saved_in, eps,
+    H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, BC: tl.constexpr, R: tl.constexpr, BW: tl.constexpr,
+    MOVING: tl.constexpr, SHORTCUT: tl.constexpr,
+    SH: tl.constexpr, SW: tl.constexpr, SC: tl.constexpr, SBC: tl.constexpr, SR: tl.constexpr,
+):  # fmt: skip
+    """The last activation of a chain on a tile of R rows, for others that take maps [image, row, column, channel]."""
+    image, row, column, inside = _pixels(H, W, R, BW)
+    channel = tl.arange(0, BC)
+    value, extra = _source(
+        raw, shortcut, image, row, column, inside, channel, H, W, C, SHORTCUT, SH, SW, SC, SBC, SR
+    )  # fmt: skip
+    scale, shift = _affine(affine_in, gamma_in, beta_in, mean_in, var_in, saved_in, eps, channel, C, MOVING)
+    value = _activation(value, extra, scale, shift, True, SHORTCUT)
+    place = ((image * H + row) * W + column)[:, None] * C + channel[None, :]
+    tl.store(maps + place, value, inside[:, None] & (channel[None, :] < C))
+
+
+@triton.jit(do_not_specialize=RUNTIME)
+def absorb(
+    gradient, maps, raw, result, gamma, saved, sums, coefficients, partial, counter, images,
+    H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, BC: tl.constexpr, R: tl.constexpr, BW: tl.constexpr,
+    BP: tl.constexpr, MOVING: tl.constexpr,
+):  # fmt: skip
+    """gZ of the last convolution of a chain, from the gradient of the maps that ``emit`` made; a tile per program."""
+    image, row, column, inside = _pixels(H, W, R, BW)
+    channel = tl.arange(0, BC)
+    valid = inside[:, None] & (channel[None, :] < C)
+    place = ((image * H + row) * W + column)[:, None] * C + channel[None, :]
+    below = tl.load(raw + place, valid, 0.0)
+    alive = tl.load(maps + place, valid, 0.0) > 0
+    rounded = tl.where(alive, tl.load(gradient + place, valid, 0.0), 0.0).to(result.dtype.element_ty)
+    tl.store(result + place, rounded, valid)
+    _store_sums(partial, rounded.to(tl.float32), below, saved, valid, C, channel)
+    _finish_backward(
+        partial, counter, gamma, saved, sums, coefficients, images * (H * W), tl.arange(0, BP), channel, C, BP, MOVING
+    )  # fmt: skip
+
+
+@triton.jit
+def _pixels(H: tl.constexpr, W: tl.constexpr, R: tl.constexpr, BW: tl.constexpr):
+    """Image, rows and columns of a program's tile of R rows, and which of them exist."""
+    tiles: tl.constexpr = (H + R - 1) // R
+    own = tl.arange(0, R * BW)
+    row, column = tl.program_id(0) % tiles * R + own // BW, own % BW
+    return tl.program_id(0) // tiles, row, column, (row < H) & (column < W)
+
+
+@triton.jit
 def _normed_back(gradient, value, a, b, c):
     total = gradient.to(tl.float32) * a[None, :] + value.to(tl.float32) * b[None, :] + c[None, :]
     return total.to(gradient.dtype)
@@ -403,10 +452,13 @@ def convolve_back(
     skipped, kept, raw_below, result, gamma, saved, sums, coefficients, partial, counter, images,
     H: tl.constexpr, W: tl.constexpr, S: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr,
     BCI: tl.constexpr, BCO: tl.constexpr, R: tl.constexpr, BP: tl.constexpr,
-    MOVING: tl.constexpr, SKIP: tl.constexpr, LAST: tl.constexpr, BWI: tl.constexpr, BWO: tl.constexpr,
-    EARLY: tl.constexpr,
+    MOVING: tl.constexpr, SKIP: tl.constexpr, LAST: tl.constexpr, OPEN: tl.constexpr,
+    BWI: tl.constexpr, BWO: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """gZ[l−1] on R·S rows, from gZ[l] through convolution l, with the shortcut's gradient. LAST: only make gY[l]."""
+    """gZ[l−1] on R·S rows, from gZ[l] through convolution l, with the shortcut's gradient.
+
+    LAST: only make gY[l]. OPEN: below is no norm, but maps that were given; the result is their gradient.
+    """
     _after_the_kernel_before(EARLY)
     HO: tl.constexpr = (H + S - 1) // S
     WO: tl.constexpr = (W + S - 1) // S
@@ -452,15 +504,19 @@ def convolve_back(
             even_pixel = ((row % 2 == 0) & (column % 2 == 0))[:, None]
             shifted = half * CO + ci[None, :] + (CO - CI) // 2
             total += tl.load(skipped + shifted, valid & even_pixel, 0.0).to(tl.float32)
-        mine = _bordered(image, first * S + row, column, H, W, R * S)[:, None] * BCI + ci[None, :]
-        alive = tl.load(kept + mine, valid, 0.0) > 0
-        below = tl.load(raw_below + place, valid, 0.0)
-        rounded = tl.where(alive, total, 0.0).to(result.dtype.element_ty)
-        tl.store(result + place, rounded, valid)
-        _store_sums(partial, rounded.to(tl.float32), below, saved, valid, CI, ci)
-        _finish_backward(
-            partial, counter, gamma, saved, sums, coefficients, images * (H * W), tl.arange(0, BP), ci, CI, BP, MOVING
-        )  # fmt: skip
+        if OPEN:
+            tl.store(result + place, total.to(result.dtype.element_ty), valid)
+        else:
+            mine = _bordered(image, first * S + row, column, H, W, R * S)[:, None] * BCI + ci[None, :]
+            alive = tl.load(kept + mine, valid, 0.0) > 0
+            below = tl.load(raw_below + place, valid, 0.0)
+            rounded = tl.where(alive, total, 0.0).to(result.dtype.element_ty)
+            tl.store(result + place, rounded, valid)
+            _store_sums(partial, rounded.to(tl.float32), below, saved, valid, CI, ci)
+            part = tl.arange(0, BP)
+            _finish_backward(
+                partial, counter, gamma, saved, sums, coefficients, images * (H * W), part, ci, CI, BP, MOVING
+            )  # fmt: skip
 
 
 @triton.jit

@@ -138,7 +138,8 @@ def convolve_back(
     skipped, kept, raw_below, result, gamma, saved, sums, coefficients, partial, counter, images,
     H: tl.constexpr, W: tl.constexpr, S: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr,  # noqa: ARG001
     BCI: tl.constexpr, BCO: tl.constexpr, R: tl.constexpr, BP: tl.constexpr,
-    MOVING: tl.constexpr, SKIP: tl.constexpr, LAST: tl.constexpr, BWI: tl.constexpr, BWO: tl.constexpr,  # noqa: ARG001
+    MOVING: tl.constexpr, SKIP: tl.constexpr, LAST: tl.constexpr, OPEN: tl.constexpr,  # noqa: ARG001
+    BWI: tl.constexpr, BWO: tl.constexpr,
     EARLY: tl.constexpr, CHANNEL_WARPS: tl.constexpr, CONTIGUOUS: tl.constexpr,
 ):  # fmt: skip
     """``convolution.convolve_back`` with stride 1, and not LAST."""
@@ -174,17 +175,21 @@ def convolve_back(
     row, column = _place(gl.arange(0, R * BWI, gl.SliceLayout(1, inputs)), R, BWI, at_once)
     place = ((image * H + first + row) * W + column)[:, None] * CI + ci[None, :]
     valid = ((first + row < H) & (column < W))[:, None] & (ci < CI)[None, :]
-    mine = _bordered(image, first + row, column, H, W, R)[:, None] * BCI + ci[None, :]
-    alive = gl.load(kept + mine, valid, 0.0) > 0
-    below = gl.load(raw_below + place, valid, 0.0)
+    if not OPEN:
+        mine = _bordered(image, first + row, column, H, W, R)[:, None] * BCI + ci[None, :]
+        alive = gl.load(kept + mine, valid, 0.0) > 0
+        below = gl.load(raw_below + place, valid, 0.0)
     total = _convolved(home, weight, W + 2, BCO, BCI, R, BWI, layout, at_once, CONTIGUOUS)
     total = gl.convert_layout(gl.permute(total, (1, 0)), inputs)
     if SKIP == 1:
         total += gl.load(skipped + place, valid, 0.0).to(gl.float32)
-    rounded = gl.where(alive, total, 0.0).to(result.dtype.element_ty)
-    gl.store(result + place, rounded, valid)
-    _store_sums(partial, rounded.to(gl.float32), below, saved, valid, CI, ci)
-    part = gl.arange(0, BP, gl.SliceLayout(1, inputs))
-    _finish_backward(
-        partial, counter, gamma, saved, sums, coefficients, images * (H * W), part, ci, CI, BP, MOVING
-    )  # fmt: skip
+    if OPEN:
+        gl.store(result + place, total.to(result.dtype.element_ty), valid)
+    else:
+        rounded = gl.where(alive, total, 0.0).to(result.dtype.element_ty)
+        gl.store(result + place, rounded, valid)
+        _store_sums(partial, rounded.to(gl.float32), below, saved, valid, CI, ci)
+        part = gl.arange(0, BP, gl.SliceLayout(1, inputs))
+        _finish_backward(
+            partial, counter, gamma, saved, sums, coefficients, images * (H * W), part, ci, CI, BP, MOVING
+        )  # fmt: skip

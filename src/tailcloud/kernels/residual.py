@@ -1,6 +1,9 @@
-"""A CIFAR ResNet computed by the fused kernels: the model's own parameters and buffers, fewer and larger kernels."""
+"""A CIFAR ResNet computed by the fused kernels: the model's own parameters and buffers, fewer and larger kernels.
 
-from collections.abc import Callable, Mapping, Sequence
+``FusedResNet`` is one chain of convolutions; ``branches`` has networks of several.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -12,6 +15,8 @@ import triton
 from torch import Tensor, nn
 
 from tailcloud.backbones.cifar_resnet import BasicBlock, CifarResNet
+from tailcloud.backbones.experts import ExpertResNet
+from tailcloud.backbones.two_branch import TwoBranchResNet
 from tailcloud.kernels import CannotFuse
 from tailcloud.kernels import convolution as kernels
 from tailcloud.kernels.compile_together import Compilation, compile_together
@@ -26,6 +31,7 @@ BUFFERS = 3  # maps of one size that evaluation needs at a time: a block's input
 ADD_BLOCK, ADD_SPLITS = 128, 16
 LAYERS_PER_LAUNCH = 4  # of weight gradients, at most
 LARGEST_BLOCK = 64  # channels
+FITTING = (CifarResNet, TwoBranchResNet, ExpertResNet)  # backbones, and no others that are derived from them
 PACKED_OUTPUTS = 16  # channels whose weights a program packs; every block is a multiple
 
 Sizes = dict[str, int]
@@ -183,20 +189,32 @@ class Layer:
         return self.out[0] * self.out[1] * self.conv.out_channels
 
 
-def layers_of(backbone: CifarResNet, height: int, width: int, known: Mapping[int, Registers]) -> list[Layer]:
-    """The convolutions of a backbone in order."""
-    layers = [Layer(backbone.conv1, backbone.bn1, height, width, known)]
-    for stage in (backbone.layer1, backbone.layer2, backbone.layer3):
-        for block in stage:
-            assert isinstance(block, BasicBlock)
-            layers.append(Layer(block.conv1, block.bn1, *layers[-1].out, known))
-            layers.append(Layer(block.conv2, block.bn2, *layers[-1].out, known))
+Convolution = tuple[nn.Conv2d, nn.BatchNorm2d]  # and the norm after it
+
+
+def convolutions_of(blocks: Iterable[nn.Module]) -> list[Convolution]:
+    """Both convolutions of each block."""
+    found: list[Convolution] = []
+    for block in blocks:
+        assert isinstance(block, BasicBlock)
+        found += [(block.conv1, block.bn1), (block.conv2, block.bn2)]
+    return found
+
+
+def layers_of(
+    convolutions: Sequence[Convolution], height: int, width: int, known: Mapping[int, Registers]
+) -> list[Layer]:
+    """Convolutions one after the other, the first on maps of that size."""
+    layers: list[Layer] = []
+    for conv, norm in convolutions:
+        layers.append(Layer(conv, norm, height, width, known))
+        height, width = layers[-1].out
     return layers
 
 
 def fits(backbone: nn.Module) -> bool:
-    """Whether these kernels can compute a backbone: a CifarResNet with float32 weights in channels-last."""
-    if type(backbone) is not CifarResNet or backbone.conv1.weight.dtype != torch.float32:
+    """Whether these kernels can compute a backbone: a small ResNet with float32 weights in channels-last."""
+    if type(backbone) not in FITTING or next(backbone.parameters()).dtype != torch.float32:
         return False
     convolutions = [module for module in backbone.modules() if isinstance(module, nn.Conv2d)]
     small = all(max(block_of(conv.in_channels), block_of(conv.out_channels)) <= LARGEST_BLOCK for conv in convolutions)
@@ -238,9 +256,12 @@ class Workspace:
     """The memory that the kernels write for up to ``capacity`` images, at fixed addresses.
 
     Borders are zero from the start and never written. Without ``training``, only what the next layers read is kept.
+    ``open``: the gradient of the input maps is wanted too.
     """
 
-    def __init__(self, layers: Sequence[Layer], capacity: int, dtype: torch.dtype, *, training: bool) -> None:
+    def __init__(
+        self, layers: Sequence[Layer], capacity: int, dtype: torch.dtype, *, training: bool, open: bool = False
+    ) -> None:
         self.capacity, self.layers, self.passes = capacity, layers, 0
         self.device, self.dtype = layers[0].conv.weight.device, dtype
         last = layers[-1]
@@ -261,6 +282,8 @@ class Workspace:
         self._prepare_packed()
         if training:
             self.gradient = self._maps([layer.numbers for layer in layers], training=True)
+            inputs = layers[0].height * layers[0].width * layers[0].conv.in_channels if open else 0
+            self.input_gradient = self._zeros([capacity * inputs], dtype)[0]
             self.bordered = self._maps([layer.bordered_out for layer in layers], training=True)
             self.sums = self._zeros([2 * count for count in channels])
             self.coefficients = self._zeros([3 * count for count in channels])
@@ -343,56 +366,38 @@ class Workspace:
 _compiling: dict[tuple[object, ...], Mapping[int, Registers]] = {}  # by network, what compiles in this process
 
 
-class FusedResNet:
-    """Computes the same as a ``CifarResNet``, from the same parameters; maps are stored in ``dtype``."""
+class FusedChain:
+    """Convolutions one after the other: residual blocks, before them a single one if there is a ``stem``.
 
-    def __init__(self, backbone: CifarResNet, height: int, width: int, dtype: torch.dtype = torch.bfloat16) -> None:
-        self.backbone, self.dtype = backbone, dtype
-        self.layers = layers_of(backbone, height, width, known_registers(dtype))
+    With a stem, the input are images; without one, maps of another chain, whose gradient is computed too. The output
+    are ``pooled`` features, or maps. All maps are [batch, height, width, channels], stored in ``dtype``. Batch norm
+    moves its statistics if ``backbone`` is in training.
+    """
+
+    def __init__(
+        self, backbone: nn.Module, convolutions: Sequence[Convolution], height: int, width: int, dtype: torch.dtype,
+        *, stem: bool, pooled: bool,
+    ) -> None:  # fmt: skip
+        self.backbone, self.convolutions, self.dtype, self.stem, self.pooled = (
+            backbone, convolutions, dtype, stem, pooled
+        )  # fmt: skip
+        self.layers = layers_of(convolutions, height, width, known_registers(dtype))
         self.parameters = [p for layer in self.layers for p in (layer.conv.weight, layer.norm.weight, layer.norm.bias)]
         self._workspaces: dict[bool, list[Workspace]] = {True: [], False: []}
         self.launch: Callable[..., None] = launch
 
-    def __call__(self, images: Tensor) -> Tensor:
-        """Features [batch, features] in float32 of normalised images [batch, channels, H, W]."""
-        maps = images.permute(0, 2, 3, 1).to(self.dtype).contiguous()
+    def run(self, maps: Tensor) -> Tensor:
+        """Features [batch, features] in float32, or maps, of input maps; differentiable if the parameters are."""
         if torch.is_grad_enabled() and self.parameters[0].requires_grad:
-            features: Tensor = _Differentiable.apply(self, maps, *self.parameters)
-            return features
+            result: Tensor = _Differentiable.apply(self, maps, *self.parameters)
+            return result
         return self.forward(maps, training=False)
 
-    def compile(self, beside: Sequence[Compilation] = ()) -> None:
-        """Compile every kernel of both passes, once per process; at their first launch they would be, one by one.
+    def use(self, known: Mapping[int, Registers]) -> None:
+        """Compute the blocks of channels that are ``known`` by ``gluon_convolution``."""
+        self.layers = layers_of(self.convolutions, self.layers[0].height, self.layers[0].width, known)
 
-        If those of ``gluon_convolution`` do not compile here, the others compute all layers. What is compiled
-        ``beside`` them raises nothing.
-        """
-        key = *(tuple(layer.shape.values()) for layer in self.layers), self.dtype, self.parameters[0].device
-        if key not in _compiling:
-            _compiling[key] = self._compile_some(beside)
-        self.layers = layers_of(self.backbone, self.layers[0].height, self.layers[0].width, _compiling[key])
-
-    def _compile_some(self, beside: Sequence[Compilation]) -> Mapping[int, Registers]:
-        """Compile with ``Registers``, or without if that fails; what is compiled."""
-        known = self.layers[0].known
-        try:
-            self._compile_with(known, beside)
-        except CannotFuse:
-            if not known:
-                raise
-            known = {}
-            self._compile_with(known, beside)
-        return known
-
-    def _compile_with(self, known: Mapping[int, Registers], beside: Sequence[Compilation]) -> None:
-        try:
-            compile_together([*self._compilations(known), *beside])
-        except torch.OutOfMemoryError:
-            raise
-        except Exception as error:  # no compiler, no driver, no Gluon, or a kernel that is too large
-            raise CannotFuse(reason(error)) from error
-
-    def _compilations(self, known: Mapping[int, Registers]) -> list[Compilation]:
+    def compilations(self, known: Mapping[int, Registers]) -> list[Compilation]:
         """One call per kernel. Both passes run on a copy for two images, where launches are only recorded."""
         launches: dict[tuple[object, ...], Compilation] = {}
 
@@ -400,16 +405,19 @@ class FusedResNet:
             work = partial(kernel.warmup, *arguments, grid=grid, **sizes)
             launches.setdefault((kernel, *sorted(sizes.items())), work)
 
-        height, width = self.layers[0].height, self.layers[0].width
-        trial = FusedResNet(deepcopy(self.backbone), height, width, self.dtype)
-        trial.layers, trial.launch = layers_of(trial.backbone, height, width, known), record
-        inputs = self.layers[0].conv.in_channels
-        images = torch.zeros(2, height, width, inputs, dtype=self.dtype, device=self.parameters[0].device)
+        first, mode = self.layers[0], nn.Module()
+        trial = FusedChain(
+            mode, deepcopy(self.convolutions), first.height, first.width, self.dtype, stem=self.stem, pooled=self.pooled
+        )
+        trial.use(known)
+        trial.launch = record
+        shape = 2, first.height, first.width, first.conv.in_channels
+        maps = torch.zeros(shape, dtype=self.dtype, device=self.parameters[0].device)
         for training in (True, False):
-            trial.backbone.train(training)
-            features = trial.forward(images, training=training)
-        trial.backbone.train()
-        trial.backward(images, features)
+            mode.train(training)
+            result = trial.forward(maps, training=training)
+        mode.train()
+        trial.backward(maps, result)
         return list(launches.values())
 
     @cached_property
@@ -431,11 +439,12 @@ class FusedResNet:
         for workspace in self._workspaces[training]:
             if workspace.capacity >= images:
                 return workspace
-        self._workspaces[training].append(Workspace(self.layers, images, self.dtype, training=training))
+        made = Workspace(self.layers, images, self.dtype, training=training, open=not self.stem)
+        self._workspaces[training].append(made)
         return self._workspaces[training][-1]
 
     def forward(self, images: Tensor, *, training: bool) -> Tensor:
-        """Features of images [batch, H, W, channels]."""
+        """Features or maps of images or maps [batch, H, W, channels]."""
         moving, count = self.backbone.training, len(images)
         workspace = self.workspace(count, training=training)
         self.launch(
@@ -453,7 +462,11 @@ class FusedResNet:
                 **layer.shape, BP=layer.programs_per_sum, NORM=number > 0, MOVING=moving,
                 **self._shortcut(number), **layer.sizes, **layer.limit("convolve"), **self.early,
             )  # fmt: skip
-        last, number = self.layers[-1], len(self.layers)
+        return self._pool(workspace, count) if self.pooled else self._emit(workspace, count)
+
+    def _pool(self, workspace: Workspace, count: int) -> Tensor:
+        """Features from the last raw maps."""
+        moving, last, number = self.backbone.training, self.layers[-1], len(self.layers)
         features = torch.empty(count, last.conv.out_channels, device=workspace.device)
         self.launch(
             kernels.pool, (count,),
@@ -464,6 +477,23 @@ class FusedResNet:
         )  # fmt: skip
         return features
 
+    def _emit(self, workspace: Workspace, count: int) -> Tensor:
+        """The last activation; it stays in the workspace, where the backward pass reads it."""
+        last, number = self.layers[-1], len(self.layers)
+        raw, shortcut, maps = self._input(workspace, number, workspace.kept[-1])
+        self.launch(
+            kernels.emit, (count * last.tiles,),
+            raw, shortcut, maps, *self._norm(workspace, number - 1), last.norm.eps, **self._tile(last),
+            MOVING=self.backbone.training, **self._shortcut(number),
+        )  # fmt: skip
+        return maps[: count * last.numbers].view(count, *last.out, last.conv.out_channels)
+
+    @staticmethod
+    def _tile(last: Layer) -> Sizes:
+        """A tile of the output maps."""
+        blocks = {"BC": last.blocks["BCO"], "R": last.rows, "BW": last.blocks["BWO"]}
+        return {"H": last.out[0], "W": last.out[1], "C": last.conv.out_channels, **blocks}
+
     def _input(self, workspace: Workspace, number: int, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Raw map and shortcut that make activation ``number``, and where it is stored."""
         raw = workspace.raw[number - 1] if number else images
@@ -471,7 +501,7 @@ class FusedResNet:
 
     def _shortcut(self, number: int) -> Sizes:
         """The shortcut that is added to make activation ``number``: the input of the block that ends there."""
-        if number < 3 or number % 2 == 0:
+        if number < 2 or not self._starts_block(number - 2):
             return {"SHORTCUT": 0, "SH": 1, "SW": 1, "SC": 1, "SBC": 1, "SR": 1}
         start = self.layers[number - 2]
         inputs, same = start.conv.in_channels, start.stride == 1 and start.conv.in_channels == start.conv.out_channels
@@ -480,22 +510,19 @@ class FusedResNet:
             "SBC": start.blocks["BCI"], "SR": start.rows * start.stride,
         }  # fmt: skip
 
+    def _starts_block(self, number: int) -> bool:
+        """Whether convolution ``number`` is the first of a block: with a stem these are 1, 3, 5 …"""
+        return number % 2 == int(self.stem)
+
     def _norm(self, workspace: Workspace, number: int) -> tuple[Tensor | None, ...]:
         norm = self.layers[number].norm
         own = norm.weight, norm.bias, norm.running_mean, norm.running_var
         return workspace.affine[number], *own, workspace.saved[number]
 
     def backward(self, images: Tensor, gradient: Tensor) -> list[Tensor]:
-        """The gradients of all parameters, from the gradient of the features of the last forward pass."""
-        count, workspace, last = len(images), self.workspace(len(images), training=True), self.layers[-1]
-        area = last.out[0] * last.out[1]
-        self.launch(
-            kernels.unpool, (count,),
-            gradient.contiguous(), workspace.kept[-1], workspace.raw[-1], workspace.gradient[-1],
-            *self._closing(workspace, len(self.layers) - 1), count, HW=area, C=last.conv.out_channels,
-            BC=last.blocks["BCO"], BHW=triton.next_power_of_2(area), BP=last.programs_per_sum,
-            MOVING=self.backbone.training,
-        )  # fmt: skip
+        """The gradients of all parameters, from the gradient of what the last forward pass gave."""
+        count, workspace = len(images), self.workspace(len(images), training=True)
+        self._start_backward(workspace, gradient.contiguous(), count)
         firsts = {group[0]: number for number, group in enumerate(workspace.groups)}
         with SideStream(workspace.device) as beside:
             for number in reversed(range(len(self.layers))):
@@ -509,17 +536,37 @@ class FusedResNet:
         )  # fmt: skip
         return self._gradients(workspace)
 
+    def _start_backward(self, workspace: Workspace, gradient: Tensor, images: int) -> None:
+        """The gradient of the last norm's output, from that of the features or maps."""
+        last, area = self.layers[-1], self.layers[-1].out[0] * self.layers[-1].out[1]
+        maps = gradient, workspace.kept[-1], workspace.raw[-1], workspace.gradient[-1]
+        arguments = *maps, *self._closing(workspace, len(self.layers) - 1), images
+        common = {"BP": last.programs_per_sum, "MOVING": self.backbone.training}
+        if self.pooled:
+            sizes = {"HW": area, "C": last.conv.out_channels, "BC": last.blocks["BCO"]}
+            block = triton.next_power_of_2(area)
+            self.launch(kernels.unpool, (images,), *arguments, **sizes, BHW=block, **common)
+        else:
+            self.launch(kernels.absorb, (images * last.tiles,), *arguments, **self._tile(last), **common)
+
+    def input_gradient(self, maps: Tensor) -> Tensor | None:
+        """The gradient of the input maps of the last backward pass; None with a stem."""
+        workspace = self.workspace(len(maps), training=True)
+        return None if self.stem else workspace.input_gradient[: maps.numel()].view(maps.shape)
+
     def _layer_backward(self, workspace: Workspace, number: int, images: int) -> None:
         layer, below = self.layers[number], max(number - 1, 0)
-        skip = self._shortcut(number + 2)["SHORTCUT"] if number % 2 else 0
-        own, sizes = (layer.kernels, layer.sizes) if number else (kernels, WARPS)  # the last one multiplies nothing
+        skip = self._shortcut(number + 2)["SHORTCUT"] if self._starts_block(number) else 0
+        last, opened = number == 0 and self.stem, number == 0 and not self.stem
+        own, sizes = (kernels, WARPS) if last else (layer.kernels, layer.sizes)  # the last one multiplies nothing
         self.launch(
             own.convolve_back, (images * layer.tiles,),
             workspace.gradient[number], workspace.raw[number], workspace.bordered[number], workspace.mirrored[number],
             workspace.coefficients[number], workspace.gradient[number + 1 if skip else number], workspace.kept[number],
-            workspace.raw[below], workspace.gradient[below], *self._closing(workspace, below), images,
+            workspace.raw[below], workspace.input_gradient if opened else workspace.gradient[below],
+            *self._closing(workspace, below), images,
             **layer.shape, BP=self.layers[below].programs_per_sum, MOVING=self.backbone.training, SKIP=skip,
-            LAST=number == 0, **sizes, **layer.limit("convolve_back"), **self.early,
+            LAST=last, OPEN=opened, **sizes, **layer.limit("convolve_back"), **self.early,
         )  # fmt: skip
 
     def _weights_backward(self, workspace: Workspace, which: int, images: int) -> None:
@@ -549,11 +596,69 @@ class FusedResNet:
         return found
 
 
+class FusedResNet(FusedChain):
+    """Computes the same as a ``CifarResNet``, from the same parameters; maps are stored in ``dtype``."""
+
+    def __init__(self, backbone: CifarResNet, height: int, width: int, dtype: torch.dtype = torch.bfloat16) -> None:
+        blocks = *backbone.layer1, *backbone.layer2, *backbone.layer3
+        convolutions = [(backbone.conv1, backbone.bn1), *convolutions_of(blocks)]
+        super().__init__(backbone, convolutions, height, width, dtype, stem=True, pooled=True)
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Features [batch, features] in float32 of normalised images [batch, channels, H, W]."""
+        return self.run(as_maps(images, self.dtype))
+
+    def compile(self, beside: Sequence[Compilation] = ()) -> None:
+        """Compile every kernel of both passes, once per process; at their first launch they would be, one by one."""
+        compile_chains([self], beside)
+
+
+def as_maps(images: Tensor, dtype: torch.dtype) -> Tensor:
+    """Images [batch, channels, H, W] as the kernels read them."""
+    return images.permute(0, 2, 3, 1).to(dtype).contiguous()
+
+
+def compile_chains(chains: Sequence[FusedChain], beside: Sequence[Compilation]) -> None:
+    """Compile every kernel of chains, once per process.
+
+    If those of ``gluon_convolution`` do not compile here, the others compute all layers. What is compiled ``beside``
+    them raises nothing.
+    """
+    shapes = [(*(tuple(layer.shape.values()) for layer in chain.layers), chain.stem, chain.pooled) for chain in chains]
+    key = *shapes, chains[0].dtype, chains[0].parameters[0].device
+    if key not in _compiling:
+        _compiling[key] = _compile_some(chains, beside)
+    for chain in chains:
+        chain.use(_compiling[key])
+
+
+def _compile_some(chains: Sequence[FusedChain], beside: Sequence[Compilation]) -> Mapping[int, Registers]:
+    """Compile with ``Registers``, or without if that fails; what is compiled."""
+    known = chains[0].layers[0].known
+    try:
+        _compile_with(chains, known, beside)
+    except CannotFuse:
+        if not known:
+            raise
+        known = {}
+        _compile_with(chains, known, beside)
+    return known
+
+
+def _compile_with(chains: Sequence[FusedChain], known: Mapping[int, Registers], beside: Sequence[Compilation]) -> None:
+    try:
+        compile_together([*(each for chain in chains for each in chain.compilations(known)), *beside])
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # no compiler, no driver, no Gluon, or a kernel that is too large
+        raise CannotFuse(reason(error)) from error
+
+
 class _Differentiable(torch.autograd.Function):
-    """The network as one node of PyTorch's graph."""
+    """A chain as one node of PyTorch's graph."""
 
     @staticmethod
-    def forward(context: Any, network: FusedResNet, images: Tensor, *parameters: Tensor) -> Tensor:  # noqa: ARG004
+    def forward(context: Any, network: FusedChain, images: Tensor, *parameters: Tensor) -> Tensor:  # noqa: ARG004
         context.network, context.workspace = network, network.workspace(len(images), training=True)
         context.workspace.passes += 1
         context.number = context.workspace.passes
@@ -567,4 +672,5 @@ class _Differentiable(torch.autograd.Function):
         added = before is not None and before.data_ptr() == workspace.weights[0].data_ptr()
         if added or workspace.passes != context.number:
             raise RuntimeError("fused kernels hold one batch: call backward(), step() and zero_grad() before the next")
-        return None, None, *context.network.backward(images, gradient)
+        gradients = context.network.backward(images, gradient)
+        return None, context.network.input_gradient(images), *gradients
