@@ -1,6 +1,6 @@
 """CIFAR-10 and CIFAR-100 (Krizhevsky, 2009), complete or long-tailed, from the official python or binary files."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import file_digest, md5
 from pathlib import Path
@@ -59,7 +59,7 @@ class CifarCopy:
             raise self.damaged(path, f"it does not have the names of {self.edition.classes} classes")
         return [name.decode(errors="replace") if isinstance(name, bytes) else str(name) for name in names]
 
-    def split(self, files: list[str], images: int) -> tuple[Rows, Labels]:
+    def split(self, files: list[str], images: int) -> tuple["FileRows", Labels]:
         """The images and labels of some files together; every class must have the same number of images."""
         parts = [self._read(self.folder / file, images // len(files)) for file in files]
         labels, share = np.concatenate([labels for _, labels in parts]), images // self.edition.classes
@@ -67,7 +67,7 @@ class CifarCopy:
         if wrong:
             text = classes_text(wrong, self.class_names())
             raise self.damaged(self.folder, f"{text} should have {share:,} images in {' + '.join(files)}")
-        return np.concatenate([rows for rows, _ in parts]), labels
+        return FileRows([rows for rows, _ in parts]), labels
 
     def damaged(self, path: Path, why: str) -> TailcloudError:
         """The error for a file that is not what it should be."""
@@ -98,6 +98,22 @@ class CifarCopy:
         return rows, np.array([int(label) for label in labels], np.int64)
 
 
+@dataclass(frozen=True)
+class FileRows:
+    """The images of several files as one, without a copy of all of them."""
+
+    parts: Sequence[Rows]
+
+    def images(self, positions: NDArray[np.int64]) -> Pixels:
+        """Those at some positions, as [N, 32, 32, 3]."""
+        images, start = np.empty((len(positions), 32, 32, 3), np.uint8), 0
+        for rows in self.parts:
+            here = np.flatnonzero((positions >= start) & (positions < start + len(rows)))
+            images[here] = rows[positions[here] - start].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+            start += len(rows)
+        return images
+
+
 def open_cifar(name: Name, ratio: float | None, root: Path) -> Dataset:
     """CIFAR-10 or CIFAR-100 with imbalance ratio γ, or complete and balanced if ``ratio`` is None.
 
@@ -108,14 +124,12 @@ def open_cifar(name: Name, ratio: float | None, root: Path) -> Dataset:
     counts = None if ratio is None else exponential_counts(TRAIN_IMAGES / edition.classes, edition.classes, ratio)
     copy = _complete_copy(name, spec, root)
     rows, labels = copy.split(copy.layout.files[:-2], TRAIN_IMAGES)
-    if counts is not None:
-        positions = longtail_positions(labels, counts)
-        rows, labels = rows[positions], labels[positions]
+    positions = np.arange(len(labels)) if counts is None else longtail_positions(labels, counts)
     test_rows, test_labels = copy.split(copy.layout.files[-2:-1], TEST_IMAGES)
     dataset = Dataset(
         spec=spec,
-        train=Split(_images(rows), labels),
-        test=Split(_images(test_rows), test_labels),
+        train=Split(rows.images(positions), labels[positions]),
+        test=Split(test_rows.images(np.arange(len(test_labels))), test_labels),
         class_names=copy.class_names(),
         mean=MEAN,
         std=STD,
@@ -145,8 +159,8 @@ def open_cifar_for_tuning(name: Name, ratio: float | None, root: Path) -> Datase
     train, test = picked[place < np.repeat(counts, largest)], picked[place >= np.repeat(counts, largest)]
     return Dataset(
         spec=spec,
-        train=Split(_images(rows[train]), labels[train]),
-        test=Split(_images(rows[test]), labels[test]),
+        train=Split(rows.images(train), labels[train]),
+        test=Split(rows.images(test), labels[test]),
         class_names=copy.class_names(),
         mean=MEAN,
         std=STD,
@@ -209,10 +223,6 @@ def _remarks(dataset: Dataset, copy: CifarCopy) -> Iterator[str]:
 
 def _remedy(name: str, root: Path) -> str:
     return f'run "tailcloud data get {name} --root {quote(str(root))}"'
-
-
-def _images(rows: Rows) -> Pixels:
-    return np.ascontiguousarray(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
 
 
 def _bytes(path: Path) -> bytes:
