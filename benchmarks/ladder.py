@@ -2,6 +2,7 @@
 
     python benchmarks/ladder.py cifar100-lt-tune:100 --root data --out runs/tune --device cuda
     python benchmarks/ladder.py cifar100-lt-tune:100 --rows gcl-ema vs-ema --seeds 0 1 …
+    python benchmarks/ladder.py cifar100-lt-tune:100 --rows gcl --set --set stage2.sampler=sqrt --set stage1.lr=0.2 …
 
 Trains rows of ``tailcloud bench ladder`` on the tuning part of a data set, all in one command, and records balanced
 accuracy at the last epoch. Run again, it goes on where it was. Runs are merged into the record by row and seed, so that
@@ -35,7 +36,13 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("data", help="cifar10-lt-tune:100 or cifar100-lt-tune:100")
     parser.add_argument("--rows", nargs="+", metavar="KEY", help="such as gcl-ema [default: all without a teacher]")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="for every run; labelled")
+    parser.add_argument(
+        "--set",
+        nargs="*",
+        action="append",
+        metavar="KEY=VALUE",
+        help="every row with this; again for another, or as is",
+    )
     parser.add_argument("--root", default="data")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--device", default="auto", type=pick_device)
@@ -46,7 +53,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
 def main(words: Sequence[str] | None = None) -> None:
     options = arguments(words)
     runs = planned(options)
-    missing = [run for run in runs if not run.folder.finished]
+    missing = [run for run, _ in runs if not run.folder.finished]
     started = time.perf_counter()
     todo = [PlannedRun(run.folder, run.recipe, run.command) for run in missing]
     for run, outcome in zip(missing, execute_with_progress(todo, options.device.type) if todo else [], strict=True):
@@ -55,21 +62,26 @@ def main(words: Sequence[str] | None = None) -> None:
     wall = time.perf_counter() - started
     target = options.write or RESULTS / f"ladder-{options.data.replace(':', '-')}.json"
     before = read_json(target)["runs"] if target.exists() else []
-    rows = merged(before, [figures(run, options.set) for run in runs if run.folder.finished])
+    rows = merged(before, [figures(*run) for run in runs if run[0].folder.finished])
     write_json(target, {"data": options.data, "runs": rows})
     print("\n".join(ladder_table.parts([{"data": options.data, "runs": rows}])))
     print(f"{len(missing)} runs in {wall:.0f} s; record: {target}")
 
 
-def planned(options: argparse.Namespace) -> list[BenchRun]:
-    """The runs of the rows that were asked for."""
+def planned(options: argparse.Namespace) -> list[tuple[BenchRun, list[str]]]:
+    """The runs of the rows that were asked for, and what was changed in each."""
     by_key: dict[str, TableRow] = {row.key: row for row in read_table("ladder").rows}
     for key in options.rows or ():
         if key not in by_key:
             raise SystemExit(str(unknown("row of the ladder", key, by_key)))
-    protocol = BenchProtocol(seeds=options.seeds, settings=options.set, root=options.root)
     chosen = [by_key[key] for key in options.rows] if options.rows else [r for r in by_key.values() if not r.teacher]
-    return [run for row in chosen for run in cell_runs(row, options.data, protocol, options.out / protocol.folder)]
+    runs: list[tuple[BenchRun, list[str]]] = []
+    for changes in options.set or [[]]:
+        protocol = BenchProtocol(seeds=options.seeds, settings=changes, root=options.root)
+        for row in chosen:
+            found = cell_runs(row, options.data, protocol, options.out / protocol.folder)
+            runs += [(run, changes) for run in found]
+    return runs
 
 
 def figures(run: BenchRun, settings: Iterable[str]) -> dict[str, Any]:

@@ -47,9 +47,20 @@ def test_a_row_whose_teacher_is_not_trained_is_a_sentence_and_no_record(tmp_path
 
 def test_rows_with_teachers_are_trained_only_if_they_are_named(tmp_path):
     options = ladder.arguments(["cifar100-lt-tune:100", "--out", str(tmp_path), "--device", "cpu"])
-    assert not [run for run in ladder.planned(options) if run.row.teacher]
+    assert not [run for run, _ in ladder.planned(options) if run.row.teacher]
     options.rows = ["bcl-taught", "gcl"]
-    assert [run.row.key for run in ladder.planned(options)] == ["bcl-taught", "gcl"]
+    assert [run.row.key for run, _ in ladder.planned(options)] == ["bcl-taught", "gcl"]
+
+
+def test_a_row_can_be_trained_as_it_is_and_with_several_changes_at_once(tmp_path):
+    words = ["cifar100-lt-tune:100", "--out", str(tmp_path), "--device", "cpu", "--rows", "gcl", "--seeds", "3"]
+    sets = ["--set", "--set", "stage2.sampler=sqrt", "--set", "stage1.weight_decay=5e-4", "stage2.weight_decay=5e-4"]
+    runs = ladder.planned(ladder.arguments([*words, *sets]))
+    assert [changes for _, changes in runs] == [[], [sets[2]], sets[4:]]
+    plain, sampled, decayed = (run for run, _ in runs)
+    assert [run.recipe.stage2.sampler.name for run in (plain, sampled, decayed)] == ["cb", "sqrt", "cb"]
+    assert (decayed.recipe.stage1.weight_decay, decayed.recipe.stage2.weight_decay) == (5e-4, 5e-4)
+    assert len({run.folder.path for run in (plain, sampled, decayed)}) == 3
 
 
 def run_of(row, seed, accuracy, first=None, **groups):
