@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from helpers.kernel_device import DEVICE, needs_somewhere
+from helpers.kernel_device import DEVICE, interpreted_only, needs_somewhere
 from tailcloud.backbones import create_backbone
 from tailcloud.classifier import Architecture, build_classifier
 from tailcloud.data.loaders.batch import Batch
@@ -20,6 +20,7 @@ from tailcloud.objectives.experts import Experts
 pytestmark = needs_somewhere
 
 TWO, THREE = "resnet8-two-branch", "resnet8-3-experts"
+DEEPER = "resnet20-two-branch"  # its branches have stride 1, as those of every deeper one
 SMALL = {"TILE": 256, "PARTIALS": 64}  # maps of a few pixels have several tiles then, and several groups of sums
 
 
@@ -69,8 +70,14 @@ def check_step(plain, fused, images, tolerance=3e-5):
 @pytest.mark.parametrize("small", [False, True])
 @pytest.mark.parametrize(
     ("name", "shape"),
-    [(TWO, (2, 3, 3, 8, 6)), (TWO, (3, 3, 8, 6)), (THREE, (3, 3, 8, 5))],
-    ids=["pairs", "both ends see all", "experts"],
+    [
+        (TWO, (2, 3, 3, 8, 6)),
+        (DEEPER, (2, 2, 3, 8, 6)),
+        (TWO, (3, 3, 8, 6)),
+        (THREE, (3, 3, 8, 5)),
+        (THREE, (2, 3, 15, 17)),
+    ],
+    ids=["pairs", "deeper pairs", "both ends see all", "experts", "experts with several tiles"],
 )
 def test_a_step_is_that_of_the_plain_backbone(monkeypatch, name, shape, small):
     if small:
@@ -147,15 +154,12 @@ def test_an_objective_has_the_loss_and_the_gradients_of_the_plain_model(name, ma
         check_close(found[parameter].grad, value.grad, f"gradient of {parameter}", 1e-4)
 
 
+@interpreted_only  # on a GPU their tensor cores want bfloat16
 def test_operands_straight_into_registers(monkeypatch):
-    """The same bits as through shared memory are not asked for; the plain backbone's are near."""
-    if DEVICE.type != "cuda":
-        pytest.skip("Gluon is not interpreted")
-    monkeypatch.setattr(residual, "known_registers", lambda _dtype: dict.fromkeys((16, 32, 64), Registers(1, 2)))
-    plain, fused = pair(TWO, (32, 32), torch.bfloat16, width=1.0)
-    assert any(chain.layers[0].registers for chain in fused.ends)
-    images = normal(2, 8, 3, 32, 32)
-    check_close(fused(images), plain(images.double()), "features", 0.05)
+    monkeypatch.setattr(residual, "known_registers", lambda _dtype: dict.fromkeys((16, 32, 64), Registers(1, 4)))
+    plain, fused = pair(DEEPER, (32, 28))
+    assert all(layer.registers for end in fused.ends for layer in end.layers)
+    check_step(plain, fused, normal(2, 1, 3, 32, 28))
 
 
 def test_every_convolution_is_in_one_part():

@@ -157,7 +157,6 @@ def test_operands_straight_into_registers(monkeypatch, size, tile, channel_warps
     assert past_the_end(memory) == 0
 
 
-@interpreted_only
 @pytest.mark.parametrize(("count", "parts"), [(1, [1]), (4, [4]), (5, [1, 4]), (8, [4, 4]), (10, [2, 4, 4])], ids=str)
 def test_few_layers_share_a_launch_and_the_first_the_fewest(count, parts):
     found = residual.from_the_end(list(range(count)), 4)
@@ -179,6 +178,7 @@ def test_layers_that_share_a_launch_or_do_not_have_the_same_weight_gradients(mon
         assert all(torch.equal(a, b) for a, b in zip(first, others, strict=True))
 
 
+@interpreted_only
 def test_registers_are_for_maps_of_16_bits():
     _, half = pair((4, 4), dtype=torch.bfloat16)
     _, whole = pair((4, 4))

@@ -70,6 +70,7 @@ class Launches:
     def note(self, kernel, grid, *arguments, **sizes) -> None:
         work = partial(kernel.warmup, *arguments, grid=grid, **sizes)
         name = f"gluon {kernel.fn.__name__}" if kernel.is_gluon() else kernel.fn.__name__
+        name += " open" if sizes.get("OPEN") else ""
         self.variants.setdefault((name, *sorted(sizes.items())), (name, sizes, work))
 
     def chosen(self, everything: bool):

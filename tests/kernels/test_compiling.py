@@ -23,6 +23,7 @@ KERNELS = {
     "unpool",
     "emit",
     "absorb",
+    "convolve_back open",
     "convolve_back",
     "weigh",
     "add_partials",

@@ -152,7 +152,7 @@ class Layer:
         return {**(self.registers.sizes if self.registers else {}), **WARPS}
 
     def limit(self, kernel: str) -> Sizes:
-        """How many registers a thread of a kernel may take; AMD's compiler does not ask."""
+        """How many registers a thread of a kernel may take; nothing on AMD, where Triton has no such option."""
         blocks = self.blocks["BCI"], self.blocks["BCO"]
         return {} if torch.version.hip else {"maxnreg": THREE_FIT if blocks in LARGE[kernel] else FOUR_FIT}
 
@@ -385,6 +385,11 @@ class FusedChain:
         self.parameters = [p for layer in self.layers for p in (layer.conv.weight, layer.norm.weight, layer.norm.bias)]
         self._workspaces: dict[bool, list[Workspace]] = {True: [], False: []}
         self.launch: Callable[..., None] = launch
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """What decides which kernels it has."""
+        return *(tuple(layer.shape.values()) for layer in self.layers), self.stem, self.pooled
 
     def run(self, maps: Tensor) -> Tensor:
         """Features [batch, features] in float32, or maps, of input maps; differentiable if the parameters are."""
@@ -624,10 +629,10 @@ def compile_chains(chains: Sequence[FusedChain], beside: Sequence[Compilation]) 
     If those of ``gluon_convolution`` do not compile here, the others compute all layers. What is compiled ``beside``
     them raises nothing.
     """
-    shapes = [(*(tuple(layer.shape.values()) for layer in chain.layers), chain.stem, chain.pooled) for chain in chains]
-    key = *shapes, chains[0].dtype, chains[0].parameters[0].device
+    unlike = {chain.shape: chain for chain in chains}  # ends of one shape have the same kernels
+    key = *unlike, chains[0].dtype, chains[0].parameters[0].device
     if key not in _compiling:
-        _compiling[key] = _compile_some(chains, beside)
+        _compiling[key] = _compile_some(list(unlike.values()), beside)
     for chain in chains:
         chain.use(_compiling[key])
 
