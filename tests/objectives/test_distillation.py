@@ -13,6 +13,7 @@ from tailcloud.heads import BCLHead, CosineHead, LinearHead
 from tailcloud.losses import CrossEntropyLoss, GCLLoss
 from tailcloud.objectives import BCL, Classify, FeatureNoise
 from tailcloud.objectives.distillation import Distillation, soft_divergence
+from tailcloud.objectives.drop_path import DropPath
 
 COUNTS, FEATURES, ROWS = [40, 9, 2, 1], 6, 7
 
@@ -121,6 +122,24 @@ def test_the_student_computes_its_outputs_once():
     whole, batch = Distillation(Classify(CrossEntropyLoss(COUNTS)), FixedTeacher()), batch_of()
     whole(Counting(LinearHead(FEATURES, 4).double()), batch, whole.draw(batch, torch.Generator()))
     assert calls == [1]
+
+
+@pytest.mark.parametrize("dropping", [False, True])
+def test_teachers_that_were_asked_ahead_are_not_asked_again(dropping):
+    asked = []
+
+    class Teacher(FixedTeacher):
+        def forward(self, images):
+            asked.append(1)
+            return super().forward(images)
+
+    whole, batch = Distillation(Classify(CrossEntropyLoss(COUNTS)), Teacher()), batch_of()
+    network, noise = Flat(LinearHead(FEATURES, 4).double()), whole.draw(batch, torch.Generator())
+    expected = whole(network, batch, noise)
+    ahead = (DropPath(whole, [0.0]) if dropping else whole).ahead(batch)
+    assert not ahead.soft.requires_grad
+    assert torch.equal(whole(network, ahead, noise), expected)
+    assert len(asked) == 2
 
 
 def test_teachers_see_the_view_that_is_classified():

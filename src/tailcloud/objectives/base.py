@@ -65,6 +65,10 @@ class Objective(nn.Module):
         """
         raise NotImplementedError
 
+    def ahead(self, batch: Batch) -> Batch:
+        """The batch with what a call needs and no weight changes, so that it can be computed before the step."""
+        return batch
+
     def forward(self, network: Network, batch: Batch, noise: Any) -> Tensor:
         """The scalar to minimise; by default that of ``with_outputs``."""
         return self.with_outputs(network, batch, noise)[0]

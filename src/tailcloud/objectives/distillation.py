@@ -3,6 +3,7 @@
 L + w · T² · KL(softmax(t / T) ‖ softmax(z / T)),   t: the mean logits of the teachers, z: the logits of the student
 """
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -32,11 +33,16 @@ class Distillation(Objective):
         """The random numbers of the other objective."""
         return self.plain.draw(batch, generator)
 
+    def ahead(self, batch: Batch) -> Batch:
+        """The batch with the logits of the teachers."""
+        with torch.no_grad():
+            return replace(self.plain.ahead(batch), soft=self.teachers(batch.images))
+
     def forward(self, network: Network, batch: Batch, noise: Any) -> Tensor:
         """The scalar to minimise."""
         value, outputs = self.plain.with_outputs(network, batch, noise)
-        with torch.no_grad():
-            teacher: Tensor = self.teachers(batch.images)
+        teacher = batch.soft if batch.soft is not None else self.ahead(batch).soft
+        assert teacher is not None
         logits = self.loss.logits(at_least_float32(outputs))
         return value + self.weight * soft_divergence(logits, at_least_float32(teacher), self.temperature)
 

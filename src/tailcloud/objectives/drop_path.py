@@ -41,6 +41,10 @@ class DropPath(Objective):
         noise = self.plain.draw(batch, generator)
         return noise, [torch.rand(shape, generator=generator, device=device) for _ in range(streams)]
 
+    def ahead(self, batch: Batch) -> Batch:
+        """The batch as the other objective wants it."""
+        return self.plain.ahead(batch)
+
     def forward(self, network: Network, batch: Batch, noise: Any) -> Tensor:
         """The scalar to minimise."""
         own, uniform = noise

@@ -16,8 +16,9 @@ from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.dataset import Split
 from tailcloud.data.loaders.batch import Batch
 from tailcloud.data.loaders.resident import ResidentImages, ResidentLoader
-from tailcloud.losses import GCLLoss
+from tailcloud.losses import CrossEntropyLoss, GCLLoss
 from tailcloud.objectives import Classify
+from tailcloud.objectives.distillation import Distillation
 from tailcloud.optimizers import OPTIMIZERS, SGD, SharpnessAware
 from tailcloud.recipe import Stage
 from tailcloud.sampling import ShuffledSampler, make_sampler
@@ -42,6 +43,9 @@ class DrawingStep:
 
     def __call__(self, batch, generator):
         return self.update(batch, self.draw(batch, generator))
+
+    def ahead(self, batch):
+        return batch
 
     def draw(self, batch, generator):
         return torch.rand((), generator=generator)
@@ -163,6 +167,31 @@ def test_a_graph_pastes_patches_of_another_sampler_as_eager_steps_do(monkeypatch
         losses = [made.epoch(epoch, [0.01] * loader.steps) for epoch in range(2)]
         found.append({"losses": torch.cat(losses), **model.state_dict()})
     assert all(torch.equal(value, found[1][key]) for key, value in found[0].items())
+
+
+@pytest.mark.parametrize("radius", [0.0, 0.1])
+def test_a_graph_asks_teachers_ahead_and_ends_where_eager_steps_do(monkeypatch, radius):
+    """Once for each step, also where SAM makes two passes."""
+    monkeypatch.setattr(cuda_graph, "capture", run_as_python)
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
+    monkeypatch.setattr("tailcloud.optimizers.base.GRAPH_DEVICES", {"cpu"})
+    pixels = np.random.default_rng(0).integers(0, 256, (35, 8, 8, 1), np.uint8)
+    data, found, asked = ResidentImages(Split(pixels, np.arange(35) % 3), CPU), [], []
+    teacher = build_classifier(Architecture("resnet8", "linear", 0.25, 1, 3), 1).eval()
+    teacher.register_forward_hook(lambda *_: asked.append(1))
+    for kind in (EagerExecutor, GraphedExecutor):
+        model = build_classifier(Architecture("resnet8", "linear", 0.25, 1, 3), 0)
+        optimizer = SGD(STAGE, dict(model.named_parameters()), CPU)
+        sam = SharpnessAware(optimizer.parameters, model.buffers(), radius) if radius else None
+        objective = Distillation(Classify(CrossEntropyLoss()), teacher)
+        loader = ResidentLoader(data, ShuffledSampler(35), Normalise([0.0], [1.0]), batch=4)
+        made = kind(TrainingStep(model, objective, optimizer, sam=sam), loader)
+        made.prepare()
+        asked.clear()
+        losses = made.epoch(0, [0.01] * loader.steps)
+        found.append({"losses": losses, **model.state_dict()})
+    assert all(torch.equal(value, found[1][key]) for key, value in found[0].items())
+    assert len(asked) == loader.steps
 
 
 @pytest.mark.parametrize("changes", [False, True])

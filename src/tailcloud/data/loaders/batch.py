@@ -11,7 +11,8 @@ class Batch:
 
     Each of ``views`` has the same images with other augmentations, ``second`` is a batch of another sampler, for
     objectives that need them. A micro-batch also has the classes of its ``whole`` batch, in which its own images start
-    at ``place``; ``other_whole`` are those of all partners, if these are of another sampler.
+    at ``place``; ``other_whole`` are those of all partners, if these are of another sampler. ``soft`` are the logits of
+    teachers, if they were computed ahead.
     """
 
     images: Tensor
@@ -23,6 +24,7 @@ class Batch:
     place: int = 0
     whole: Tensor | None = None
     other_whole: Tensor | None = None
+    soft: Tensor | None = None
 
     @property
     def rows(self) -> int:

@@ -216,11 +216,11 @@ class GraphedExecutor(EagerExecutor):
             self.step_losses.index_copy_(0, numbers, torch.stack(losses))
 
     def batch_and_noise(self, numbers: Tensor, place: int, size: int) -> tuple[Batch, Any]:
-        """The batch of one of the next steps, and the random numbers of its clouds."""
+        """The batch of one of the next steps, with the logits of teachers, and the random numbers of its clouds."""
         assert self.plan is not None
         lam = self.plan.lambdas.index_select(0, numbers[place : place + 1]).squeeze(0)
         batch = self.loader.assemble(self.plan, self.first_row + self.rows[size][place], lam)
-        return batch, self.step.draw(batch, self.generator)
+        return self.step.ahead(batch), self.step.draw(batch, self.generator)
 
     def move_on(self, steps: int, size: int) -> None:
         """Set the position to after these steps."""
