@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from helpers.kernel_device import DEVICE, interpreted_only, needs_somewhere
+from helpers.networks import vary_norms
 from tailcloud.backbones import create_backbone
 from tailcloud.classifier import Architecture, build_classifier
 from tailcloud.data.loaders.batch import Batch
@@ -28,12 +29,7 @@ def pair(name, size, dtype=torch.float32, width=0.25):
     """The same backbone twice: plain in float64, and in fused kernels. Every number matters: none is one or zero."""
     torch.manual_seed(0)
     backbone = create_backbone(name, channels=3, width=width)
-    for module in backbone.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            for positive in (module.weight, module.running_var):
-                nn.init.uniform_(positive, 0.5, 1.5)
-            for any_sign in (module.bias, module.running_mean):
-                nn.init.normal_(any_sign, 0, 0.3)
+    vary_norms(backbone)
     backbone.to(DEVICE, memory_format=torch.channels_last)
     return copy.deepcopy(backbone).double(), FusedBranches(backbone, *size, dtype)
 

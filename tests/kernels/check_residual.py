@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from helpers.kernel_device import DEVICE, interpreted_only, needs_somewhere
+from helpers.networks import vary_norms
 from tailcloud.backbones import CifarResNet, create_backbone
 from tailcloud.kernels import residual
 from tailcloud.kernels.residual import FusedResNet, fits
@@ -22,12 +23,7 @@ def backbone_of(name="resnet8", *, channels=3, width=0.25):
     """A backbone in which every number matters: no weight is one, no bias or running mean zero."""
     torch.manual_seed(0)
     backbone = create_backbone(name, channels=channels, width=width)
-    for module in backbone.modules():
-        if isinstance(module, nn.BatchNorm2d):
-            for positive in (module.weight, module.running_var):
-                nn.init.uniform_(positive, 0.5, 1.5)
-            for any_sign in (module.bias, module.running_mean):
-                nn.init.normal_(any_sign, 0, 0.3)
+    vary_norms(backbone)
     return backbone.to(DEVICE, memory_format=torch.channels_last)
 
 

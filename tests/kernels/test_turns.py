@@ -1,8 +1,6 @@
 """What a network in fused kernels holds is written over by the next batch: what must not go on at the same time."""
 
-from contextlib import nullcontext
 from importlib.util import find_spec
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -40,22 +38,3 @@ def test_adding_to_the_gradients_of_another_batch_is_refused(network):
     network(torch.zeros(2, 3, 4, 4)).sum().backward()
     with pytest.raises(RuntimeError, match="fused kernels hold one batch"):
         network(torch.zeros(2, 3, 4, 4)).sum().backward()
-
-
-@pytest.mark.parametrize("capturing", [True, False])
-def test_only_a_captured_step_has_a_second_stream(monkeypatch, capturing):
-    """One that is launched from Python could take the stream that another run captures."""
-    from tailcloud.side_stream import SideStream
-
-    said = []
-
-    def stream(*_arguments, **_options):
-        return SimpleNamespace(wait_stream=lambda other: said.append("wait"))
-
-    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing)
-    monkeypatch.setattr(torch.cuda, "Stream", stream)
-    monkeypatch.setattr(torch.cuda, "current_stream", stream)
-    monkeypatch.setattr(torch.cuda, "stream", lambda _: nullcontext())
-    with SideStream(torch.device("cuda")) as side:
-        side.run(lambda: said.append("work"))
-    assert said == (["wait", "work", "wait"] if capturing else ["work"])

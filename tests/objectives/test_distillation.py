@@ -136,8 +136,8 @@ def test_teachers_that_were_asked_ahead_are_not_asked_again(dropping):
     whole, batch = Distillation(Classify(CrossEntropyLoss(COUNTS)), Teacher()), batch_of()
     network, noise = Flat(LinearHead(FEATURES, 4).double()), whole.draw(batch, torch.Generator())
     expected = whole(network, batch, noise)
-    ahead = (DropPath(whole, [0.0]) if dropping else whole).ahead(batch)
-    assert not ahead.soft.requires_grad
+    ahead = (DropPath(whole, [0.0]) if dropping else whole).precompute(batch)
+    assert not ahead.teacher_logits.requires_grad
     assert torch.equal(whole(network, ahead, noise), expected)
     assert len(asked) == 2
 

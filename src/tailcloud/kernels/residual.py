@@ -256,11 +256,11 @@ class Workspace:
     """The memory that the kernels write for up to ``capacity`` images, at fixed addresses.
 
     Borders are zero from the start and never written. Without ``training``, only what the next layers read is kept.
-    ``open``: the gradient of the input maps is wanted too.
+    ``with_input``: the gradient of the input maps is wanted too.
     """
 
     def __init__(
-        self, layers: Sequence[Layer], capacity: int, dtype: torch.dtype, *, training: bool, open: bool = False
+        self, layers: Sequence[Layer], capacity: int, dtype: torch.dtype, *, training: bool, with_input: bool = False
     ) -> None:
         self.capacity, self.layers, self.passes = capacity, layers, 0
         self.device, self.dtype = layers[0].conv.weight.device, dtype
@@ -282,7 +282,7 @@ class Workspace:
         self._prepare_packed()
         if training:
             self.gradient = self._maps([layer.numbers for layer in layers], training=True)
-            inputs = layers[0].height * layers[0].width * layers[0].conv.in_channels if open else 0
+            inputs = layers[0].height * layers[0].width * layers[0].conv.in_channels if with_input else 0
             self.input_gradient = self._zeros([capacity * inputs], dtype)[0]
             self.bordered = self._maps([layer.bordered_out for layer in layers], training=True)
             self.sums = self._zeros([2 * count for count in channels])
@@ -378,9 +378,8 @@ class FusedChain:
         self, backbone: nn.Module, convolutions: Sequence[Convolution], height: int, width: int, dtype: torch.dtype,
         *, stem: bool, pooled: bool,
     ) -> None:  # fmt: skip
-        self.backbone, self.convolutions, self.dtype, self.stem, self.pooled = (
-            backbone, convolutions, dtype, stem, pooled
-        )  # fmt: skip
+        self.backbone, self.convolutions, self.dtype = backbone, convolutions, dtype
+        self.stem, self.pooled = stem, pooled
         self.layers = layers_of(convolutions, height, width, known_registers(dtype))
         self.parameters = [p for layer in self.layers for p in (layer.conv.weight, layer.norm.weight, layer.norm.bias)]
         self._workspaces: dict[bool, list[Workspace]] = {True: [], False: []}
@@ -444,7 +443,7 @@ class FusedChain:
         for workspace in self._workspaces[training]:
             if workspace.capacity >= images:
                 return workspace
-        made = Workspace(self.layers, images, self.dtype, training=training, open=not self.stem)
+        made = Workspace(self.layers, images, self.dtype, training=training, with_input=not self.stem)
         self._workspaces[training].append(made)
         return self._workspaces[training][-1]
 

@@ -65,7 +65,7 @@ class Objective(nn.Module):
         """
         raise NotImplementedError
 
-    def ahead(self, batch: Batch) -> Batch:
+    def precompute(self, batch: Batch) -> Batch:
         """The batch with what a call needs and no weight changes, so that it can be computed before the step."""
         return batch
 

@@ -33,15 +33,16 @@ class Distillation(Objective):
         """The random numbers of the other objective."""
         return self.plain.draw(batch, generator)
 
-    def ahead(self, batch: Batch) -> Batch:
+    def precompute(self, batch: Batch) -> Batch:
         """The batch with the logits of the teachers."""
         with torch.no_grad():
-            return replace(self.plain.ahead(batch), soft=self.teachers(batch.images))
+            return replace(self.plain.precompute(batch), teacher_logits=self.teachers(batch.images))
 
     def forward(self, network: Network, batch: Batch, noise: Any) -> Tensor:
         """The scalar to minimise."""
         value, outputs = self.plain.with_outputs(network, batch, noise)
-        teacher = batch.soft if batch.soft is not None else self.ahead(batch).soft
+        given = batch.teacher_logits
+        teacher = self.precompute(batch).teacher_logits if given is None else given
         assert teacher is not None
         logits = self.loss.logits(at_least_float32(outputs))
         return value + self.weight * soft_divergence(logits, at_least_float32(teacher), self.temperature)

@@ -41,9 +41,9 @@ class DropPath(Objective):
         noise = self.plain.draw(batch, generator)
         return noise, [torch.rand(shape, generator=generator, device=device) for _ in range(streams)]
 
-    def ahead(self, batch: Batch) -> Batch:
+    def precompute(self, batch: Batch) -> Batch:
         """The batch as the other objective wants it."""
-        return self.plain.ahead(batch)
+        return self.plain.precompute(batch)
 
     def forward(self, network: Network, batch: Batch, noise: Any) -> Tensor:
         """The scalar to minimise."""

@@ -44,7 +44,7 @@ class DrawingStep:
     def __call__(self, batch, generator):
         return self.update(batch, self.draw(batch, generator))
 
-    def ahead(self, batch):
+    def precompute(self, batch):
         return batch
 
     def draw(self, batch, generator):

@@ -11,8 +11,8 @@ class Batch:
 
     Each of ``views`` has the same images with other augmentations, ``second`` is a batch of another sampler, for
     objectives that need them. A micro-batch also has the classes of its ``whole`` batch, in which its own images start
-    at ``place``; ``other_whole`` are those of all partners, if these are of another sampler. ``soft`` are the logits of
-    teachers, if they were computed ahead.
+    at ``place``; ``other_whole`` are those of all partners, if these are of another sampler. ``teacher_logits`` are
+    those of all images, if they were computed before the step.
     """
 
     images: Tensor
@@ -24,7 +24,7 @@ class Batch:
     place: int = 0
     whole: Tensor | None = None
     other_whole: Tensor | None = None
-    soft: Tensor | None = None
+    teacher_logits: Tensor | None = None
 
     @property
     def rows(self) -> int:

@@ -220,7 +220,7 @@ class GraphedExecutor(EagerExecutor):
         assert self.plan is not None
         lam = self.plan.lambdas.index_select(0, numbers[place : place + 1]).squeeze(0)
         batch = self.loader.assemble(self.plan, self.first_row + self.rows[size][place], lam)
-        return self.step.ahead(batch), self.step.draw(batch, self.generator)
+        return self.step.precompute(batch), self.step.draw(batch, self.generator)
 
     def move_on(self, steps: int, size: int) -> None:
         """Set the position to after these steps."""

@@ -35,10 +35,10 @@ class TrainingStep:
         """The random numbers of a step: outside of compiled code, and not from the weights."""
         return self.objective.draw(batch, generator)
 
-    def ahead(self, batch: Batch) -> Batch:
+    def precompute(self, batch: Batch) -> Batch:
         """The batch with all that can be computed before the step, as the step would compute it."""
         with torch.autocast(batch.images.device.type, torch.bfloat16, enabled=self.half):
-            return self.objective.ahead(batch)
+            return self.objective.precompute(batch)
 
     def update(self, batch: Batch, noise: Any) -> Tensor:
         """Update the model, given the random numbers; returns the loss, on the device."""
