@@ -197,5 +197,14 @@ def test_compiling_ahead_covers_training_and_evaluation(monkeypatch):
     assert launched <= ahead
 
 
+def test_ends_of_one_shape_are_compiled_once(monkeypatch):
+    _, fused = pair(THREE, (8, 8))
+    compiled = []
+    monkeypatch.setattr(residual, "_compiling", {})
+    monkeypatch.setattr(residual, "compile_together", compiled.extend)
+    fused.compile()
+    assert len(compiled) == sum(len(chain.compilations({})) for chain in (fused.trunk, fused.ends[0]))
+
+
 def sizes_of(work):
     return {(key, value) for key, value in work.keywords.items() if key != "grid"}
