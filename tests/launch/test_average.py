@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from tailcloud.classifier import Architecture, build_classifier, cost
 from tailcloud.data import hold_out, open_dataset
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.heads import HEADS
+from tailcloud.runs.examples_file import KINDS, read_run_examples
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.model_file import read_model_file
 from tailcloud.runs.trained_model import read_trained_model, weights_digest, write_trained_model
@@ -147,6 +149,26 @@ def test_the_result_has_what_was_measured_and_where_it_is_from(tmp_path, members
     assert result.command.startswith(f"tailcloud average {members[0]}")
     assert RunFolder(tmp_path / "average").command() == result.command
     assert "average of 3 runs of gcl" in (tmp_path / "average" / "report.html").read_text()
+
+
+def test_the_report_shows_what_the_average_confuses(tmp_path, members):
+    result = tailcloud.average(members, tmp_path / "average", device="cpu")
+    predicted = mean_logits(members, DIGITS.test.images).argmax(axis=1)
+    pairs = zip(DIGITS.test.labels.tolist(), predicted.tolist(), strict=True)
+    assert {(true, found): count for true, found, count in result.confusion} == Counter(pairs)
+    examples = read_run_examples(tmp_path / "average" / "examples.safetensors", 10)
+    confident = examples.kind == KINDS.index("confident")
+    assert (examples.true[confident] != examples.predicted[confident]).all()
+    page = (tmp_path / "average" / "report.html").read_text()
+    assert "Confusion" in page
+    assert "data:image/png" in page
+
+
+def test_an_average_of_runs_without_examples_has_none(tmp_path, members):
+    recipe = members[0] / "recipe.toml"
+    recipe.write_text(recipe.read_text().replace("examples = true", "examples = false"))
+    tailcloud.average(members, tmp_path / "average", device="cpu")
+    assert not (tmp_path / "average" / "examples.safetensors").exists()
 
 
 def test_an_average_fills_no_cell_of_a_table_of_single_runs(tmp_path, members):

@@ -60,7 +60,7 @@ def evaluate(
         recipe = folder.recipe({"data": {"spec": data}} if data else None)
     model = load(run)
     opened = open_evaluation_data(folder, recipe, model, data, root, ignore_unknown=ignore_unknown)
-    measured = evaluate_model(run, model, opened.dataset, pick_device(device), prior)
+    measured, _ = evaluate_model(run, model, opened.dataset, pick_device(device), prior)
     measured |= {"data": opened.dataset.spec, "own_test_images": opened.own}
     if as_json:
         typer.echo(json_text(measured))

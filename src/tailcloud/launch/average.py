@@ -17,10 +17,12 @@ from tailcloud.data import Dataset, Split
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.placement import place_images
 from tailcloud.errors import TailcloudError
+from tailcloud.evaluation import confusion
 from tailcloud.files import expand_home, write_atomically
 from tailcloud.launch.evaluation_data import open_evaluation_data
 from tailcloud.launch.train import process_state_restored
 from tailcloud.reporting import write_report
+from tailcloud.runs.examples_file import write_run_examples
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.model_file import CalibrationSettings, ModelFile
 from tailcloud.runs.result import Result, Scores, write_result
@@ -29,8 +31,9 @@ from tailcloud.serving.ensemble import Member, average_model, read_members
 from tailcloud.serving.evaluate import evaluate_model
 from tailcloud.serving.load import TrainedClassifier
 from tailcloud.training.devices import commit, machine, pick_device
+from tailcloud.training.run_examples import choose_examples
 
-MEASURED = (*Scores.model_fields, "calibrated", "priors")  # fields of a result
+MEASURED = (*Scores.model_fields, "confusion", "calibrated", "priors")  # fields of a result
 
 
 def average(
@@ -64,7 +67,7 @@ def average(
     members = read_members([os.fspath(run) for run in runs])
     recipe, command = members[0].folder.recipe_text(), average_command(members, os.fspath(out), root)
     classifier, about = average_model(members)
-    remarks, figures = other_data(members), dict[str, Any]()
+    remarks, figures, examples = other_data(members), dict[str, Any](), None
     with process_state_restored():
         try:
             dataset = open_test_images(members[0], None if root is None else os.fspath(root))
@@ -73,13 +76,18 @@ def average(
         else:
             held_out = None if remarks else dataset.val  # a run of other data may be trained on these
             about, images = with_temperature(classifier, about, held_out, place)
-            figures = evaluate_model(folder.path, TrainedClassifier(classifier, about), dataset, place)
+            figures, predictions = evaluate_model(folder.path, TrainedClassifier(classifier, about), dataset, place)
             figures.get("calibrated", {})["images"] = images
+            figures["confusion"] = confusion(predictions, dataset.classes)
+            if members[0].folder.recipe().logging.examples:
+                examples = choose_examples(dataset, predictions, figures["per_class"])
     result = make_result(members, classifier.cpu(), about, figures, remarks, command=command, device=place)
     with folder.locked():
         folder.check_free()
         write_trained_model(folder, classifier, about)
         write_atomically(folder.log_file, "")  # no epochs
+        if examples:
+            write_run_examples(folder.examples_file, examples, len(about.class_names))
         write_result(folder.result_file, result)
         folder.write_recipe(recipe, command)  # after the result, without which it would be a run to resume
         write_report([folder.path])

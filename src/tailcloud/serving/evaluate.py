@@ -23,13 +23,13 @@ from tailcloud.serving.load import TrainedClassifier, load
 
 def evaluate_run(run: Path, dataset: Dataset, device: torch.device, prior: str | None = None) -> dict[str, Any]:
     """Every figure of a result, for the model of a run on the test split of a data set; a dict, for JSON."""
-    return evaluate_model(run, load(run), dataset, device, prior)
+    return evaluate_model(run, load(run), dataset, device, prior)[0]
 
 
 def evaluate_model(
     run: Path, model: TrainedClassifier, dataset: Dataset, device: torch.device, prior: str | None = None
-) -> dict[str, Any]:
-    """The same for a model that is loaded already.
+) -> tuple[dict[str, Any], Predictions]:
+    """The same for a model that is loaded already, and the predictions that the figures are of.
 
     Shot groups follow the training counts of the model. With a ``prior`` (``uniform``, ``train`` or a file), all
     figures are those of calibrated logits adjusted to this class prior. ``images`` is the number of images,
@@ -48,10 +48,10 @@ def evaluate_model(
     remarks = [*dataset.remarks, *_not_finite(run, predictions), *images.remarks]
     figures = summarise(predictions, model.counts)
     figures |= _sample_sizes(dataset, figures) | {"remarks": remarks}
-    if model.prior is None:
-        return figures
-    calibration = LogitCalibration(model.scale, model.temperature, model.prior, model.fitted_on, None)
-    return figures | measure_deployment(classifier, images.in_order(transform), calibration, model.counts, wanted)
+    if model.prior is not None:
+        calibration = LogitCalibration(model.scale, model.temperature, model.prior, model.fitted_on, None)
+        figures |= measure_deployment(classifier, images.in_order(transform), calibration, model.counts, wanted)
+    return figures, predictions
 
 
 def _not_finite(run: Path, predictions: Predictions) -> list[str]:
