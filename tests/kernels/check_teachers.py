@@ -7,7 +7,7 @@ from tailcloud import kernels
 from tailcloud.classifier import Architecture, build_classifier
 from tailcloud.kernels import FusedNetwork
 from tailcloud.kernels.residual import FusedResNet
-from tailcloud.training.teachers import Teachers
+from tailcloud.training.teachers import Teachers, kernel_remarks
 
 pytestmark = needs_somewhere
 
@@ -50,6 +50,29 @@ def test_a_teacher_that_does_not_fit_stays_in_plain_kernels(monkeypatch):
     teachers = Teachers([wide, other], [1.0, 1.0], None)
     teachers.use_fused_kernels(*SIZE)
     assert teachers.networks == [wide, other]
+
+
+def test_an_average_is_computed_by_the_kernels_of_its_networks(monkeypatch):
+    exact(monkeypatch)
+    model = model_of("resnet8-2-networks", 0)
+    teachers = Teachers([model, model_of("resnet8", 1)], [30.0, 1.0], None)
+    plain = teachers(images())
+    teachers.use_fused_kernels(*SIZE)
+    assert [type(network) for network in teachers.networks] == [FusedNetwork, FusedNetwork]
+    assert [type(network) for network in teachers.networks[0].backbone.networks] == [FusedResNet, FusedResNet]
+    with torch.no_grad():
+        torch.testing.assert_close(teachers(images()), plain, rtol=1e-4, atol=1e-4)
+
+
+def test_a_teacher_in_plain_kernels_is_a_remark(monkeypatch):
+    exact(monkeypatch)
+    wide, average = model_of("resnet8", 0, width=2.0), model_of("resnet8-2-networks", 1, width=2.0)
+    teachers = Teachers([wide, model_of("resnet8-2-networks", 2), average], [1.0, 1.0, 1.0], None)
+    remarks = kernel_remarks(teachers, ["runs/wide", "runs/small", "runs/average"], *SIZE)
+    assert len(remarks) == 2
+    assert "runs/wide is computed by PyTorch's kernels" in remarks[0]
+    assert "runs/average is computed by PyTorch's kernels" in remarks[1]
+    assert "at most 64 channels" in remarks[1]
 
 
 def test_a_teacher_whose_kernels_do_not_compile_stays_in_plain_kernels(monkeypatch):

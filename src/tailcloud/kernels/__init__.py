@@ -16,7 +16,6 @@ from typing import Unpack, cast
 
 from torch import Tensor
 
-from tailcloud.backbones.cifar_resnet import CifarResNet
 from tailcloud.backbones.efficientnet_lite import EfficientNetLite, SameConv2d
 from tailcloud.classifier import Classifier
 from tailcloud.data.augment.normalize import Normalise
@@ -57,7 +56,6 @@ class FusedNetwork:
     def __init__(self, model: Classifier, height: int, width: int) -> None:
         from tailcloud.kernels.branches import fused_backbone
 
-        assert isinstance(model.backbone, CifarResNet)  # or there was an obstacle
         self.model = model
         self.backbone = fused_backbone(model.backbone, height, width)
 

@@ -1,4 +1,4 @@
-"""Small ResNets with branches in fused kernels: a trunk, and ends that take its maps."""
+"""Small ResNets of several chains in fused kernels: a trunk and ends that take its maps, or whole networks."""
 
 from collections.abc import Sequence
 
@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from tailcloud.backbones.cifar_resnet import CifarResNet
+from tailcloud.backbones.ensemble import Ensemble
 from tailcloud.backbones.experts import ExpertResNet
 from tailcloud.backbones.two_branch import TwoBranchResNet
 from tailcloud.kernels.compile_together import Compilation
@@ -58,8 +59,28 @@ def parts_of(backbone: TwoBranchResNet | ExpertResNet) -> tuple[list[nn.Module],
     return [*backbone.layer1], [[block for stage in end for block in stage.children()] for end in stages]
 
 
-def fused_backbone(backbone: CifarResNet, height: int, width: int) -> FusedResNet | FusedBranches:
+class FusedEnsemble:
+    """Computes the same as an ``Ensemble``: the features of whole networks, side by side."""
+
+    def __init__(self, backbone: Ensemble, height: int, width: int) -> None:
+        self.backbone = backbone
+        self.networks = [fused_backbone(network, height, width) for network in backbone.networks]
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Features of all networks, of normalised images [batch, channels, H, W]."""
+        return torch.cat([network(images) for network in self.networks], dim=1)
+
+    def compile(self, beside: Sequence[Compilation] = ()) -> None:
+        """Compile every kernel of both passes, once per process."""
+        for network in self.networks:
+            network.compile(beside)
+
+
+def fused_backbone(backbone: nn.Module, height: int, width: int) -> FusedResNet | FusedBranches | FusedEnsemble:
     """A backbone that fits, in fused kernels."""
+    if isinstance(backbone, Ensemble):
+        return FusedEnsemble(backbone, height, width)
     if isinstance(backbone, TwoBranchResNet | ExpertResNet):
         return FusedBranches(backbone, height, width)
+    assert isinstance(backbone, CifarResNet)
     return FusedResNet(backbone, height, width)

@@ -15,6 +15,7 @@ import triton
 from torch import Tensor, nn
 
 from tailcloud.backbones.cifar_resnet import BasicBlock, CifarResNet
+from tailcloud.backbones.ensemble import Ensemble
 from tailcloud.backbones.experts import ExpertResNet
 from tailcloud.backbones.two_branch import TwoBranchResNet
 from tailcloud.kernels import CannotFuse
@@ -224,7 +225,9 @@ def layers_of(
 
 
 def fits(backbone: nn.Module) -> bool:
-    """Whether these kernels can compute a backbone: a small ResNet with float32 weights in channels-last."""
+    """Whether these kernels can compute a backbone: small ResNets with float32 weights in channels-last."""
+    if isinstance(backbone, Ensemble):
+        return all(map(fits, backbone.networks))
     if type(backbone) not in FITTING or next(backbone.parameters()).dtype != torch.float32:
         return False
     convolutions = [module for module in backbone.modules() if isinstance(module, nn.Conv2d)]

@@ -48,6 +48,11 @@ class Teachers(nn.Module):
         """Compute all models by PyTorch's kernels."""
         self.networks = [*self.classifiers]
 
+    def slow_teachers(self, height: int, width: int) -> dict[int, str]:
+        """The numbers of the models for which there are no fused kernels, and why not."""
+        reasons = [obstacle(model, height, width) for model in self.classifiers]
+        return {number: reason for number, reason in enumerate(reasons) if reason}
+
     @property
     def classifiers(self) -> list[Classifier]:
         """The models."""
@@ -135,6 +140,15 @@ def data_remarks(folder: RunFolder, dataset: Dataset) -> list[str]:
     return [
         f"The teacher {folder.path} was trained on other data ({data.spec}, fingerprint {data.fingerprint}; here "
         f"{dataset.fingerprint}): if they contain test images of this run, its figures are too high."
+    ]
+
+
+def kernel_remarks(teachers: Teachers, names: Sequence[str], height: int, width: int) -> list[str]:
+    """A remark for each teacher, by its name, that PyTorch's kernels compute in a run of fused ones."""
+    return [
+        f"The teacher {names[number]} is computed by PyTorch's kernels, which are slower than those of this run: fused "
+        f"ones cannot be used ({reason})."
+        for number, reason in teachers.slow_teachers(height, width).items()
     ]
 
 

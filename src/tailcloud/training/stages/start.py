@@ -13,7 +13,7 @@ from tailcloud.heads import Head, inference_kind
 from tailcloud.recipe import head_kinds
 from tailcloud.training.session import Session
 from tailcloud.training.stages.factory import make_head_transform
-from tailcloud.training.teachers import prior_remarks
+from tailcloud.training.teachers import kernel_remarks, prior_remarks
 
 
 def start_stage(session: Session, name: str) -> list[str]:
@@ -36,11 +36,13 @@ def start_stage(session: Session, name: str) -> list[str]:
 def teacher_remarks(session: Session, name: str) -> list[str]:
     """What a user should know about the teachers of a stage, if it has some."""
     recipe, counts = session.recipe, session.dataset.profile.counts.tolist()
-    if not recipe.distillation(name) or session.teachers is None:
+    if (distill := recipe.distillation(name)) is None or (teachers := session.teachers) is None:
         return []
+    size = session.dataset.shape[:2]
+    slow = kernel_remarks(teachers, distill.teachers, *size) if session.fused else []
     later = [stage for other, stage in recipe.stages.items() if other != name and stage.epochs]
     own = implied_prior(recipe.until(name), counts)
-    return [*session.teachers.remarks, *([] if later else prior_remarks(session.teachers, own))]
+    return [*teachers.remarks, *slow, *([] if later else prior_remarks(teachers, own))]
 
 
 def use_new_head(session: Session, name: str) -> None:
