@@ -116,6 +116,18 @@ def test_a_student_of_several_waits_for_all_of_them(tmp_path):
     assert [[names[job] for job in after.jobs] for after in waits] == [["digits-lt-ce-seed0"]] * 3
 
 
+def test_a_student_comes_after_a_teacher_that_waits_for_a_first_stage(tmp_path):
+    rows = [
+        {"label": "Taught", "method": "ce", "variant": "taught", "over": "", "teacher": "crt"},
+        {"label": "cRT", "method": "crt"},
+        {"label": "CE", "method": "ce"},
+    ]
+    runs = plan_bench(table(rows=rows, columns=["digits-lt"]), BenchProtocol(seeds=(0,)), tmp_path).runs
+    ordered = in_order(steps_of(runs))
+    assert [step.run.row.key for step in ordered] == ["ce", "crt", "ce-taught"]
+    assert [after and list(after.jobs) for after in needed_runs(ordered)] == [None, [0], [1]]
+
+
 def test_a_student_whose_teachers_are_not_trained_is_no_part_of_the_plan(tmp_path):
     small = table(rows=[ROWS[0] | {"teacher": "ce", "teacher_seeds": [0, 2]}, ROWS[1]], columns=["digits-lt"])
     plan = plan_bench(small, BenchProtocol(seeds=(0, 1)), tmp_path)

@@ -124,6 +124,21 @@ def test_a_killed_worker_costs_nothing_but_time(bench, tmp_path):
 
 
 @pytest.mark.slow
+def test_students_start_when_their_teachers_are_finished(bench, monkeypatch):
+    rows = [
+        {"label": "Taught", "method": "ce", "variant": "taught", "over": "", "teacher": "ce"},
+        {"label": "CE", "method": "ce"},
+    ]
+    monkeypatch.setattr(tailcloud.bench, "read_table", lambda name: table(name=name, rows=rows, columns=["digits-lt"]))
+    result = bench("--epochs 3 --seed 1")
+    assert result.exit_code == 0, result.output
+    for seed in (0, 1):
+        (teacher,) = folder_of(f"digits-lt-ce-taught-seed{seed}").result().model.teachers
+        assert RunFolder(Path(teacher.run)).finished
+        assert Path(teacher.run).name == f"digits-lt-ce-seed{seed}"
+
+
+@pytest.mark.slow
 def test_ctrl_c_ends_the_tasks_and_leaves_what_is_finished(bench, monkeypatch):
     finish = BenchProgress.finish
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tailcloud import plugins
-from tailcloud.bench.plan import BenchRun, BenchStep, as_started, in_order, steps_of, teachers_of
+from tailcloud.bench.plan import BenchRun, BenchStep, as_started, in_order, needed_folders, steps_of
 from tailcloud.bench.ray_cluster import Cluster, connected, machine_resources, run_resources
 from tailcloud.bench.ray_tasks import RayTask, train_on_ray
 from tailcloud.bench.table import CellKey
@@ -139,13 +139,12 @@ def needed_runs(steps: Sequence[BenchStep]) -> list[After | None]:
     numbers = {step.run.folder.path: number for number, step in enumerate(steps)}
 
     def needed(step: BenchStep) -> After | None:
+        jobs = [numbers[folder.path] for folder in needed_folders(step) if folder.path in numbers]
+        if not jobs:
+            return None
         if step.parent:
-            folders = [step.parent.folder.path]
-            ready = first_stage_file(step.parent.folder, step.run.recipe).is_file
-        else:
-            folders, ready = teachers_of(step.run), lambda: False  # not before all teachers have ended
-        jobs = [numbers[folder] for folder in folders if folder in numbers]
-        return After(jobs, ready) if jobs else None
+            return After(jobs, first_stage_file(step.parent.folder, step.run.recipe).is_file)
+        return After(jobs, lambda: False)  # not before all teachers have ended
 
     return [needed(step) for step in steps]
 

@@ -130,6 +130,11 @@ def teachers_of(run: BenchRun) -> list[Path]:
     return [Path(teacher) for teacher in run.recipe.distill.teachers] if run.recipe.distill else []
 
 
+def needed_folders(step: BenchStep) -> list[RunFolder]:
+    """The run folders without which a step cannot start: that of its first stage, else those of its teachers."""
+    return [step.parent.folder] if step.parent else [RunFolder(path) for path in teachers_of(step.run)]
+
+
 def cell_runs(row: TableRow, spec: str, protocol: BenchProtocol, out: Path) -> list[BenchRun]:
     """The runs of one cell: one for each seed. The images for choosing settings have the recipes of their data set."""
     reference = f"{spec.partition(':')[0].removesuffix(TUNE)}/{row.method}"
@@ -218,11 +223,11 @@ def owner_rank(run: BenchRun) -> tuple[bool, bool, bool, bool]:
 
 
 def in_order(steps: Sequence[BenchStep]) -> list[BenchStep]:
-    """First the runs that can start now, then those that wait for a teacher, then those for another's first stage."""
+    """First the runs that can start now, then those that need one of these, and so on."""
+    by_folder = {step.run.folder.path: step for step in steps}
 
-    def waits(step: BenchStep) -> int:
-        if step.parent is not None and not step.parent.folder.finished:
-            return 2
-        return int(step.run.recipe.distill is not None)
+    def depth(step: BenchStep) -> int:
+        needed = [by_folder[folder.path] for folder in needed_folders(step) if folder.path in by_folder]
+        return 1 + max(map(depth, needed)) if needed else 0
 
-    return sorted(steps, key=waits)
+    return sorted(steps, key=depth)

@@ -1,7 +1,7 @@
 """Runs as tasks of a Ray cluster.
 
-A run that needs the first stage of another one starts when that one is finished. A run that loses its worker or machine
-is tried again, from its checkpoint if the new machine sees it, otherwise from the beginning.
+A run that needs the first stage of another one, or teachers, starts when these are finished. A run that loses its
+worker or machine is tried again, from its checkpoint if the new machine sees it, otherwise from the beginning.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from tailcloud import plugins
 from tailcloud.bench.folder_transfer import folder_copy
-from tailcloud.bench.plan import BenchStep, in_order
+from tailcloud.bench.plan import BenchStep, in_order, needed_folders
 from tailcloud.bench.ray_cluster import RunResources
 from tailcloud.bench.ray_worker import Mailbox, WorkerSetup, work
 from tailcloud.errors import TailcloudError, explained
@@ -87,13 +87,12 @@ class SubmittedTasks:
     files: dict[Path, Any] = field(default_factory=dict)  # by run folder: the reference to its files
 
     def submit(self, number: int, task: RayTask) -> Any:
-        """Submit a run; it starts after the run that it takes its first stage from."""
+        """Submit a run; it starts after the runs that it needs."""
         step = task.step
-        own = self.files_of(step.run.folder)
-        parent = self.files_of(step.parent.folder) if step.parent else None
+        copies = [self.files_of(folder) for folder in (step.run.folder, *needed_folders(step))]
         needs = {"num_cpus": self.resources.cores, "num_gpus": self.resources.gpus}
         remote = self.ray.remote(**needs, max_retries=RETRIES, num_returns=2)(work)
-        outcome, files = remote.remote(number, task.job, step.run.folder, self.setup, self.mailbox, own, parent)
+        outcome, files = remote.remote(number, task.job, step.run.folder, self.setup, self.mailbox, *copies)
         self.files[step.run.folder.path] = files
         return outcome
 

@@ -64,8 +64,9 @@ def work(
 ) -> tuple[Outcome, FolderCopy | None]:
     """Train one run; its outcome, and a copy of its folder if this machine does not share the file system.
 
-    ``copies`` are folders from other machines: the run itself as far as it was trained, and the run that it takes
-    its first stage from. A run that was started on this machine continues from its own checkpoint.
+    ``copies`` are folders from other machines: the run itself as far as it was trained, and the runs that it needs:
+    the one that it takes its first stage from, or its teachers. A run that was started on this machine continues from
+    its own checkpoint.
     """
     shared = setup.token.is_file()
     try:
