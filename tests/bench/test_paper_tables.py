@@ -1,11 +1,13 @@
 """The paper's tables as data: whole, narrowed by words, and every cell with a source."""
 
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
 from helpers.small_table import table
-from tailcloud.bench import TABLES, filter_table, read_table
-from tailcloud.bench.table import with_methods
+from tailcloud.bench import TABLES, BenchProtocol, filter_table, plan_bench, read_table
+from tailcloud.bench.table import with_data, with_methods
 from tailcloud.errors import UsageError
 from tailcloud.sampling import WEIGHTS
 
@@ -75,6 +77,35 @@ def test_a_third_party_stands_in_where_the_paper_is_silent():
 def test_words_choose_columns_by_data_and_rows_by_anything_else(words, rows, columns):
     found = filter_table(table(), words)
     assert ([row.key for row in found.rows], list(found.columns)) == (rows, columns)
+
+
+def test_a_ratio_is_not_the_beginning_of_another_one():
+    small = table(columns=["digits-lt:5", "digits-lt:50"])
+    assert filter_table(small, [":50"]).columns == ("digits-lt:50",)
+    assert filter_table(small, ["digits-lt:5"]).columns == ("digits-lt:5",)
+    with pytest.raises(UsageError, match=r"in no row and no data set of t.*; add it with --data digits-lt:500"):
+        filter_table(table(columns=["digits-lt:5000", "digits-lt:50"]), ["digits-lt:500"])
+
+
+def test_other_data_are_a_column_more_without_published_numbers():
+    more = with_data(table(), ["digits-lt:5", "digits-lt", "digits-lt:5"])
+    assert more.columns == ("digits-lt", "digits-lt:20", "digits-lt:5")
+    assert [more.reference(row, "digits-lt:5") for row in more.rows] == [None, None, None]
+    assert more.reference(more.rows[0], "digits-lt:20").value == 2.0
+    runs = plan_bench(filter_table(more, ["digits-lt:5", "ce"]), BenchProtocol(seeds=(3,)), Path("out")).runs
+    assert [(run.folder.path.name, run.recipe.data.spec) for run in runs] == [("digits-lt-5-ce-seed3", "digits-lt:5")]
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        (".", r'--data . is a path, and a table needs data with recipes.*"tailcloud train own/METHOD --data .'),
+        ("cifar10-l:10", 'there is no folder, file or data set "cifar10-l"; did you mean "cifar10-lt"'),
+    ],
+)
+def test_other_data_need_a_name(spec, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        with_data(table(), [spec])
 
 
 def test_a_narrowed_table_keeps_its_numbers():

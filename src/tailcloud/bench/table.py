@@ -1,6 +1,6 @@
 """A table of a bench: rows are methods or settings, columns are data sets, cells are published accuracies.
 
-``with_methods`` adds rows (``--method``), ``filter_table`` selects some of it (``--only``).
+``with_methods`` adds rows (``--method``), ``with_data`` columns (``--data``), ``filter_table`` selects (``--only``).
 """
 
 import tomllib
@@ -8,10 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from itertools import repeat
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from tailcloud.data import OWN, parse_spec
 from tailcloud.errors import UsageError, unknown
 
 PAPER_TABLES = {
@@ -63,6 +65,12 @@ class TableRow(TableSection):
     def at_columns(self, indices: Sequence[int]) -> "TableRow":
         """The row with the values of some columns only."""
         paper, other = (tuple(values[index] for index in indices if values) for values in (self.paper, self.other))
+        return self.model_copy(update={"paper": paper, "other": other})
+
+    def with_columns(self, more: int) -> "TableRow":
+        """The row with so many columns more, of which nothing is published."""
+        blank: PublishedValues = tuple(repeat("-", more))
+        paper, other = (values and values + blank for values in (self.paper, self.other))
         return self.model_copy(update={"paper": paper, "other": other})
 
 
@@ -153,25 +161,52 @@ def with_methods(table: PaperTable, methods: Sequence[str]) -> PaperTable:
     return table.model_copy(update={"rows": (*table.rows, *more)})
 
 
+def with_data(table: PaperTable, specs: Sequence[str]) -> PaperTable:
+    """The table with one more column for each of these data sets that it lacks; nothing is published in it.
+
+    Raises:
+        UsageError: there is no data set of that name, or it is a path.
+    """
+    more = [spec for spec in dict.fromkeys(specs) if spec not in table.columns]
+    for spec in more:
+        if parse_spec(spec)[0] == OWN:
+            raise UsageError(
+                f'--data {spec} is a path, and a table needs data with recipes, such as "cifar10-lt:10"; train methods '
+                f'on your own images with "tailcloud train own/METHOD --data {spec}"'
+            )
+    rows = [row.with_columns(len(more)) for row in table.rows]
+    return table.model_copy(update={"columns": (*table.columns, *more), "rows": tuple(rows)})
+
+
 def filter_table(table: PaperTable, texts: Sequence[str]) -> PaperTable:
     """Some rows and columns of a table: a text in the name of a data set selects columns, any other text selects rows.
 
     A row is found by its label, its method or its name in folders. An exact match selects that one alone; otherwise
-    everything that contains the text is selected. Case does not matter.
+    everything that contains the text is selected, but for a ratio: ``:10`` is not ``:100``. Case does not matter.
     """
     columns, rows = list[str](), list[TableRow]()
     for text in texts:
-        specs = [spec for spec in table.columns if matches(text, [spec], table.columns)]
+        known = [spec for spec in table.columns if ":" not in text or spec.lower().endswith(text.lower())]
+        specs = [spec for spec in known if matches(text, [spec], table.columns)]
         names = [name for row in table.rows for name in row_names(row)]
         matching = [] if specs else [row for row in table.rows if matches(text, row_names(row), names)]
         if not specs and not matching:
             raise UsageError(
                 f'--only "{text}" is in no row and no data set of {table.name}; it has the rows '
                 f"{', '.join(row.key for row in table.rows)} and the data sets {', '.join(table.columns)}"
+                f"{f'; add it with --data {text}' if is_data_set(text) else ''}"
             )
         columns += specs
         rows += matching
     return table.subset(rows or table.rows, columns or table.columns)
+
+
+def is_data_set(text: str) -> bool:
+    """Whether a text names data with recipes."""
+    try:
+        return parse_spec(text)[0] != OWN
+    except UsageError:
+        return False
 
 
 def row_names(row: TableRow) -> tuple[str, str, str]:

@@ -26,6 +26,10 @@ def bench(
             "--method", metavar="NAME", help="Add a row for another method: your own, or FIRST+SECOND; repeatable."
         ),
     ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SPEC", help="Add a column for other data, such as cifar10-lt:10; repeatable."),
+    ] = None,
     seed: Annotated[
         list[str] | None,
         typer.Option(metavar="N", help="A seed; repeat for several runs.  [default: 0, 1 and 2]"),
@@ -79,6 +83,8 @@ def bench(
 
         tailcloud bench table1 --only gcl --only cifar10-lt:100 --seed 0
 
+        tailcloud bench beyond --data cifar100-lt:10 --only cifar100-lt:10 --root data
+
         tailcloud bench sampling --epochs 5 --json sampling.json
 
         tailcloud bench table1 --on ray=10.0.0.1:6379 --gpus-per-run 0.125 --root /data --out /shared/table1
@@ -88,7 +94,7 @@ def bench(
     from tailcloud.bench import BenchProtocol, filter_table, plan_bench, read_table
     from tailcloud.bench.bench_runner import on_a_cluster, on_this_machine, take_finished, train_missing
     from tailcloud.bench.ray_cluster import parse_cluster
-    from tailcloud.bench.table import with_methods
+    from tailcloud.bench.table import with_data, with_methods
     from tailcloud.cli.bench_display import BenchProgress, finish_bench, print_bench_plan
     from tailcloud.cli.console import outlive_readers
     from tailcloud.cli.train import seeds_of
@@ -97,7 +103,7 @@ def bench(
 
     check_single_process("bench")
     cluster = parse_cluster(on, device, gpus, cores)
-    selected = filter_table(with_methods(read_table(table), methods or []), only or [])
+    selected = filter_table(with_data(with_methods(read_table(table), methods or []), data or []), only or [])
     if cluster:  # the machines of a cluster may have other working folders
         root, output = str(Path(root or "data").absolute()), (output or Path("runs") / "bench" / table).absolute()
     protocol = BenchProtocol(seeds_of(seed or ["0", "1", "2"]), epochs, settings or [], root)
