@@ -14,6 +14,7 @@ from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.result import BestEpoch
 from tailcloud.serving.evaluate import evaluate_run
 from tailcloud.training import engine, schedule
+from tailcloud.training.session import Session
 
 
 def test_a_run_folder_holds_what_it_promises(finished_run):
@@ -198,6 +199,15 @@ def test_evaluating_less_often_still_evaluates_the_last_epoch(tmp_path):
     watcher = Watcher()
     run(tmp_path / "run", small_recipe({"selection": {"every": 2}}), watcher)
     assert ["top1" in line for line in watcher.lines] == [False, True, True, False, True]
+
+
+def test_weights_that_have_not_changed_are_evaluated_once(tmp_path, monkeypatch):
+    """After the last epoch of a stage nothing is predicted again: not for its result, not for the examples."""
+    predict, passes = Session.predict_share, []
+    monkeypatch.setattr(Session, "predict_share", lambda *words: passes.append(words) or predict(*words))
+    result = run(tmp_path / "run", small_recipe())
+    assert len(passes) == len(RunFolder(tmp_path / "run").log()) == 5
+    assert result.top1.last == evaluate_run(tmp_path / "run", open_dataset("digits-lt"), torch.device("cpu"))["top1"]
 
 
 def test_cross_entropy_has_one_stage(tmp_path):

@@ -192,12 +192,12 @@ class FoldSession(Session):
         shapeless = np.empty((int((~aside).sum()), LABELS_ALONE), np.uint8)
         kept = replace(train, images=shapeless, labels=train.labels[~aside], groups=None, names=None)
         self.dataset = replace(of.dataset, train=kept)
-        self.evaluations = {}
+        self.evaluations, self.predictions = {}, {}
         self.use_head(fresh_head(self.model, recipe.model.head, recipe.seed))
 
     def enter_stage(self, name: str) -> list[str]:  # noqa: ARG002
         """Take the features of the fold."""
-        self.evaluations.clear()
+        self.drop_evaluations()
         self.features = self.fold
         return []
 

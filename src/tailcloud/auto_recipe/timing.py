@@ -268,6 +268,7 @@ def evaluation_seconds(session: Session, train: dict[str, float]) -> float:
         stages = session.recipe.stages
         return max(seconds / gradients_per_step(stages[name]) for name, seconds in train.items()) / (1 + BACKWARD)
     session.predict(session.images.test, 1.0)
+    session.predictions.clear()
     started = time.perf_counter()
     session.predict(session.images.test, 1.0)
     return (time.perf_counter() - started) / len(session.dataset.test)

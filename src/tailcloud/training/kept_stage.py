@@ -128,7 +128,7 @@ def restore_stage(session: Session, folder: RunFolder, name: str) -> None:
     trained = [each for each, stage in recipe.stages.items() if stage.epochs][-1]
     checkpoint = session.world.from_rank0(partial(end_of_stage, folder, trained))
     use_new_head(session, trained)
-    session.model.load_state_dict(checkpoint.group("best") or checkpoint.group("model"))
+    session.load_weights(checkpoint.group("best") or checkpoint.group("model"))
     names = list(recipe.stages)
     for transformed in names[names.index(trained) + 1 :]:
         start_stage(session, transformed)

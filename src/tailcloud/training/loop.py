@@ -200,6 +200,7 @@ def train_epoch(
     ``rates`` has the learning rate of each step. Nothing is copied from the device before the end, and then once. All
     ranks take the batch-norm statistics of rank 0.
     """
+    session.predictions.clear()
     set_modes(session.model, parts.stage)
     parts.objective.advance(parts.loader.progress(epoch))
     losses = parts.executor.epoch(epoch, rates, resume_from=resume_from, between_steps=between_steps)
@@ -230,6 +231,8 @@ def evaluate(checkpointer: Checkpointer, epoch: int) -> dict[str, Any]:
     with checkpointer.evaluating(), parts.optimizer.averaged():
         metrics = evaluate_epoch(session, parts, checkpointer.progress, epoch)
         metrics |= log_gradients(session, parts, epoch) if session.world.rank0 else {}
+    if parts.stage.ema:
+        session.predictions.clear()  # the weights are not the average any more
     return metrics
 
 

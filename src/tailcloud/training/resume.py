@@ -36,7 +36,7 @@ def resume(session: Session, folder: RunFolder, observer: Observer) -> tuple[Tra
         progress = TrainingProgress(**{"evaluated": None, **state}, best_weights=checkpoint.group("best"))
         check_progress(progress, session.recipe)
         use_new_head(session, progress.stage)
-        session.model.load_state_dict(checkpoint.group("model"))
+        session.load_weights(checkpoint.group("model"))
     if session.world.rank0:
         cut_log(session, folder, progress, observer)
     return progress, checkpoint

@@ -1,11 +1,12 @@
 """A run in memory: its recipe, images and model, and how it computes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, Unpack
 
 import torch
+from torch import Tensor
 
 from tailcloud.classifier import Classifier, Cost, inference_head
 from tailcloud.data import Dataset
@@ -57,6 +58,7 @@ class Session:
         self.engine = RunEngine(recipe, self.dataset, self.images.train, self.model, world)
         self.overflows: list[str] = []  # remarks on outputs that are NaN or infinite
         self.evaluations: dict[tuple[int, float], GraphedEvaluation] = {}
+        self.predictions: dict[tuple[int, float], Predictions] = {}  # of the present weights
         self.cores = cores()
         self.features: RunFeatures | None = None  # of the current stage, if it has views
         self.head_network = HeadNetwork(self.model.head)
@@ -91,7 +93,7 @@ class Session:
     def enter_stage(self, name: str) -> list[str]:
         """Take the images, or with ``views`` their features, as the inputs from now on. Returns remarks on that."""
         stage, augment = self.recipe.stages[name], self.recipe.augment
-        self.evaluations.clear()
+        self.drop_evaluations()
         if stage.views:
             torch.set_num_threads(threads_for(self.recipe.engine, 0, self.cores))  # steps on features are small
         elif self.features:
@@ -153,7 +155,17 @@ class Session:
     def use_head(self, head: Head) -> None:
         """Replace the model's head; graphs that were captured with the old one are dropped."""
         self.model.head, self.head_network = head, HeadNetwork(head)
+        self.drop_evaluations()
+
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Give the model other weights."""
+        self.model.load_state_dict(weights)
+        self.predictions.clear()
+
+    def drop_evaluations(self) -> None:
+        """Something else predicts from now on: forget graphs and predictions of the network before."""
         self.evaluations.clear()
+        self.predictions.clear()
 
     def keep_until(self, name: str) -> None:
         """The model is that of a stage before the last, and is described as such."""
@@ -170,14 +182,20 @@ class Session:
     def use_plain_kernels(self) -> None:
         """Use PyTorch's kernels instead of the fused ones from now on."""
         self.engine.use_plain_kernels()
-        self.evaluations.clear()
+        self.drop_evaluations()
 
     def predict(self, images: Images, scale: float) -> Predictions:
-        """The model's predictions for a split, on all ranks.
+        """The model's predictions for a split, on all ranks; those of weights that have not changed are known.
 
         Raises:
             EvaluationStopped: on all ranks, if any of them received SIGTERM meanwhile.
         """
+        key = id(images), scale
+        if key not in self.predictions:
+            self.predictions[key] = self._predict(images, scale)
+        return self.predictions[key]
+
+    def _predict(self, images: Images, scale: float) -> Predictions:
         self.model.eval()
         own = None
         with suppress(signals.EvaluationStopped):

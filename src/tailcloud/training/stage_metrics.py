@@ -77,7 +77,7 @@ def finish_stage(session: Session, progress: TrainingProgress, stage: Stage, obs
         "seconds": progress.seconds,
     }
     if progress.best_weights:
-        session.model.load_state_dict(progress.best_weights)
+        session.load_weights(progress.best_weights)
         predictions = session.predict(session.inputs.test, scale)
         result["picked"] = {"epoch": best["epoch"], "on": best["on"], **summarise(predictions, counts)}
     result["hits"] = {"test": pack_hits(predictions)}
