@@ -112,7 +112,7 @@ PARTS = {
         run="run",
     ),
     "rebalance": Part(
-        "rebalance run --with crt --out new --set stage2.epochs=1",
+        "rebalance run --with crt --out new --set stage2.epochs=1 --set stage2.views=4",
         start="train",
         run="new",
         needless=("new/checkpoint/stage1-",),

@@ -4,10 +4,12 @@ import json
 import shutil
 
 import pytest
+import torch
+from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from tailcloud.cli import app
-from tailcloud.cli.rebalance import SECOND_STAGES, VIEWS, rebalanced
+from tailcloud.cli.rebalance import SECOND_STAGES, rebalanced
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.recipe import load_recipe, parse_setting
 from tailcloud.training.features.run_features import forget_features
@@ -53,9 +55,16 @@ def test_the_new_run_is_a_run_like_any_other(call, tmp_path):
 @pytest.mark.parametrize("name", ["digits-lt/gcl", "cifar100-lt/ce-mixup", "cifar100-lt/gcl"])
 @pytest.mark.parametrize("second", SECOND_STAGES.values())
 def test_the_recipe_is_the_one_that_two_methods_have_from_the_start(name, second):
-    on_features = [{"stage2": {"views": VIEWS}}]
-    assert rebalanced(load_recipe(name), second, []) == load_recipe(f"{name}+{second}", on_features)
-    assert rebalanced(load_recipe(name), second, ["stage2.views=0"]) == load_recipe(f"{name}+{second}")
+    assert rebalanced(load_recipe(name), second, []) == load_recipe(f"{name}+{second}")
+
+
+def test_on_features_the_recipe_says_that_batch_norm_stays():
+    on_features = {"stage2": {"views": 3, "batch_norm": "frozen"}}
+    first = load_recipe("digits-lt/ce", [{"stage1": {"views": 3, "train": "head"}}])
+    assert rebalanced(first, "crt", []).stage2 == load_recipe("digits-lt/crt", [on_features]).stage2
+    assert rebalanced(first, "crt", ["stage2.views=0"]).stage2 == load_recipe("digits-lt/crt").stage2
+    plain = load_recipe("digits-lt/ce")
+    assert rebalanced(plain, "crt", ["stage2.views=3"]) == load_recipe("digits-lt/ce+crt", [on_features])
 
 
 def test_a_third_stage_goes_with_the_second_one_unless_it_is_asked_for():
@@ -65,7 +74,7 @@ def test_a_third_stage_goes_with_the_second_one_unless_it_is_asked_for():
     recipe = load_recipe("digits-lt/gcl", levelled)
     assert rebalanced(recipe, "crt", []).stage3 is None
     again = rebalanced(recipe, "crt", ["stage3.head_transform=tuned-logit-adjust"])
-    assert again == load_recipe("digits-lt/gcl+crt", [*levelled, {"stage2": {"views": VIEWS}}])
+    assert again == load_recipe("digits-lt/gcl+crt", levelled)
 
 
 def test_a_third_stage_without_held_out_images_is_refused_before_anything_is_written(call, tmp_path):
@@ -112,15 +121,23 @@ def test_a_run_without_a_kept_first_stage_is_refused(call, tmp_path):
     assert not (tmp_path / "run-crt").exists()
 
 
-def test_the_new_stage_trains_on_features_and_says_so_unless_it_should_not(call, tmp_path, monkeypatch):
+def test_the_new_stage_trains_on_images_or_says_that_it_does_not(call, tmp_path, monkeypatch):
     monkeypatch.setenv("TAILCLOUD_CACHE", str(tmp_path / "cache"))
     forget_features()
-    said = " ".join(call("rebalance run --with crt --set stage2.epochs=1").split())
+    said = " ".join(call("rebalance run --with crt --set stage2.epochs=1 --set stage2.views=4").split())
     assert "trains on features of 4 views of each image" in said
+    assert "a variant of the published method: no other views are drawn, and batch norm stays as it is" in said
     assert "Features of 331 training images × 4 views: 1,324 computed" in said.replace("\xa0", " ")
     forget_features()
-    said = " ".join(call("rebalance run --with lws --set stage2.epochs=1").split())
+    said = " ".join(call("rebalance run --with lws --set stage2.epochs=1 --set stage2.views=4").split())
     assert ": 0 computed, 1,324 from the cache" in said  # another head on the same network
-    said = call("rebalance run --with crt --set stage2.epochs=1 --set stage2.views=0 --out plain")
-    assert "eatures" not in said
-    assert load_recipe(str(tmp_path / "plain")).stage2.views == 0
+    assert "eatures" not in call("rebalance run --with crt --set stage2.epochs=1 --out plain")
+
+
+def test_it_ends_where_the_joined_method_ends(call, tmp_path):
+    """cRT moves the statistics of batch norm: the new run does, too, with the same bits."""
+    call("rebalance run --with crt --set stage2.epochs=2")
+    words = "digits-lt/gcl+crt --set stage1.epochs=3 --set stage2.epochs=2 --set model.width=0.25 --out whole"
+    call(f"train {words}")
+    first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("run-crt", "whole"))
+    assert all(torch.equal(first[name], second[name]) for name in second)

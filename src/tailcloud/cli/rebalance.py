@@ -12,8 +12,7 @@ from tailcloud.errors import TailcloudError, UsageError, unknown
 if TYPE_CHECKING:
     from tailcloud.recipe import Recipe
 
-VIEWS = 4  # of each image, for a second stage that trains only the head
-
+RESULT = "the re-balanced run"
 SECOND_STAGES = {  # option value → the method that has this second stage
     "crt": "crt",
     "lws": "lws",
@@ -48,8 +47,9 @@ def rebalance(
 
     The new folder is a run like any other; its method is called FIRST+SECOND, for example ce+crt.
 
-    The network stays as it is, so features of 4 views of each image are computed once, and the head trains on them in
-    seconds. --set stage2.views=0 trains on images instead, as the published methods do.
+    The stage is that of the published method: "tailcloud train DATA/FIRST+SECOND" is the same from the start. It is
+    faster on features of a few views of each image, which are computed once, and then batch norm and augmentation stay
+    as they are: --set stage2.views=4. A run whose first stage was trained on features is re-balanced on features.
     """
     from tailcloud.cli.console import outlive_readers, print_note
     from tailcloud.cli.progress import execute_with_progress
@@ -76,7 +76,8 @@ def rebalance(
     if recipe.stage2 and recipe.stage2.views and recipe.stage2.epochs:
         print_note(
             f"The second stage trains on features of {recipe.stage2.views} views of each image, which are computed "
-            "once; --set stage2.views=0 trains on images."
+            "once. This is a variant of the published method: no other views are drawn, and batch norm stays as it is. "
+            "--set stage2.views=0 trains on images."
         )
     outlive_readers()
     fork_run(parent, child.folder, recipe, child.command)
@@ -95,8 +96,8 @@ def default_folder(run: Path, second: str) -> Path:
 def rebalanced(recipe: "Recipe", second: str, settings: list[str]) -> "Recipe":
     """The recipe of a run with the second stage of another method on the same data.
 
-    A third stage is dropped: it belongs to the second stage that is replaced. The new second stage is kept, and takes
-    features instead of images if it trains only the head, unless a setting says otherwise.
+    A third stage is dropped: it belongs to the second stage that is replaced. A run whose first stage was trained on
+    features is re-balanced on features, unless a setting says otherwise.
     """
     from tailcloud.recipe import find_recipe, parse_setting, read_toml, resolve
     from tailcloud.recipe.library import default_recipe
@@ -113,11 +114,10 @@ def rebalanced(recipe: "Recipe", second: str, settings: list[str]) -> "Recipe":
                 f"--set {setting} cannot be used with rebalance: the method is FIRST+SECOND, and --with names SECOND"
             )
         table = merge(table, parse_setting(setting))
-    found = resolve(table, "the re-balanced run")
-    stage = found.stage2
-    if stage is None or "views" in table.get("stage2", {}) or not stage.trains_only_head or stage.second_sampler:
-        return found
-    return resolve(merge(table, {"stage2": {"views": VIEWS}}), "the re-balanced run")
+    views = table.get("stage2", {}).get("views", recipe.stage1.views)
+    if views and resolve(table, RESULT).stage2:
+        table = merge(table, {"stage2": {"views": views, "batch_norm": "frozen"}})
+    return resolve(table, RESULT)
 
 
 def command(run: Path, second: str, settings: list[str], out: Path) -> str:
