@@ -10,7 +10,7 @@ from tailcloud.bench.bench_page import bench_page
 from tailcloud.bench.filled_table import fill_table
 from tailcloud.bench.records import fill_from_records, table_variant
 from tailcloud.bench.table import read_table
-from tailcloud.bench.table_text import SHORT_COLUMNS, legend, markdown_sections, remarks, text_rows
+from tailcloud.bench.table_text import SHORT_COLUMNS, columns_for, legend, markdown_sections, remarks, text_rows
 from tailcloud.recipe import load_recipe
 
 HIGH = {("ce", "digits-lt"): [measured(1, 72.0), measured(0, 70.0)]}
@@ -29,6 +29,17 @@ def numbers(value):
 def test_a_cell_is_the_mean_over_seeds_beside_the_published_number():
     line = text_rows([only(fill_table(numbers(70.5), HIGH))], list(SHORT_COLUMNS))[0]
     assert line == ["One", "2", "71.0 ± 1.4", "70.50", "+0.5", "72.0 ± 1.4 on test"]
+
+
+@pytest.mark.parametrize(("balanced", "shown"), [(60.0, True), (72.0 + 1e-12, False), (None, False)])
+def test_balanced_accuracy_has_a_column_where_test_images_are_imbalanced(balanced, shown):
+    found = {("ce", "digits-lt"): [measured(0, 72.0, balanced_accuracy=balanced)]}
+    filled = fill_table(numbers(70.5), found)
+    columns = columns_for(filled.column("digits-lt"), SHORT_COLUMNS)
+    assert ("balanced_accuracy" in columns) is shown
+    assert list(columns)[:3] == ["row", "seeds", "top1"]
+    assert ("| balanced accuracy |" in markdown_sections(filled)[1]) is shown
+    assert ("balanced accuracy" in bench_page([filled])) is shown
 
 
 @pytest.mark.parametrize(("published", "below"), [(72.0, False), (72.01, True), (70.0, False), ("-", False)])

@@ -140,3 +140,37 @@ def test_a_method_of_ones_own_is_a_row_more():
     more = with_methods(table(), ["mine", "gcl", "mine"])
     assert [row.key for row in more.rows] == ["ce", "gcl", "gcl-cben", "mine"]
     assert more.reference(more.rows[-1], "digits-lt") is None
+
+
+OWN = """
+columns = ["digits-lt:20"]
+rows = [
+    {label = "CE", method = "ce", paper = [50.0]},
+    {label = "Wide", method = "ce", variant = "wide", set = ["model.width=2.0"]},
+]
+"""
+
+
+def test_a_table_of_ones_own_is_a_file(tmp_path):
+    (tmp_path / "mine.toml").write_text(OWN)
+    own = read_table(str(tmp_path / "mine.toml"))
+    assert (own.name, own.title, own.columns) == ("mine", "mine", ("digits-lt:20",))
+    assert own.reference(own.rows[0], "digits-lt:20").value == 50.0
+    runs = plan_bench(own, BenchProtocol(seeds=(0,)), tmp_path).runs
+    assert [run.recipe.model.width for run in runs] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("label", "lable", "mine.toml is no table: rows number 1: lable is no key"),
+        ('"Wide", method = "ce"', '"Wide"', "mine.toml is no table: rows number 2: method is missing"),
+        ("[50.0]", "[50.0, 51.0]", "mine.toml is no table: CE has 2 values for 1 columns"),
+        ('"digits-lt:20"', '"photos/birds"', 'the column "photos/birds" of .*mine.toml is a path'),
+        ("[50.0]", "[50.0", "mine.toml is not valid TOML"),
+    ],
+)
+def test_a_file_that_is_no_table_is_a_sentence(tmp_path, old, new, sentence):
+    (tmp_path / "mine.toml").write_text(OWN.replace(old, new, 1))
+    with pytest.raises(UsageError, match=sentence):
+        read_table(str(tmp_path / "mine.toml"))

@@ -20,6 +20,15 @@ def test_control_characters_are_not_printed(say, capsys):
     assert "4\u00a0known:\nresnet8" in said
 
 
+@pytest.mark.parametrize(
+    "say", [console.print_error, console.print_note, lambda text: console.out.print(text, markup=False)]
+)
+def test_a_ratio_between_colons_is_no_emoji(say, capsys):
+    say("cifar10-lt:100:x of the class :cat:")
+    printed = capsys.readouterr()
+    assert "cifar10-lt:100:x of the class :cat:" in printed.out + printed.err
+
+
 def test_warnings_of_pillow_about_large_images_are_not_printed():
     warn = "warnings.warn_explicit('Image size (1 pixels) exceeds limit', UserWarning, 'Image.py', 1, 'PIL.Image')"
     words = [sys.executable, "-c", f"import tailcloud.cli, warnings; {warn}"]

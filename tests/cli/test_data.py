@@ -71,6 +71,17 @@ def test_verify_fails_with_every_changed_file(run, cifar10):
     assert "OK" not in result.output
 
 
+def test_verify_takes_images_for_choosing_settings(run, cifar10, monkeypatch):
+    """That they are no benchmark is no fault; a changed file is one."""
+    monkeypatch.setattr(cifar, "LARGEST_SUBSET", 5)
+    assert run("verify", "cifar10-lt-tune:10", "--root", cifar10).output.startswith("OK: cifar10-lt-tune:10 has ")
+    path = cifar10 / "cifar-10-batches-bin" / "data_batch_2.bin"
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    error = str(run("verify", "cifar10-lt-tune:10", "--root", cifar10).exception)
+    assert "differs from the published CIFAR-10 in data_batch_2.bin" in error
+    assert "choosing" not in error
+
+
 def test_verify_without_data(run, tmp_path):
     result = run("verify", "cifar100-lt:50", "--root", tmp_path)
     assert isinstance(result.exception, TailcloudError)

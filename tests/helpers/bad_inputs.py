@@ -667,6 +667,7 @@ SECTIONS = {
     "Tables of the paper, and re-balancing": [
         Case("a table that does not exist", "bench table9"),
         Case("a row that a table does not have", "bench cloud-size --only bbn"),
+        Case("a file of a table that does not exist", "bench mine.toml"),
         Case("a ratio that a table does not have", "bench sampling --only cifar10-lt:10"),
         Case("a table on data without recipes", "bench table1 --data ."),
         Case("a bench shortened to nothing", "bench table1 --epochs 0"),

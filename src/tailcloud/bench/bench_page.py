@@ -29,7 +29,6 @@ def bench_page(tables: Sequence[FilledTable]) -> str:
             {"filled": filled, "legend": table_text.legend(filled), "columns": page_columns(filled)}
             for filled in tables
         ],
-        header=table_text.LONG_COLUMNS,
     )
 
 
@@ -52,11 +51,13 @@ def page_columns(filled: FilledTable) -> list[dict[str, Any]]:
     columns = []
     for spec in filled.table.columns:
         cells = filled.column(spec)
+        header = table_text.columns_for(cells, table_text.LONG_COLUMNS)
         columns.append(
             {
                 "spec": spec,
+                "header": header,
                 "rows": [
-                    (cell, table_text.text_rows([cell], list(table_text.LONG_COLUMNS))[0])
+                    (cell, table_text.text_rows([cell], list(header))[0])
                     for cell in sorted(cells, key=lambda cell: not cell.results)
                     if cell.results or cell.failures
                 ],

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from itertools import repeat
+from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tailcloud.data import OWN, parse_spec
 from tailcloud.errors import UsageError, unknown
+from tailcloud.files import expand_home
+from tailcloud.recipe import read_toml
 
 PAPER_TABLES = {
     "table1": "CIFAR-10-LT and CIFAR-100-LT, every method",
@@ -145,13 +148,50 @@ class PaperTable(TableSection):
         return self.notes.get(f"{row.key} {spec}", "")
 
 
-@cache
 def read_table(name: str) -> PaperTable:
-    """A table by its name."""
+    """A table by its name, or from a TOML file of your own (``.toml``).
+
+    Raises:
+        UsageError: there is no such table or file, or it is no table.
+    """
+    return table_of_file(expand_home(name)) if name.endswith(".toml") else shipped_table(name)
+
+
+@cache
+def shipped_table(name: str) -> PaperTable:
+    """A table of the package."""
     if name not in TABLES:
         raise unknown("table", name, TABLES)
     text = (resources.files("tailcloud.bench") / "tables" / f"{name}.toml").read_text(encoding="utf-8")
     return PaperTable.model_validate({"name": name, **tomllib.loads(text)})
+
+
+def table_of_file(path: Path) -> PaperTable:
+    """A table of your own; its name is that of the file."""
+    try:
+        table = PaperTable.model_validate({"name": path.stem, "title": path.stem, "about": ""} | read_toml(path))
+    except ValidationError as error:
+        raise UsageError(f"{path} is no table: {problem_of(error)}") from None
+    for spec in table.columns:
+        check_data(spec, f'the column "{spec}" of {path}')
+    return table
+
+
+def problem_of(error: ValidationError) -> str:
+    """What is wrong with a table, and where; an unknown key before those that are missing."""
+    first = next((one for one in error.errors() if one["type"] == "extra_forbidden"), error.errors()[0])
+    place = " ".join(f"number {step + 1}:" if isinstance(step, int) else str(step) for step in first["loc"])
+    what = {"extra_forbidden": "is no key", "missing": "is missing"}.get(first["type"], first["msg"])
+    return f"{place} {what.removeprefix('Value error, ')}".strip()
+
+
+def check_data(spec: str, what: str) -> None:
+    """Refuse data that have no recipes; ``what`` says where they are named."""
+    if parse_spec(spec)[0] == OWN:
+        raise UsageError(
+            f'{what} is a path, and a table needs data with recipes, such as "cifar10-lt:10"; train methods on your '
+            f'own images with "tailcloud train own/METHOD --data {spec}"'
+        )
 
 
 def with_methods(table: PaperTable, methods: Sequence[str]) -> PaperTable:
@@ -169,11 +209,7 @@ def with_data(table: PaperTable, specs: Sequence[str]) -> PaperTable:
     """
     more = [spec for spec in dict.fromkeys(specs) if spec not in table.columns]
     for spec in more:
-        if parse_spec(spec)[0] == OWN:
-            raise UsageError(
-                f'--data {spec} is a path, and a table needs data with recipes, such as "cifar10-lt:10"; train methods '
-                f'on your own images with "tailcloud train own/METHOD --data {spec}"'
-            )
+        check_data(spec, f"--data {spec}")
     rows = [row.with_columns(len(more)) for row in table.rows]
     return table.model_copy(update={"columns": (*table.columns, *more), "rows": tuple(rows)})
 

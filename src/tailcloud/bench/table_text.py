@@ -1,6 +1,7 @@
 """A filled table as text: the same cells for the terminal, Markdown and the HTML page."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import isclose
 
 from tailcloud.bench.filled_table import TOLERANCE, FilledTable, TableCell
 from tailcloud.formatting import magnitude, number, whole
@@ -25,6 +26,16 @@ LONG_COLUMNS = SHORT_COLUMNS | {
     "flops": "FLOPs",
     "seconds": "seconds per run",
 }
+
+
+def columns_for(cells: Sequence[TableCell], columns: Mapping[str, str]) -> dict[str, str]:
+    """The columns of a data set: balanced accuracy stands beside top-1 where test images make a difference."""
+    figures = [(cell.summary("top1").mean, cell.summary("balanced_accuracy").mean) for cell in cells]
+    alike = all(top1 is None or balanced is None or isclose(top1, balanced) for top1, balanced in figures)
+    more = {} if alike else {"top1": columns["top1"], "balanced_accuracy": "balanced accuracy"}
+    names = [name for name in columns if name not in more]
+    place = names.index("seeds") + 1
+    return {name: columns[name] for name in names[:place]} | more | {name: columns[name] for name in names[place:]}
 
 
 def seeds(cell: TableCell) -> str:
@@ -124,10 +135,10 @@ def markdown_sections(filled: FilledTable) -> list[str]:
     parts = []
     for spec in filled.table.columns:
         cells = filled.column(spec)
-        sentences = column_remarks(filled, spec)
+        sentences, columns = column_remarks(filled, spec), columns_for(cells, SHORT_COLUMNS)
         parts += [
             f"### {spec}\n",
-            markdown(list(SHORT_COLUMNS.values()), text_rows(shown_cells(cells), list(SHORT_COLUMNS))),
+            markdown(list(columns.values()), text_rows(shown_cells(cells), list(columns))),
             "",
         ]
         parts += [*(f"- {sentence}" for sentence in sentences), ""] if sentences else []

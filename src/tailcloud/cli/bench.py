@@ -7,11 +7,13 @@ import typer
 
 from tailcloud.cli.plugin_option import Plugin
 
-TABLE_NAMES = "table1, table2, cloud-size (table 3), sampling (table 4) or retraining (table 5)"
+TABLE_NAMES = "table1, table2, cloud-size (table 3), sampling (table 4), retraining (table 5), ladder or beyond"
 
 
 def bench(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help=f"Which table of the paper: {TABLE_NAMES}.")],
+    table: Annotated[
+        str, typer.Argument(metavar="TABLE", help=f"Which table: {TABLE_NAMES}; or a .toml file of your own.")
+    ],
     only: Annotated[
         list[str] | None,
         typer.Option(
@@ -104,10 +106,11 @@ def bench(
     check_single_process("bench")
     cluster = parse_cluster(on, device, gpus, cores)
     selected = filter_table(with_data(with_methods(read_table(table), methods or []), data or []), only or [])
+    output = output or Path("runs") / "bench" / selected.name
     if cluster:  # the machines of a cluster may have other working folders
-        root, output = str(Path(root or "data").absolute()), (output or Path("runs") / "bench" / table).absolute()
+        root, output = str(Path(root or "data").absolute()), output.absolute()
     protocol = BenchProtocol(seeds_of(seed or ["0", "1", "2"]), epochs, settings or [], root)
-    folder = (output or Path("runs") / "bench" / table) / protocol.folder
+    folder = output / protocol.folder
     plan = plan_bench(selected, protocol, folder)
     progress = BenchProgress(selected, protocol, plan.runs)
     for cell, error in plan.impossible.items():

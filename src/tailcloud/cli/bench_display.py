@@ -21,7 +21,7 @@ from tailcloud.bench.bench_page import bench_page
 from tailcloud.bench.filled_table import fill_table
 from tailcloud.bench.plan import BenchRun, steps_of
 from tailcloud.bench.table import CellKey
-from tailcloud.bench.table_text import MARK, SHORT_COLUMNS, legend, remarks, text_rows
+from tailcloud.bench.table_text import MARK, SHORT_COLUMNS, columns_for, legend, remarks, text_rows
 from tailcloud.cli.console import live_display, on_terminal, out, print_columns, print_note
 from tailcloud.errors import TailcloudError
 from tailcloud.files import write_atomically, write_json
@@ -185,7 +185,8 @@ def finish_bench(progress: BenchProgress, folder: Path, json_file: Path | None) 
     filled = progress.filled()
     for spec in filled.table.columns:
         cells = filled.column(spec)
-        rows = [list(SHORT_COLUMNS.values()), *text_rows(cells, list(SHORT_COLUMNS))]
+        columns = columns_for(cells, SHORT_COLUMNS)
+        rows = [list(columns.values()), *text_rows(cells, list(columns))]
         out.print(f"[bold]{filled.table.title}: {spec}[/]")
         print_columns(rows)
         out.print()

@@ -36,8 +36,9 @@ class StreamConsole(Console):
             print_note("Standard output was closed by its reader; the command continues without it.")
 
 
-out = StreamConsole(soft_wrap=True, highlight=False)
-errors = StreamConsole(stderr=True, soft_wrap=True, highlight=False)
+# without emoji: ":100:" is a part of names such as cifar10-lt:100:x
+out = StreamConsole(soft_wrap=True, highlight=False, emoji=False)
+errors = StreamConsole(stderr=True, soft_wrap=True, highlight=False, emoji=False)
 
 _error_prefix = ""
 _live_displays = 0

@@ -30,6 +30,7 @@ def ls(root: Root = Path("data")) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from tailcloud.data.benchmarks.cifar import TUNE
     from tailcloud.data.benchmarks.cifar_files import CIFAR_EDITIONS
     from tailcloud.data.benchmarks.editions import EDITIONS
 
@@ -41,7 +42,9 @@ def ls(root: Root = Path("data")) -> None:
     for name, edition in EDITIONS.items():
         numbers = f"{edition.images['train']:,} + {edition.images['test']:,}"
         table.add_row(name, str(edition.classes), numbers, "by hand", _presence_of_files(name, root))
-    Console().print(table)
+    Console(emoji=False).print(table)
+    tuning = " and ".join(f"{name}-lt{TUNE}:γ" for name in CIFAR_EDITIONS)
+    typer.echo(f"{tuning} have training images only, to choose settings on.")
 
 
 @app.command()
@@ -91,6 +94,7 @@ def verify(
     Example: tailcloud data verify photos --report broken.csv
     """
     from tailcloud.data import OWN, is_in_files, open_dataset, parse_spec
+    from tailcloud.data.benchmarks.cifar import FOR_TUNING
     from tailcloud.data.readers.open_path import named_root
     from tailcloud.errors import TailcloudError, UsageError
 
@@ -102,8 +106,9 @@ def verify(
     if report:
         raise UsageError(f"--report is for image files, and the images of {spec} are in arrays; leave it out")
     dataset = open_dataset(spec, named_root(root))
-    if dataset.remarks and parse_spec(spec)[0] != OWN:
-        raise TailcloudError("\n".join(dataset.remarks))
+    faults = [remark for remark in dataset.remarks if remark != FOR_TUNING]
+    if faults and parse_spec(spec)[0] != OWN:
+        raise TailcloudError("\n".join(faults))
     counts = dataset.profile.counts
     typer.echo(
         f"OK: {dataset.spec} has {len(dataset.train):,} training images ({counts.max():,} … {counts.min():,} a class) "
@@ -146,7 +151,7 @@ def _progress(title: str) -> "Iterator[Progress]":
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
-    console = Console(stderr=True)
+    console = Console(stderr=True, emoji=False)
     if not console.is_terminal:
         yield _DownloadLines()
         return

@@ -44,7 +44,7 @@ def ls(as_json: AsJson = False) -> None:
         figures = f"{entry.parameters or 0:,}", f"{entry.gflops or 0:.2f}", f"{entry.megabytes or 0:.1f}"
         words = str(entry.pixels), entry.trained_on, entry.licence, "yes" if fact["here"] else "no"
         table.add_row(entry.name, entry.architecture, *figures, *words)
-    Console(width=max(160, out.width)).print(table)
+    Console(width=max(160, out.width), emoji=False).print(table)
     unmeasured = [entry.name for entry in CATALOGUE.values() if entry.note == NOT_MEASURED]
     out.print(f"Not measured here: {', '.join(unmeasured)}", markup=False)
 

@@ -23,6 +23,7 @@ Rows = NDArray[np.uint8]  # [N, 3072]: 1024 red, 1024 green and 1024 blue values
 
 TRAIN_IMAGES, TEST_IMAGES, PIXELS = 50_000, 10_000, 3072
 TUNE = "-tune"  # ends the name of data for choosing settings
+FOR_TUNING = "This data set is for choosing settings: its test split has training images, and is imbalanced."
 LARGEST_SUBSET = 50  # the smallest γ of the benchmarks
 # Of the training images of CIFAR-10; the field uses them for CIFAR-100 too.
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
@@ -157,15 +158,15 @@ def open_cifar_for_tuning(name: Name, ratio: float | None, root: Path) -> Datase
     picked = longtail_positions(labels, largest)
     place = np.concatenate([np.arange(count) for count in largest])  # within its class
     train, test = picked[place < np.repeat(counts, largest)], picked[place >= np.repeat(counts, largest)]
-    return Dataset(
+    dataset = Dataset(
         spec=spec,
         train=Split(rows.images(train), labels[train]),
         test=Split(rows.images(test), labels[test]),
         class_names=copy.class_names(),
         mean=MEAN,
         std=STD,
-        remarks=("This data set is for choosing settings: its test split has training images, and is imbalanced.",),
     )
+    return replace(dataset, remarks=(FOR_TUNING, *_remarks(dataset, copy)))
 
 
 def find_copy(name: str, root: Path) -> CifarCopy | None:

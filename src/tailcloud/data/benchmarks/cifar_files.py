@@ -113,4 +113,10 @@ FINGERPRINTS = {
     "cifar100-lt:50": "9ba9f0ca297d5dab",
     "cifar100-lt:100": "9f504a6a92d24dd8",
     "cifar100-lt:200": "763f0c8f74eeeee8",
+    "cifar10-lt-tune:50": "c666fdaa22026342",
+    "cifar10-lt-tune:100": "72e6e83b413dc3f1",
+    "cifar10-lt-tune:200": "53486831fe121eeb",
+    "cifar100-lt-tune:50": "182f7f0008ced11a",
+    "cifar100-lt-tune:100": "91d8db33d2113978",
+    "cifar100-lt-tune:200": "c9ba010958ca2420",
 }
