@@ -64,6 +64,18 @@ def test_the_result_counts_all_experts_and_says_which_frequencies_they_assume(fi
     assert prior_name(model.prior, result.dataset.counts) == "uniform"
 
 
+@pytest.mark.parametrize(
+    ("settings", "remarks"),
+    [([], 1), ([CENTRED], 0), ([{"stage1": {"loss": "ce"}}], 0)],
+    ids=["balanced twice", "τ of mean 0", "cross-entropy"],
+)
+def test_experts_that_balance_classes_twice_are_a_remark(tmp_path, settings, remarks):
+    small = {"model": {"width": 0.25}, "stage1": {"epochs": 1}}
+    result = run(tmp_path / "run", load_recipe("digits-lt/logit-adjust", [small, EXPERTS, *settings]))
+    said = [remark for remark in result.remarks if "once more: the mean logits take 9 for the most frequent" in remark]
+    assert len(said) == remarks
+
+
 def test_a_loaded_model_predicts_the_mean_of_the_experts(finished):
     _, folder, result = finished
     model, test = tailcloud.load(folder), open_dataset("digits-lt").test

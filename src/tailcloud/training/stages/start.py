@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,10 +16,12 @@ from tailcloud.training.session import Session
 from tailcloud.training.stages.factory import make_head_transform
 from tailcloud.training.teachers import kernel_remarks, prior_remarks
 
+PRIOR_TOLERANCE = 0.05
+
 
 def start_stage(session: Session, name: str) -> list[str]:
     """Before the first step of a stage: transform the head and put it into the model. Returns remarks on that."""
-    remarks = [*teacher_remarks(session, name), *session.enter_stage(name)]
+    remarks = [*teacher_remarks(session, name), *expert_remarks(session, name), *session.enter_stage(name)]
     stage, old = session.recipe.stages[name], _trained_head(session, name)
     if session.features:
         session.features.load(train=stage.epochs > 0)
@@ -43,6 +46,23 @@ def teacher_remarks(session: Session, name: str) -> list[str]:
     later = [stage for other, stage in recipe.stages.items() if other != name and stage.epochs]
     own = implied_prior(recipe.until(name), counts)
     return [*teachers.remarks, *slow, *([] if later else prior_remarks(teachers, own))]
+
+
+def expert_remarks(session: Session, name: str) -> list[str]:
+    """A remark on experts whose mean logits prefer the rarest class: their loss balances classes, and their τ again."""
+    recipe, counts = session.recipe, session.dataset.profile.counts
+    objective = recipe.stages[name].objective
+    if objective.name != "experts" or not recipe.stages[name].epochs:
+        return []
+    prior, frequent = implied_prior(recipe.until(name), counts.tolist()), int(counts.argmax())
+    rare = int(np.where(counts > 0, counts, counts.max()).argmin())
+    if prior[rare] <= prior[frequent] * (1 + PRIOR_TOLERANCE):
+        return []
+    return [
+        f"{recipe.stages[name].loss.name} balances classes already, and the experts' taus adjust for their frequencies "
+        f"once more: the mean logits take {session.dataset.class_names[rare]} for the most frequent class. Taus with "
+        f"the mean 0 do not: --set {name}.objective.taus=[-1.0,0.0,1.0]"
+    ]
 
 
 def use_new_head(session: Session, name: str) -> None:
