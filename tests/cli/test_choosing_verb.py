@@ -95,6 +95,23 @@ def test_the_folder_is_named_after_the_method_that_is_chosen(images, tmp_path, m
     assert "seed 0 in runs/mine-logit-adjust-posthoc-seed0" in text
 
 
+def test_the_same_command_again_trains_a_new_run_beside_the_first(images, tmp_path):
+    """After photographs were added. The time that choosing takes is not lost on a name."""
+    words = "train --data mine.npz --time-budget 1m --set model.width=0.25 --set stage1.epochs=1 --set stage2.epochs=1"
+    assert command(words)[0] == 0
+    before = (tmp_path / "runs/mine-gcl-seed0/result.json").read_bytes()
+    code, text = command(words)
+    assert code == 0
+    assert "runs/mine-gcl-seed0 has a run already; this one is in mine-gcl-seed0-2" in " ".join(text.split())
+    assert (tmp_path / "runs/mine-gcl-seed0-2/result.json").exists()
+    command(f"{words} --seed 0 --seed 1")
+    command(f"{words} --seed 0 --seed 1")
+    assert {path.parent.name for path in (tmp_path / "runs").glob("*/seed1")} == {"mine-gcl", "mine-gcl-2"}
+    assert (tmp_path / "runs/mine-gcl-seed0/result.json").read_bytes() == before
+    code, text = command(f"{words} --out runs/mine-gcl-seed0")
+    assert (code, "already holds a run" in text) == (1, True)
+
+
 def test_what_is_said_to_go_on_with_several_chosen_runs_finds_them(images, monkeypatch):
     words = "train --data mine.npz --time-budget 80s --seed 0 --seed 1"
     started = []

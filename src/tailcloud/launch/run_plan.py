@@ -4,6 +4,7 @@ If the request names no recipe, one is chosen for the data (``choose_recipe``).
 """
 
 import logging
+import os
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -213,7 +214,11 @@ def runs_of_recipe(reference: str | Recipe | None, request: TrainRequest) -> lis
     folders = {seed: run_folder(reference, with_seed(recipe, seed), request) for seed in seeds}
     new = [seed for seed, folder in folders.items() if not (request.resume and folder.exists)]
     single = len(seeds) == 1 and len(request.recipes) < 2
-    check_folders([folders[seed] for seed in new], request, single=single)
+    unnamed = choosing and request.out is None and not request.resume  # its name has the method that is chosen
+    if not unnamed:
+        check_folders([folders[seed] for seed in new], request, single=single)
+    elif not request.dry_run:
+        check_output("--out", folders[seeds[0]].path, folder=True)
     if new:
         decided = not choosing or weights_are_decided(request, recipe)
         check_machine(recipe, pick_device(request.device), weights=decided, download=not request.dry_run)
@@ -221,9 +226,11 @@ def runs_of_recipe(reference: str | Recipe | None, request: TrainRequest) -> lis
     if choosing and new:
         others = [folder.recipe() for seed, folder in folders.items() if seed not in new]
         recipe, reasons, limit = (others[0], (), None) if others else choose_recipe(request, requested)
-        renamed = {seed: run_folder(reference, with_seed(recipe, seed), request) for seed in new}
-        check_folders(list(renamed.values()), request, single=single)  # the chosen method may be another one
-        folders |= renamed
+        chosen = [with_seed(recipe, seed) for seed in new]
+        renamed = [run_folder(reference, each, request) for each in chosen]
+        renamed = free_folders(renamed, reference, chosen, request) if unnamed else renamed
+        check_folders(renamed, request, single=single)
+        folders |= dict(zip(new, renamed, strict=True))
     return [
         PlannedRun(
             folder,
@@ -378,6 +385,30 @@ def run_folder(reference: str | Recipe | None, recipe: Recipe, request: TrainReq
     if len(request.seeds) > 1:
         return RunFolder(base / f"seed{recipe.seed}")
     return RunFolder(base if request.out else base.with_name(f"{base.name}-seed{recipe.seed}"))
+
+
+def free_folders(
+    usual: list[RunFolder], reference: str | Recipe | None, recipes: Sequence[Recipe], request: TrainRequest
+) -> list[RunFolder]:
+    """The ``usual`` folders of new runs; with a number at the end of their name if there is something in one.
+
+    After photographs were added, the same command trains a new run beside the one before.
+    """
+    first = usual[0].path.parent if len(request.seeds) > 1 else usual[0].path
+    found, number = usual, 1
+    while any(map(is_taken, found)) and not request.dry_run:
+        number += 1
+        named = replace(request, out=first.with_name(f"{first.name}-{number}"))
+        found = [run_folder(reference, recipe, named) for recipe in recipes]
+    if number > 1:
+        logger.warning(f"{first} has a run already; this one is in {first.name}-{number}")
+    return found
+
+
+def is_taken(folder: RunFolder) -> bool:
+    """Whether there is something in the place of a folder."""
+    path = folder.path
+    return os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir()))
 
 
 def short_name(spec: str) -> str:

@@ -38,6 +38,7 @@ from tailcloud.training.engine import unfused
 from tailcloud.training.evaluation_schedule import is_evaluated
 from tailcloud.training.executors.base import EpochState
 from tailcloud.training.executors.compiled import CannotCompile
+from tailcloud.training.held_out_gap import note_held_out_gap
 from tailcloud.training.kept_stage import keep_stage
 from tailcloud.training.resume import checkpoint_errors, resume
 from tailcloud.training.run_examples import write_examples
@@ -89,6 +90,7 @@ def train(
     with signals.stop_immediately():  # everything that was trained is saved
         kept = keep_stage(session, folder, progress, observer)
         write_examples(session, folder, kept_figures(session, progress)["per_class"])
+        note_held_out_gap(session, observer)
         return finish_run(session, folder, progress, kept) if world.rank0 else None
 
 

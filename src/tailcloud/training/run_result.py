@@ -146,7 +146,7 @@ def make_result(
                 *dataset.profile.remarks(),
                 *dataset.remarks,
                 *session.images.unreadable_remarks,
-                *session.overflows,
+                *session.findings,
                 *progress.changes,
                 *([kept["reason"]] if kept else []),
             ],

@@ -56,7 +56,7 @@ class Session:
         self.transform = Normalise(self.dataset.mean, self.dataset.std, device)
         self.images = RunImages(recipe, self.dataset, device)
         self.engine = RunEngine(recipe, self.dataset, self.images.train, self.model, world)
-        self.overflows: list[str] = []  # remarks on outputs that are NaN or infinite
+        self.findings: list[str] = []  # remarks on what was measured
         self.evaluations: dict[tuple[int, float], GraphedEvaluation] = {}
         self.predictions: dict[tuple[int, float], Predictions] = {}  # of the present weights
         self.cores = cores()

@@ -63,8 +63,8 @@ def finish_stage(session: Session, progress: TrainingProgress, stage: Stage, obs
     predictions = session.predict(session.inputs.test, scale)
     last = summarise(predictions, counts)
     if predictions.non_finite:
-        session.overflows.append(overflow(progress.stage, predictions))
-        observer.note(session.overflows[-1])
+        session.findings.append(overflow(progress.stage, predictions))
+        observer.note(session.findings[-1])
     best = progress.best or {"epoch": 0, "top1": last["top1"], "on": session.best_on}
     result = {
         "name": progress.stage,
