@@ -62,8 +62,8 @@ def test_large_classes_are_limited_on_request():
     assert result.counts("train").tolist() == [3, 20, 20, 20]
     assert result.counts("test").tolist() == [1, 1, 1, 1]
     assert (
-        "2\u00a0classes with more than 20 training images: 31 of them are left out (data.max_count). Shot groups, charts "
-        'and "--prior train" are of the images that stay.' in result.remarks
+        "2\u00a0classes with more than 20 training images: 31 of them are left out (data.max_count). "
+        'Shot groups, charts and "--prior train" are of the images that stay.' in result.remarks
     )
     larger = arranged({"a": 3, "b": 50, "c": 20, "d": 21}, max_count=30)
     assert set(result.rows("train")) < set(larger.rows("train"))
