@@ -9,11 +9,12 @@ from typer.testing import CliRunner
 
 import tailcloud.bench
 from helpers.small_table import measured, table
-from tailcloud.bench import BenchProtocol, plan_bench, read_table
+from tailcloud.bench import BenchProtocol, filter_table, plan_bench, read_table
 from tailcloud.bench.bench_runner import needed_runs
 from tailcloud.bench.plan import in_order, steps_of
 from tailcloud.bench.records import cell_recipe_text, recipe_text, result_recipe_text
 from tailcloud.cli import app
+from tailcloud.errors import UsageError
 from tailcloud.recipe import load_recipe
 from tailcloud.runs.folder import RunFolder
 
@@ -128,19 +129,31 @@ def test_a_student_comes_after_a_teacher_that_waits_for_a_first_stage(tmp_path):
     assert [after and list(after.jobs) for after in needed_runs(ordered)] == [None, [0], [1]]
 
 
+TAUGHT_BY_TWO = [ROWS[0] | {"teacher": "ce", "teacher_seeds": [0, 2]}, ROWS[1]]
+
+
+def test_teachers_of_other_seeds_are_trained_too(tmp_path):
+    small = table(rows=TAUGHT_BY_TWO, columns=["digits-lt"])
+    plan = plan_bench(small, BenchProtocol(seeds=(0,)), tmp_path)
+    names = [run.folder.path.name for run in plan.runs]
+    assert names == ["digits-lt-ce-distilled-seed0", "digits-lt-ce-seed0", "digits-lt-ce-seed2"]
+    assert plan.runs[-1].recipe.seed == 2
+    assert plan.impossible == {}
+
+
 def test_a_student_whose_teachers_are_not_trained_is_no_part_of_the_plan(tmp_path):
-    small = table(rows=[ROWS[0] | {"teacher": "ce", "teacher_seeds": [0, 2]}, ROWS[1]], columns=["digits-lt"])
-    plan = plan_bench(small, BenchProtocol(seeds=(0, 1)), tmp_path)
-    assert [run.row.key for run in plan.runs] == ["ce", "ce"]
-    assert plan.impossible == {
-        ("ce-distilled", "digits-lt"): "it learns from digits-lt-ce-seed2, which this bench does not train; "
-        "add --seed 0 --seed 2"
-    }
-    teacher = tmp_path / "digits-lt-ce-seed2"
-    teacher.mkdir()
-    for name in ("result.json", "model.json", "model.safetensors"):  # of an earlier bench
-        (teacher / name).write_text("")
-    assert len(plan_bench(small, BenchProtocol(seeds=(0, 1)), tmp_path).runs) == 4
+    small = filter_table(table(rows=TAUGHT_BY_TWO, columns=["digits-lt"]), ["Distilled"])
+    with pytest.raises(
+        UsageError,
+        match="it learns from digits-lt-ce-seed0, digits-lt-ce-seed2, which this bench does not train; add --only ce",
+    ):
+        plan_bench(small, BenchProtocol(seeds=(0,)), tmp_path)
+    for seed in (0, 2):
+        teacher = tmp_path / f"digits-lt-ce-seed{seed}"
+        teacher.mkdir()
+        for name in ("result.json", "model.json", "model.safetensors"):  # of an earlier bench
+            (teacher / name).write_text("")
+    assert len(plan_bench(small, BenchProtocol(seeds=(0,)), tmp_path).runs) == 1
 
 
 @pytest.mark.parametrize("data", ["cifar10-lt", "cifar100-lt"])

@@ -44,8 +44,10 @@ def seeds(cell: TableCell) -> str:
 
 
 def gap(cell: TableCell) -> str:
-    """Points above the published number, with a mark if the cell is too far below."""
-    return NO_VALUE if cell.gap is None else number(cell.gap, signed=True) + (f" {MARK}" if cell.below else "")
+    """Points above the published number, with a mark if the cell is too far below; nothing for changed recipes."""
+    if cell.gap is None or not cell.comparable:
+        return NO_VALUE
+    return number(cell.gap, signed=True) + (f" {MARK}" if cell.below else "")
 
 
 def best(cell: TableCell) -> str:

@@ -174,6 +174,8 @@ def print_bench_plan(runs: Sequence[BenchRun], progress: BenchProgress) -> None:
         f"{own} from their own first stage, {len(steps) - own} from that of another"
     )
     note_failures(progress)
+    if progress.failures:
+        raise TailcloudError(f"{failed_text(progress)} cannot be trained; see the notes above")
 
 
 def finish_bench(progress: BenchProgress, folder: Path, json_file: Path | None) -> None:
@@ -197,12 +199,16 @@ def finish_bench(progress: BenchProgress, folder: Path, json_file: Path | None) 
     page = folder / f"{filled.table.name}.html"  # tables may share a folder
     write_atomically(page, bench_page([filled]))
     out.print(f"page: {page}", markup=False)
-    failed = sum(map(len, progress.failures.values()))
-    if failed:
+    if progress.failures:
         raise TailcloudError(
-            f"{counted(failed, 'cell or run', 'cells or runs')} could not be measured; see the notes above. "
-            "Run the same command to try them again"
+            f"{failed_text(progress)} could not be measured; see the notes above. Run the same command to try them "
+            "again"
         )
+
+
+def failed_text(progress: BenchProgress) -> str:
+    """How many cells or runs failed."""
+    return counted(sum(map(len, progress.failures.values())), "cell or run", "cells or runs")
 
 
 def note_failures(progress: BenchProgress) -> None:
