@@ -63,6 +63,12 @@ def test_a_dry_run_lists_the_runs_and_writes_nothing(bench, tmp_path, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
+def test_seeds_of_a_bench_are_a_range_too(bench):
+    said = bench(f"table1 {SHORT} --seed 5-6 --only ce --dry-run").output
+    assert "digits-lt-ce-seed5  1 epochs, new\n" in said
+    assert "digits-lt-ce-seed6  1 epochs, new\n" in said
+
+
 def test_a_table_fills_in(home, filled):
     place, said = filled
     assert "digits-lt gcl-cben seed 0: " in said

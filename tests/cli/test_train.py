@@ -77,13 +77,18 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(tailcloud, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_seeds_are_single_ones_and_ranges(tailcloud):
+    said = tailcloud("train --dry-run --seed 0-2 --seed 7 --seed 4-4")
+    assert [seed for seed in range(9) if f"seed {seed} in runs/digits-lt-gcl/seed{seed}" in said] == [0, 1, 2, 4, 7]
+
+
 def test_several_seeds_get_a_folder_each_and_a_summary(tailcloud, tmp_path):
-    said = tailcloud(f"train digits-lt/gcl --seed 3 --seed 5 --out both {SMALL}")
-    assert re.search(r"gcl, digits-lt +2 +[\d.]+ ± [\d.]+", said)
-    results = [json.loads((tmp_path / "both" / name / "result.json").read_text()) for name in ("seed3", "seed5")]
-    assert [result["protocol"]["seed"] for result in results] == [3, 5]
+    said = tailcloud(f"train digits-lt:20/gcl --seed 3-4 --out both {SMALL}")
+    assert re.search(r"gcl, digits-lt:20 +2 +[\d.]+ ± [\d.]+", said)
+    results = [json.loads((tmp_path / "both" / name / "result.json").read_text()) for name in ("seed3", "seed4")]
+    assert [result["protocol"]["seed"] for result in results] == [3, 4]
     assert (tmp_path / "both" / "seed3" / "report.html").exists()
-    assert results[0]["command"] == f"tailcloud train digits-lt/gcl {SMALL} --seed 3"
+    assert results[0]["command"] == f"tailcloud train digits-lt:20/gcl {SMALL} --seed 3"
 
 
 def test_the_command_in_a_result_makes_the_same_run(tailcloud, tmp_path):
@@ -265,8 +270,8 @@ def test_each_stage_prints_balanced_accuracy_and_what_it_changed(tailcloud, tmp_
     assert all({"balanced_accuracy", "val_balanced_accuracy"} <= line.keys() for line in logged)
 
 
-@pytest.mark.parametrize("seed", [str(2**63), "1" * 5_000])
+@pytest.mark.parametrize("seed", [str(2**63), "1" * 5_000, f"0-{2**63}", "0-" + "9" * 32, "0-" + "1" * 5_000])
 def test_a_seed_that_no_recipe_can_hold_is_refused_before_anything_is_written(seed, tailcloud, tmp_path):
-    with pytest.raises(UsageError, match=r"from 0 to 9223372036854775807|at most 19 digits"):
+    with pytest.raises(UsageError, match=r"from 0 to 9223372036854775807|at most 19 digits|1,000 seeds"):
         tailcloud(f"train --seed {seed} --out run {SMALL}")
     assert not (tmp_path / "run").exists()

@@ -128,11 +128,23 @@ def test_recipes_are_listed_shown_and_copied(call, tmp_path):
     assert "cifar100-lt" in listed
     assert "Label-distribution-aware margins with deferred re-weighting" in " ".join(listed.split())
     assert "GCL with the noise of its eq. 5 on the feature" in " ".join(listed.split())
+    assert "Probabilistic contrastive learning (ProCo; Du et al., 2024) tau-norm" in " ".join(listed.split())
+    assert "The strongest recipe for one ResNet-32 without teachers" in " ".join(listed.split())
+    (mislas,) = (line.split() for line in listed.splitlines() if line.startswith("mislas-50"))
+    assert mislas[:3] == ["mislas-50", "cifar10-lt,", "cifar100-lt"]
     assert 'method = "gcl"' in call("recipes", "show", "digits-lt/gcl")
     assert "granularity" in call("recipes", "show", "digits-lt/gcl", "--resolved")
     call("recipes", "copy", "digits-lt/gcl")
     assert (tmp_path / "digits-lt-gcl.toml").read_text() == call("recipes", "show", "digits-lt/gcl")
     assert "gcl on digits-lt" in call("train", "digits-lt-gcl.toml", "--dry-run")
+
+
+def test_a_recipe_with_a_ratio_is_shown_copied_and_trained_under_its_name(call, tmp_path):
+    call("recipes", "copy", "digits-lt:20/gcl")
+    assert (tmp_path / "digits-lt-20-gcl.toml").read_text() == call("recipes", "show", "digits-lt:20/gcl")
+    plan = call("train", "digits-lt/gcl", "--data", "digits-lt:20", "--dry-run")
+    assert call("train", "digits-lt:20/gcl", "--dry-run") == plan
+    assert "runs/digits-lt-20-gcl-seed0" in plan
 
 
 def test_a_trunk_that_stays_random_is_told(call):

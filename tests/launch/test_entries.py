@@ -232,6 +232,19 @@ def test_every_entry_gives_the_same_model(torchrun):
         assert (Path(other) / "report.html").is_file()
 
 
+@pytest.mark.parametrize("seed", [[0, 1], (0,), range(2), "0", 1.0, True])
+def test_a_seed_that_is_no_whole_number_is_refused_with_the_way_to_several(seed):
+    with pytest.raises(UsageError, match=r'seed = .* call tailcloud.train once for each, or run "tailcloud train --s'):
+        tailcloud.train("digits-lt/ce", settings=SMALL, seed=seed)
+    assert not Path("runs").exists()
+
+
+def test_a_run_on_another_ratio_by_name_with_a_seed_of_numpy():
+    run = tailcloud.train("digits-lt:20/ce", settings=SMALL, device="cpu", seed=np.int64(3))
+    assert run.path == Path("runs/digits-lt-20-ce-seed3")
+    assert (run.recipe.data.spec, run.recipe.seed) == ("digits-lt:20", 3)
+
+
 def test_train_returns_a_typed_run():
     run = tailcloud.train("digits-lt/ce", settings=SMALL, device="cpu", seed=3)
     assert isinstance(run, tailcloud.Run)

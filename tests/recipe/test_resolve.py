@@ -107,6 +107,45 @@ def test_without_a_name_the_data_has_its_own_recipe():
         assert (recipe.data.spec, recipe.model.backbone) == (spec, "resnet32")
 
 
+@pytest.mark.parametrize("method", ["gcl", "best", "ldam", "gcl+crt"])
+def test_a_name_with_a_ratio_is_the_recipe_on_that_data(method):
+    recipe = load_recipe(f"cifar100-lt:200/{method}")
+    assert recipe == load_recipe(f"cifar100-lt/{method}", [{"data": "cifar100-lt:200"}])
+    assert recipe == load_recipe(f"cifar100-lt:200.0/{method}", [{"data": {"spec": "cifar100-lt:200"}}])
+    assert recipe.data.spec == "cifar100-lt:200"
+    text = find_recipe(f"cifar100-lt:200/{method}").read_text(encoding="utf-8")
+    assert text.startswith(f"# tailcloud train cifar100-lt:200/{method} --root data\n")
+    assert "top-1" not in text  # the figures are of another ratio
+    assert 'data = "cifar100-lt:200"\n' in text
+    same = find_recipe(f"cifar100-lt:100/{method}").read_text(encoding="utf-8")
+    assert same == find_recipe(f"cifar100-lt/{method}").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "sentence"),
+    [
+        (
+            "cifar100-lt:200/gcl",
+            "cifar100-lt:50",
+            r'names the data cifar100-lt:200, and data = "cifar100-lt:50" is set',
+        ),
+        ("cifar100-lt:100/gcl", "photos/", r"or write cifar100-lt/gcl"),
+        ("cifar100-lt:0/gcl", None, r"must be a number of at least 1"),
+        ("cifar100-lt:/gcl", None, r"must be a number of at least 1"),
+        ("imagenet-lt:100/gcl", None, r"imagenet-lt has a fixed imbalance"),
+        ("own:5/gcl", None, r'there is no recipe "own:5/gcl"; did you mean "own/gcl"'),
+        ("cifar100-lt:200/gcll", None, r'there is no method "gcll"; did you mean "gcl"'),
+        ("cifar100-lt:200", None, r'"cifar100-lt:200" is data, not a recipe; write .* such as cifar100-lt:200/gcl'),
+        ("digits-lt/", None, r"is data, not a recipe; write digits-lt/METHOD"),
+        ("cifar100-lt/bst", None, r'did you mean "best"\? Known: .*mislas-10, mislas-50'),
+        ("cifar100-lt/best+crt", None, r'there is no method "best"; known: balanced-softmax'),
+    ],
+)
+def test_a_name_that_is_no_recipe_gets_a_way_out(name, data, sentence):
+    with pytest.raises(UsageError, match=sentence):
+        load_recipe(name, [{"data": data}] if data else [])
+
+
 def test_a_run_folder_is_a_recipe(finished_run):
     assert load_recipe(str(finished_run)) == load_recipe(str(finished_run / "recipe.toml"))
 

@@ -86,7 +86,7 @@ def tailcloud(
 
         tailcloud inspect cifar10-lt:100
 
-        tailcloud train cifar10-lt/gcl --seed 0 --seed 1 --seed 2
+        tailcloud train cifar10-lt/gcl --seed 0-2
 
     Every run is a folder with its recipe, log, model, result and an HTML report.
     """

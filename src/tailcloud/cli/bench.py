@@ -34,7 +34,7 @@ def bench(
     ] = None,
     seed: Annotated[
         list[str] | None,
-        typer.Option(metavar="N", help="A seed; repeat for several runs.  [default: 0, 1 and 2]"),
+        typer.Option(metavar="N", help="A seed, or a range such as 0-4; repeatable.  [default: 0-2]"),
     ] = None,
     epochs: Annotated[
         int | None,
@@ -109,7 +109,7 @@ def bench(
     output = output or Path("runs") / "bench" / selected.name
     if cluster:  # the machines of a cluster may have other working folders
         root, output = str(Path(root or "data").absolute()), output.absolute()
-    protocol = BenchProtocol(seeds_of(seed or ["0", "1", "2"]), epochs, settings or [], root)
+    protocol = BenchProtocol(seeds_of(seed or ["0-2"]), epochs, settings or [], root)
     folder = output / protocol.folder
     plan = plan_bench(selected, protocol, folder)
     progress = BenchProgress(selected, protocol, plan.runs)

@@ -15,12 +15,16 @@ app = typer.Typer(
     epilog='Example: "tailcloud recipes copy cifar10-lt/gcl mine.toml", then "tailcloud train mine.toml".',
 )
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A recipe name, for example cifar10-lt/gcl.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="A recipe name, for example cifar10-lt/gcl or cifar10-lt:50/gcl.")
+]
+HEAD = 2  # lines of a recipe before its comment: the command that trains it, and its figures
+END = re.compile(r"(?<!\beq)[:;.](?:\s|$)(?![^()]*\))")  # of a first sentence; "eq." is none, nor what is in brackets
 
 
 @app.command()
 def ls(_plugin: Plugin = None) -> None:
-    """List the data sets and the methods; a recipe is DATA/METHOD.
+    """List the data sets, the methods, and the recipes with names of their own; a recipe is DATA/METHOD.
 
     Example: tailcloud recipes ls
     """
@@ -35,15 +39,29 @@ def ls(_plugin: Plugin = None) -> None:
     methods = Table("method", "description", box=None, pad_edge=False)
     for name, file in shipped("methods").items():
         methods.add_row(name, description(file.read_text(encoding="utf-8")))
-    out.print(
-        data, "", methods, "", "A recipe is DATA/METHOD, for example: tailcloud train cifar10-lt/ldam-drw", sep="\n"
-    )
+    further = Table("recipe", "data", "description", box=None, pad_edge=False)
+    for (name, said), places in further_descriptions().items():
+        further.add_row(name, ", ".join(places), said)
+    example = "A recipe is DATA/METHOD, for example: tailcloud train cifar10-lt/ldam-drw"
+    out.print(data, "", methods, "", further, "", f"{example}, or cifar10-lt:50/ldam-drw for γ = 50", sep="\n")
+
+
+def further_descriptions() -> dict[tuple[str, str], list[str]]:
+    """The recipes that are not named after a method: name and description, and the data sets that have such a one."""
+    from tailcloud.recipe import data_sets, find_recipe, further_recipes
+
+    found: dict[tuple[str, str], list[str]] = {}
+    for data in data_sets():
+        for name in further_recipes(data):
+            lines = find_recipe(f"{data}/{name}").read_text(encoding="utf-8").splitlines()[HEAD:]
+            found.setdefault((name, description("\n".join(lines))), []).append(data)
+    return found
 
 
 def description(text: str) -> str:
-    """The first sentence of the comment at the top of a method's file."""
+    """The first sentence of the comments of a method or recipe, up to a colon or semicolon."""
     lines = [line.removeprefix("# ") for line in text.splitlines() if line.startswith("# ")]
-    return re.split(r"(?<!\beq)[:;.](?:\s|$)", " ".join(lines))[0]
+    return END.split(" ".join(lines))[0]
 
 
 @app.command()
@@ -82,9 +100,10 @@ def copy(
     from tailcloud.recipe import find_recipe
 
     text = find_recipe(name).read_text(encoding="utf-8")
-    target = to or Path(name.replace("/", "-") + ".toml")
+    file = re.sub("[/:]", "-", name) + ".toml"
+    target = to or Path(file)
     if target.is_dir():
-        target = target / (name.replace("/", "-") + ".toml")
+        target = target / file
     if target.exists():
         raise TailcloudError(f"{target} exists already; choose another file")
     write_atomically(target, text)

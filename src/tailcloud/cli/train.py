@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tailcloud.training.distributed.world import World
 
 MOST_DIGITS = 32  # of a seed that is read at all
+MOST_SEEDS = 1000  # of a range
 
 
 def train(
@@ -43,7 +44,9 @@ def train(
     ] = None,
     seed: Annotated[
         list[str] | None,
-        typer.Option(metavar="N", help="A seed; repeat for several runs.  [default: the recipe's, 0]"),
+        typer.Option(
+            metavar="N", help="A seed, or a range such as 0-4; repeatable. One run each.  [default: the recipe's, 0]"
+        ),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     settings: Annotated[
@@ -94,7 +97,7 @@ def train(
 
         tailcloud train
 
-        tailcloud train digits-lt/ce digits-lt/gcl --seed 0 --seed 1 --out runs/compare
+        tailcloud train digits-lt/ce digits-lt/gcl --seed 0-1 --out runs/compare
 
         tailcloud train cifar10-lt/gcl --root data --set stage1.epochs=20
 
@@ -194,12 +197,24 @@ def option_settings(options: Mapping[str, str | None]) -> list[str]:
 
 
 def seeds_of(words: Sequence[str]) -> list[int]:
-    """The seeds, each a whole number that is not negative."""
-    for word in words:
-        if not word.isdecimal():
-            raise UsageError(
-                f"--seed {word} must be a whole number that is not negative; repeat --seed for several seeds"
-            )
-        if len(word) > MOST_DIGITS:  # Python refuses to read thousands of digits
-            raise UsageError(f"--seed {shortened(word, MOST_DIGITS)} is too large; a seed has at most 19 digits")
-    return [int(word) for word in words]
+    """The seeds of ``--seed``: each word is a whole number that is not negative, or a range such as 0-4."""
+    return [seed for word in words for seed in seeds_of_word(word)]
+
+
+def seeds_of_word(word: str) -> Sequence[int]:
+    """The seed of a word, or those of a range."""
+    first, dash, last = word.partition("-")
+    ends = [first, last] if dash else [word]
+    if not all(end.isdecimal() for end in ends):
+        raise UsageError(
+            f"--seed {word} must be a whole number that is not negative; for several seeds write a range, such as 0-4, "
+            "or repeat --seed"
+        )
+    if any(len(end) > MOST_DIGITS for end in ends):  # Python refuses to read thousands of digits
+        raise UsageError(f"--seed {shortened(word, MOST_DIGITS)} is too large; a seed has at most 19 digits")
+    seeds = range(int(ends[0]), int(ends[-1]) + 1)
+    if not seeds:
+        raise UsageError(f"--seed {word} ends before it begins; write --seed {last}-{first}")
+    if seeds[-1] - seeds[0] >= MOST_SEEDS:
+        raise UsageError(f"--seed {word} is more than {MOST_SEEDS:,} seeds; write a shorter range")
+    return seeds

@@ -17,8 +17,8 @@ class ReadOptions:
         size: pixels a side of every image as it is read; by default the median of the images' shorter sides, up to 64.
         fit: how an image that is not square becomes square: "crop" cuts out its center, "pad" adds black borders,
             "squash" scales each side separately.
-        test: the share of each class that is set aside as test split, if the data have none; 0 sets nothing aside, and
-            the training split is also the test split.
+        test: the share of each class that is set aside as test split, if the data have none. In Python, 0 sets
+            nothing aside: the training split is then the test split, too.
         group: what keeps images together in one split: a column of the CSV, "exif" (bursts), "duplicates" (copies and
             near-copies), or a regular expression on the file name whose first group is the key (patient, camera).
         min_count: classes with fewer training images are dropped or merged, as ``small`` says; 0 keeps all.

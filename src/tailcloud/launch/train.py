@@ -115,7 +115,7 @@ def train(
         data=source if isinstance(data, Dataset) else _text(data),
         root=_text(root),
         settings=setting_words(settings),
-        seeds=() if seed is None else [seed],
+        seeds=() if seed is None else [one_seed(seed)],
         out=None if out is None else Path(out),
         resume=resume,
         device=device,
@@ -131,6 +131,16 @@ def train(
         with resume_advice(partial(_resume_call, planned), [planned.folder]):
             result = execute(planned, device, observer)
     return Run(planned.folder.path, planned.recipe, result)
+
+
+def one_seed(seed: object) -> int:
+    """A seed of Python or NumPy as ``int``."""
+    if isinstance(seed, bool | np.bool_) or not isinstance(seed, int | np.integer):
+        raise UsageError(
+            f"seed = {seed!r} should be a whole number; for several seeds call tailcloud.train once for each, or run "
+            '"tailcloud train --seed 0-4", which trains them side by side'
+        )
+    return int(seed)
 
 
 def setting_words(settings: Mapping[str, Any] | Sequence[str] | None) -> list[str]:

@@ -6,7 +6,7 @@ older versions.
 """
 
 from tailcloud.data.augment import Augment
-from tailcloud.recipe.library import data_sets, find_recipe, read_toml, shipped
+from tailcloud.recipe.library import data_sets, find_recipe, further_recipes, read_toml, shipped
 from tailcloud.recipe.merge import differences, parse_setting
 from tailcloud.recipe.resolve import load_recipe, resolve
 from tailcloud.recipe.schema import Data, Engine, Model, PartSpec, Recipe, Selection, Stage
@@ -25,6 +25,7 @@ __all__ = [
     "data_sets",
     "differences",
     "find_recipe",
+    "further_recipes",
     "head_kinds",
     "load_recipe",
     "parse_setting",

@@ -1,5 +1,6 @@
 """Finds recipes and methods: files of the package by name, methods of plugins, composed recipes, and files by path."""
 
+import json
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Literal, Protocol
 
-from tailcloud.data import FILE_SUFFIXES, OWN, parse_spec
+from tailcloud.data import FILE_SUFFIXES, OWN, SOURCES, parse_spec
 from tailcloud.errors import TailcloudError, UsageError, unknown
 from tailcloud.recipe.merge import Table
 
@@ -92,6 +93,30 @@ class ComposedRecipe:
         return "".join(own if line == of_base else line for line in lines)
 
 
+@dataclass(frozen=True)
+class RecipeOnData:
+    """A recipe of a data set, with other data than its file has: ``cifar10-lt:50/gcl``."""
+
+    recipe: Readable
+    name: str
+    spec: str
+
+    def __str__(self) -> str:
+        """Its name in errors."""
+        return f"{self.spec}/{self.name.partition('/')[2]}"
+
+    def read_text(self, encoding: str = "utf-8") -> str:
+        """The text of such a file; the figures at its head are left out, because they are of other data."""
+        text = self.recipe.read_text(encoding)
+        of_file, own = (f"data = {json.dumps(spec)}\n" for spec in (tomllib.loads(text)["data"], self.spec))
+        if own == of_file:
+            return text
+        lines = text.splitlines(keepends=True)
+        lines[0] = lines[0].replace(self.name, str(self))
+        lines[1] = f"# {self.name} with other data; docs/results.md has the results.\n"
+        return "".join(own if line == of_file else line for line in lines)
+
+
 def _lines_of(text: str, *, later: bool) -> str:
     """The lines of a recipe that belong to its later stages, or all others."""
     inside, kept = False, []
@@ -106,15 +131,22 @@ def data_sets() -> list[str]:
     return [name.removesuffix(BASELINE) for name in shipped("recipes") if name.endswith(BASELINE)]
 
 
+def further_recipes(data: str) -> list[str]:
+    """The recipes of a data set that are not named after a method, without its name: ``best``, ``mislas-50``."""
+    names = (name.removeprefix(f"{data}/") for name in shipped("recipes") if name.startswith(f"{data}/"))
+    return [name for name in names if name not in shipped("methods")]
+
+
 def find_recipe(reference: str) -> Readable:
-    """A recipe by name (DATA/METHOD) or by path."""
-    known, methods = shipped("recipes"), shipped("methods")
-    if reference in known:
-        return known[reference]
-    data, slash, method = reference.partition("/")
-    unknown_methods = [part for part in method.split("+") if part not in methods]
-    if data in data_sets() and not unknown_methods:
-        return ComposedRecipe(data, method)
+    """A recipe by name (DATA/METHOD, or with an imbalance ratio DATA:RATIO/METHOD) or by path."""
+    spec, _, method = reference.partition("/")
+    data, ratio, _ = spec.partition(":")
+    recipe = _named_recipe(data, method)
+    if recipe and not ratio:
+        return recipe
+    if recipe and data in SOURCES:
+        parse_spec(spec)
+        return RecipeOnData(recipe, f"{data}/{method}", spec)
     path = Path(reference)
     if path.is_dir() and (path / "recipe.toml").is_file():
         path = path / "recipe.toml"
@@ -126,13 +158,31 @@ def find_recipe(reference: str) -> Readable:
         if not path.is_file():
             raise TailcloudError(f'there is no recipe file {path}; "tailcloud recipes ls" lists the shipped ones')
         return path
-    if (spec := reference.partition(":")[0]) in data_sets():
+    if data not in data_sets() or (ratio and data not in SOURCES):
+        raise UsageError(f"{unknown('recipe', reference, shipped('recipes'))}; for your own images, use --data PATH")
+    if ratio:
+        parse_spec(spec)
+    if not method:
         raise UsageError(
-            f'"{reference}" is data, not a recipe; its recipes are {spec}/ followed by one of {", ".join(methods)}'
+            f'"{reference}" is data, not a recipe; write {spec}/METHOD, such as {spec}/gcl ("tailcloud recipes ls" '
+            "lists the methods)"
         )
-    if slash and data in data_sets():
-        raise unknown("method", unknown_methods[0], methods)
-    raise UsageError(f"{unknown('recipe', reference, known)}; for your own images, use --data PATH")
+    raise _unknown_method(data, method)
+
+
+def _named_recipe(data: str, method: str) -> Readable | None:
+    """The recipe DATA/METHOD, from its file or composed; None if there is none."""
+    if file := shipped("recipes").get(f"{data}/{method}"):
+        return file
+    exists = data in data_sets() and all(part in shipped("methods") for part in method.split("+"))
+    return ComposedRecipe(data, method) if exists else None
+
+
+def _unknown_method(data: str, method: str) -> UsageError:
+    """The error for a recipe of a data set that has no such method, and no such recipe of another name."""
+    methods = list(shipped("methods"))
+    wrong = next(part for part in method.split("+") if part not in methods)
+    return unknown("method", wrong, methods if "+" in method else [*methods, *further_recipes(data)])
 
 
 def default_recipe(spec: str) -> str:

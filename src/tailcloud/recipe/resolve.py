@@ -9,11 +9,20 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from tailcloud.data import parse_spec
 from tailcloud.errors import UsageError, unknown
 from tailcloud.files import check_format
 from tailcloud.heads import HEADS
 from tailcloud.losses import LOSSES
-from tailcloud.recipe.library import LATER, default_recipe, find_recipe, read_toml, shipped
+from tailcloud.recipe.library import (
+    LATER,
+    Readable,
+    RecipeOnData,
+    default_recipe,
+    find_recipe,
+    read_toml,
+    shipped,
+)
 from tailcloud.recipe.merge import Table, merge
 from tailcloud.recipe.old_words import check_old_settings, check_old_words
 from tailcloud.recipe.parameter_names import check_names
@@ -39,6 +48,7 @@ def _loaded(reference: str | None, settings: Sequence[Mapping[str, Any]]) -> Rec
     check_old_settings(overrides)
     reference = reference or default_recipe(spec_of(overrides, "digits-lt"))
     file = find_recipe(reference)
+    check_same_data(file, overrides)
     table = read_toml(file)
     check_old_words(table, str(file))
     if "format" in table:
@@ -52,6 +62,18 @@ def spec_of(table: Mapping[str, Any], default: str) -> str:
     """The SPEC of the data in a recipe table, in short or as a table."""
     data = table.get("data")
     return str(data.get("spec", default) if isinstance(data, Mapping) else data or default)
+
+
+def check_same_data(recipe: Readable, overrides: Table) -> None:
+    """Refuse a name that says the data, such as cifar10-lt:50/gcl, together with other data."""
+    if not isinstance(recipe, RecipeOnData):
+        return
+    asked = spec_of(overrides, recipe.spec)
+    if parse_spec(asked) != parse_spec(recipe.spec):
+        raise UsageError(
+            f'{recipe} names the data {recipe.spec}, and data = "{asked}" is set too; leave that out, or write '
+            f"{recipe.name}"
+        )
 
 
 def fragment_of(method: str) -> Table:

@@ -1,4 +1,7 @@
-"""The schema of a recipe: every table, every field and its allowed values."""
+"""The schema of a recipe: every table, every field and its allowed values.
+
+``tests/helpers/recipe_page.py`` writes docs/recipe.md from it. What a field means is under "Attributes" of its table.
+"""
 
 import re
 from typing import Annotated, Any, Literal
@@ -61,7 +64,16 @@ WITHOUT_EFFECT = {"loader", "cache", "feature_cache"}  # fields of [data] that c
 
 
 class Data(RecipeTable):
-    """The training data. All but ``spec`` is mostly for your own images; see ``tailcloud.data.ReadOptions``."""
+    """The training data; most fields are for your images. ``data = "SPEC"`` is short for a table with its ``spec``.
+
+    The fields of ``tailcloud.data.ReadOptions`` are explained there.
+
+    Attributes:
+        spec: the name of a data set, with its imbalance ratio (``cifar10-lt:100``), or the path of your own images.
+        cache: where decoded images are kept if they are streamed from files: "none", "ram", or a folder.
+        feature_cache: where the features of stages with ``views`` are kept: "auto" is ``$TAILCLOUD_CACHE/features``, or
+            else the cache of the user, "none" keeps nothing, and anything else is a folder.
+    """
 
     spec: str
     size: Annotated[int, Field(ge=SMALLEST_SIZE, le=1024)] | None = None
@@ -72,8 +84,8 @@ class Data(RecipeTable):
     max_count: Annotated[int, Field(ge=0)] = 0
     small: Small = "drop"
     loader: LoaderKind = "auto"
-    cache: Annotated[str, Field(min_length=1)] = "none"  # for images in files: "none", "ram" or a folder
-    feature_cache: Annotated[str, Field(min_length=1)] = "auto"  # for stages with views: "auto", "none" or a folder
+    cache: Annotated[str, Field(min_length=1)] = "none"
+    feature_cache: Annotated[str, Field(min_length=1)] = "auto"
 
     @property
     def read_options(self) -> ReadOptions:
@@ -87,18 +99,34 @@ def specified(value: object) -> object:
 
 
 class Model(RecipeTable):
-    """The model."""
+    """The network, and the weights that it starts from.
+
+    Attributes:
+        backbone: the network that computes the features, by name.
+        branches: 2 has the last block of a ResNet twice, for the objective "bbn".
+        experts: the last two stages of a ResNet and its head are there so many times, on a shared trunk; the mean of
+            their logits predicts.
+        width: a factor on the number of channels of every layer.
+        head: the classifier on the features.
+        adapter: small modules in every block of a vision transformer, which ``train = "adapters+head"`` trains alone.
+        adapter_size: the rank of LoRA, or the bottleneck of AdaptFormer; 0 takes LIFT's rule, by classes and blocks.
+        weights: what the backbone starts from: "pretrained", a tag of published weights, or a file. Unset, or "none":
+            from scratch.
+        weights_sha256: the SHA-256 of the file of weights, or its first digits; another file is refused.
+        drop_path: stochastic depth: the probability with which an image skips the last residual block of an
+            EfficientNet-Lite. It rises linearly from block to block.
+    """
 
     backbone: str = "resnet32"
-    branches: Literal[1, 2] = 1  # 2: the last block twice, for objectives that need it
-    experts: Annotated[int, Field(ge=1, le=16)] = 1  # the last two stages and the head so many times; means predict
+    branches: Literal[1, 2] = 1
+    experts: Annotated[int, Field(ge=1, le=16)] = 1
     width: Annotated[float, Field(gt=0, le=64)] = 1.0
     head: str = "linear"
-    adapter: AdapterKind = "none"  # in every block of a vision transformer; train = "adapters+head" trains them
-    adapter_size: Annotated[int, Field(ge=0, le=4096)] = 0  # rank or bottleneck; 0: by LIFT's rule
-    weights: str | None = None  # "pretrained", a tag of published weights, or a file; "none" as unset: from scratch
-    weights_sha256: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{8,64}$")] | None = None  # or its first digits
-    drop_path: Annotated[float, Field(ge=0, lt=1)] = 0.0  # stochastic depth: rate of the last residual block
+    adapter: AdapterKind = "none"
+    adapter_size: Annotated[int, Field(ge=0, le=4096)] = 0
+    weights: str | None = None
+    weights_sha256: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{8,64}$")] | None = None
+    drop_path: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
     @property
     def pretrained(self) -> str | None:
@@ -107,37 +135,75 @@ class Model(RecipeTable):
 
 
 class Stage(RecipeTable):
-    """One stage of training: batches, loss, trained parameters, learning rate and optimiser."""
+    """One stage of training: batches, loss, trained parameters, learning rate and optimiser.
+
+    Attributes:
+        epochs: passes over the training images; 0 trains nothing, which leaves the head transform.
+        batch: images per step, over all processes of a run.
+        sampler: how often an image of each class is drawn.
+        second_sampler: the sampler of a second batch per step, for objectives that need one, such as "bbn".
+        mixup: α of mixup: the share of an image in its mixture is drawn from Beta(α, α); 0 disables it.
+        cutmix: α of CutMix; 0 disables it. With mixup, each batch takes one of the two.
+        cutmix_sampler: the sampler of the images from which CutMix pastes a box. Unset: they are of the same batch.
+        cutmix_probability: how likely a batch gets CutMix. Unset: 1, or 0.5 with mixup.
+        loss: what is minimised on the outputs.
+        objective: what is computed on a batch, and which outputs the loss gets.
+        train: the parts of the model that are trained: "all", "head", a part such as "backbone.layer4" or
+            "head.scale", "adapters", or some of them joined by "+".
+        views: augmented views of each image, whose features are computed once by the frozen backbone and train the
+            head; 0 trains on images.
+        head_transform: what is done to the head before the first step.
+        batch_norm: "moving" normalises with the statistics of the batch and updates the running ones, "frozen"
+            normalises with the running ones and keeps them.
+        lr: the learning rate, after the warm-up.
+        lr_factors: factors on the learning rate for parts of the model, such as ``{"head.inner" = 0.2}``.
+        layer_decay: the factor on the learning rate from each layer to the one before it, from the head down.
+        schedule: "step" multiplies the learning rate by ``decay`` at each milestone, "cosine" lowers it to almost 0 in
+            half a cosine.
+        lr_interval: whether the learning rate follows the schedule once an epoch, or in every step.
+        warmup: epochs in which the learning rate rises linearly, at most a fifth of the stage; a fraction needs
+            ``lr_interval = "step"``.
+        milestones: when "step" lowers the learning rate, in shares of the stage.
+        decay: the factor on the learning rate at a milestone.
+        momentum: the momentum of "sgd"; "adamw" has ``beta1`` instead.
+        weight_decay: the L2 penalty of "sgd", or the decoupled weight decay of "adamw".
+        decay_norms: whether norms and biases have weight decay, too.
+        optimizer: what updates the weights.
+        clip: the largest norm of all gradients together; longer ones are scaled down. 0 never does so.
+        sam: ρ of sharpness-aware minimisation, which takes twice the time; 0 disables it.
+        ema: the decay, per step, of an exponential moving average of the weights, such as 0.999; the averaged weights
+            are evaluated and kept. 0 disables it.
+    """
 
     epochs: Annotated[int, Field(ge=0, le=1_000_000)]
     batch: Annotated[int, Field(ge=1, le=1_000_000)] = 64
     sampler: NamedPart = PartSpec(name="ib")
-    second_sampler: NamedPart | None = None  # of a second batch per step, for objectives that need one
-    mixup: Annotated[float, Field(ge=0)] = 0.0  # α of mixup; 0 disables
-    cutmix: Annotated[float, Field(ge=0)] = 0.0  # α of CutMix; 0 disables; with mixup, each batch takes one of the two
-    cutmix_sampler: NamedPart | None = None  # of the images that CutMix pastes; unset: those of the same batch
-    cutmix_probability: Annotated[float, Field(gt=0, le=1)] | None = None  # of a batch; unset: 1, or 0.5 with mixup
+    second_sampler: NamedPart | None = None
+    mixup: Annotated[float, Field(ge=0)] = 0.0
+    cutmix: Annotated[float, Field(ge=0)] = 0.0
+    cutmix_sampler: NamedPart | None = None
+    cutmix_probability: Annotated[float, Field(gt=0, le=1)] | None = None
     loss: NamedPart
     objective: NamedPart = PartSpec(name="classify")
     train: Annotated[str, AfterValidator(trainable)] = "all"
-    views: Annotated[int, Field(ge=0, le=64)] = 0  # of each image, whose features train the head; 0: images do
-    head_transform: NamedPart = PartSpec(name="keep")  # applied to the head before the first step
+    views: Annotated[int, Field(ge=0, le=64)] = 0
+    head_transform: NamedPart = PartSpec(name="keep")
     batch_norm: Literal["moving", "frozen"] = "moving"
     lr: Annotated[float, Field(gt=0)] = 0.1
-    lr_factors: dict[str, Annotated[float, Field(gt=0)]] = {}  # per part of the model: {"head.inner" = 0.2}
-    layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0  # of the learning rate, for each layer below the head
+    lr_factors: dict[str, Annotated[float, Field(gt=0)]] = {}
+    layer_decay: Annotated[float, Field(gt=0, le=1)] = 1.0
     schedule: Literal["step", "cosine"] = "step"
-    lr_interval: Literal["epoch", "step"] = "epoch"  # how often the learning rate follows the schedule
-    warmup: Annotated[int | float, Field(ge=0)] = 5  # epochs; a fraction needs lr_interval = "step"
+    lr_interval: Literal["epoch", "step"] = "epoch"
+    warmup: Annotated[int | float, Field(ge=0)] = 5
     milestones: list[Fraction] = [0.8, 0.9]
     decay: Annotated[float, Field(gt=0, le=1)] = 0.1
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9
     weight_decay: Annotated[float, Field(ge=0)] = 2e-4
-    decay_norms: bool = True  # false: no weight decay on norms and biases
-    optimizer: NamedPart = PartSpec(name="sgd")  # "adamw" does not use momentum
-    clip: Annotated[float, Field(ge=0)] = 0.0  # largest norm of all gradients together; 0 disables
-    sam: Annotated[float, Field(ge=0)] = 0.0  # ρ of sharpness-aware minimisation, at twice the cost; 0 disables
-    ema: Annotated[float, Field(ge=0, lt=1)] = 0.0  # EMA decay; the averaged weights are evaluated; 0 disables
+    decay_norms: bool = True
+    optimizer: NamedPart = PartSpec(name="sgd")
+    clip: Annotated[float, Field(ge=0)] = 0.0
+    sam: Annotated[float, Field(ge=0)] = 0.0
+    ema: Annotated[float, Field(ge=0, lt=1)] = 0.0
 
     @property
     def parts(self) -> list[str]:
@@ -156,47 +222,92 @@ class Stage(RecipeTable):
 
 
 class Distill(RecipeTable):
-    """Distillation: in the first stage a run also learns from the mean logits of trained runs, its teachers."""
+    """Distillation: in the first stage a run also learns from the mean logits of trained runs, its teachers.
 
-    teachers: Annotated[list[str], Field(min_length=1)]  # run folders
-    sha256: list[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] = []  # of their weights; a new run records them
-    temperature: Annotated[float, Field(gt=0)] = 4.0  # T, by which the logits of both are divided
-    weight: Annotated[float, Field(gt=0)] = 1.0  # of T²·KL(teacher ‖ student) beside the loss
+    Attributes:
+        teachers: the run folders of the teachers.
+        sha256: the SHA-256 of the weights of each teacher. A new run records them, and is resumed only with the same.
+        temperature: T, by which the logits of teacher and student are divided.
+        weight: the weight of T²·KL(teacher ‖ student) beside the loss.
+    """
+
+    teachers: Annotated[list[str], Field(min_length=1)]
+    sha256: list[Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] = []
+    temperature: Annotated[float, Field(gt=0)] = 4.0
+    weight: Annotated[float, Field(gt=0)] = 1.0
 
 
 class Selection(RecipeTable):
-    """The validation share, how often the model is evaluated, and which epoch and stage the kept weights are of."""
+    """The validation share, how often the model is evaluated, and which epoch and stage the kept weights are of.
+
+    Attributes:
+        split: the share of the training images of each class that is held out for validation, if the data have no
+            validation split; 0 holds none out.
+        pick: which epoch of a stage is kept: the last one, or the best on held-out images (without any: on test
+            images, and the result says so).
+        stage: which stage is kept: the last one, or "best", an earlier one if held-out accuracy does not rise.
+        objective: what decides: "balanced" accuracy, in which all classes weigh the same, "overall", in which all
+            images do, or that of "few"-shot classes. Unset: "balanced" for stages, "overall" for epochs.
+        every: epochs from one evaluation to the next; "auto" evaluates each epoch if that is cheap, else the first,
+            every fifth and those at the end.
+    """
 
     split: Annotated[float, Field(ge=0, le=0.5)] = 0.0
-    pick: Literal["last", "best"] = "last"  # the epoch of a stage
-    stage: Literal["last", "best"] = "last"  # best: an earlier one if held-out accuracy does not rise
-    objective: SelectionObjective | None = None  # what both compare; unset: stages "balanced", epochs "overall"
-    every: Annotated[int | Literal["auto"], BeforeValidator(interval)] = "auto"  # epochs between two evaluations
+    pick: Literal["last", "best"] = "last"
+    stage: Literal["last", "best"] = "last"
+    objective: SelectionObjective | None = None
+    every: Annotated[int | Literal["auto"], BeforeValidator(interval)] = "auto"
 
 
 class Engine(RecipeTable):
-    """How a run computes. This changes no result, beyond rounding and the images that batch norm sees at a time."""
+    """How a run computes. This changes no result, beyond rounding and the images that batch norm sees at a time.
+
+    Attributes:
+        executor: how a step runs: operation by operation ("eager"), by ``torch.compile`` ("compiled"), or captured as a
+            CUDA graph ("graphed"); "auto" takes the fastest for device and length of the run.
+        precision: the number format of the step; "auto" is bfloat16 on CUDA, by autocast, and float32 elsewhere.
+        kernels: Triton kernels of several layers at once ("fused"), or PyTorch's ("plain"); "auto" takes fused ones
+            where they fit.
+        threads: threads of PyTorch on a CPU; 0 takes one per core, or one if steps are small.
+        workers: processes that decode image files; 0 takes one per core.
+        accumulate: micro-batches into which each process cuts its share of a batch, for less memory.
+        sync_batch_norm: whether batch norm has the statistics of all processes of a run.
+        checkpoint_seconds: the least time between two checkpoints, also within an epoch; 0 saves every epoch.
+    """
 
     executor: Literal["auto", "eager", "compiled", "graphed"] = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     kernels: Literal["auto", "plain", "fused"] = "auto"
-    threads: Annotated[int, Field(ge=0, le=4096)] = 0  # 0: one per core, or one if steps are small
-    workers: Annotated[int, Field(ge=0, le=1024)] = 0  # processes that decode image files; 0: one per core
-    accumulate: Annotated[int, Field(ge=1, le=1_000_000)] = 1  # micro-batches per process and step
-    sync_batch_norm: bool = False  # over all processes of a run
-    checkpoint_seconds: Annotated[float, Field(ge=0)] = 10.0  # at least, also within an epoch; 0: every epoch
+    threads: Annotated[int, Field(ge=0, le=4096)] = 0
+    workers: Annotated[int, Field(ge=0, le=1024)] = 0
+    accumulate: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    sync_batch_norm: bool = False
+    checkpoint_seconds: Annotated[float, Field(ge=0)] = 10.0
 
 
 class Logging(RecipeTable):
-    """What is recorded beside the result; it does not change the run."""
+    """What is recorded beside the result; it does not change the run.
 
-    gradients: bool = False  # mean |∂L/∂z_y| of each class after each evaluated epoch: softmax saturation
-    tensorboard: bool = False  # events in RUN/tensorboard
-    examples: bool = True  # misclassified test images of the worst tail classes
+    Attributes:
+        gradients: whether each evaluated epoch logs the mean |∂L/∂z_y| of each class: the saturation of softmax.
+        tensorboard: whether events for TensorBoard are written to ``RUN/tensorboard``.
+        examples: whether images are kept for the report: samples of classes, errors and uncertain test images.
+    """
+
+    gradients: bool = False
+    tensorboard: bool = False
+    examples: bool = True
 
 
 class Recipe(RecipeTable):
-    """Everything that decides a run."""
+    """Everything that decides a run.
+
+    Attributes:
+        format: the version of this schema.
+        root: the folder with the files of data sets, and the start of paths in a list of images.
+        method: the method, whose settings the fields of the recipe override; two can be joined, ``gcl+crt``.
+        seed: everything random follows from it.
+    """
 
     format: Literal[1] = 1
     data: Annotated[Data, BeforeValidator(specified)] = Data(spec="digits-lt")
@@ -205,7 +316,7 @@ class Recipe(RecipeTable):
     seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
     model: Model = Model()
     augment: Augment = Augment()
-    view_augment: Augment | None = None  # of the further views that an objective contrasts; unset: as augment
+    view_augment: Augment | None = None
     stage1: Stage
     stage2: Stage | None = None
     stage3: Stage | None = None

@@ -50,9 +50,10 @@ _Options = create_model("_Options", __config__=Augmentation.model_config, **_FIE
 
 
 class Augment(_Options):  # type: ignore[misc, valid-type]
-    """The ``[augment]`` table of a recipe, or ``[view_augment]``: how training images are varied. Immutable.
+    """How training images are varied; the defaults change nothing.
 
-    It has the fields of all ``AUGMENTATIONS``; the defaults change nothing.
+    It is the ``[augment]`` table of a recipe, or ``[view_augment]``, and has the fields of all ``AUGMENTATIONS``.
+    Immutable.
     """
 
     @cached_property

@@ -85,7 +85,11 @@ POLICIES = {
 
 
 class AutoAugment(Augmentation):
-    """A pair of operations for each image, from the policy of that name."""
+    """A pair of operations for each image, from the policy of that name.
+
+    Attributes:
+        auto_augment: AutoAugment with the policy that was published for CIFAR-10 or for ImageNet.
+    """
 
     auto_augment: Literal["cifar", "imagenet"] | None = None
 

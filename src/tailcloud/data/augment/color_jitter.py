@@ -21,11 +21,16 @@ class ColorJitter(Augmentation):
     """Factors of brightness, contrast and saturation, uniform in 1 − strength … 1 + strength, never below 0.
 
     The hue is turned by ``hue_jitter`` of a whole turn at most. ``color_jitter_share`` of the images are changed.
+
+    Attributes:
+        color_jitter: strengths of changes of brightness, contrast and saturation; 0.4 is a factor of 0.6 to 1.4.
+        hue_jitter: the largest change of hue, in turns of the colour circle.
+        color_jitter_share: the share of images whose colours change.
     """
 
-    color_jitter: Annotated[list[Strength], TRIPLE] | None = None  # strengths of brightness, contrast, saturation
-    hue_jitter: Annotated[float, Field(ge=0, le=0.5)] = 0.0  # of a turn
-    color_jitter_share: Annotated[float, Field(gt=0, le=1)] = 1.0  # of the images
+    color_jitter: Annotated[list[Strength], TRIPLE] | None = None
+    hue_jitter: Annotated[float, Field(ge=0, le=0.5)] = 0.0
+    color_jitter_share: Annotated[float, Field(gt=0, le=1)] = 1.0
 
     def is_active(self, augment: "Augment") -> bool:  # noqa: ARG002
         """Whether colours change."""

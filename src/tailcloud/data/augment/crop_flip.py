@@ -14,9 +14,14 @@ if TYPE_CHECKING:
 
 
 class CropFlip(Augmentation):
-    """Crops of the stored size from an image with a black border, and flips of every second image."""
+    """Crops of the stored size from an image with a black border, and flips of every second image.
 
-    crop_padding: Annotated[int, Field(ge=0, le=64)] = 0  # pixels of border on each side
+    Attributes:
+        crop_padding: pixels of black border on each side, from which a crop of the old size is taken.
+        flip: whether every second image, at random, is mirrored.
+    """
+
+    crop_padding: Annotated[int, Field(ge=0, le=64)] = 0
     flip: bool = False
 
     def is_active(self, augment: "Augment") -> bool:

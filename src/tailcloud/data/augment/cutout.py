@@ -15,9 +15,13 @@ if TYPE_CHECKING:
 
 
 class Cutout(Augmentation):
-    """A square whose centre is any pixel of the image; what lies outside of the image is cut off."""
+    """A square whose centre is any pixel of the image; what lies outside of the image is cut off.
 
-    cutout: Annotated[int, Field(ge=0, le=1024)] = 0  # side of the square in pixels; 0 disables
+    Attributes:
+        cutout: the side, in pixels, of a square that is erased in each image; 0 disables it.
+    """
+
+    cutout: Annotated[int, Field(ge=0, le=1024)] = 0
 
     def is_active(self, augment: "Augment") -> bool:  # noqa: ARG002
         """Whether squares are cut out."""

@@ -23,9 +23,14 @@ LEVEL = 10  # the level at which operations have their strength of STRONGEST
 
 
 class RandAugment(Augmentation):
-    """``rand_augment`` operations of the level ``rand_augment_level`` for each image."""
+    """``rand_augment`` operations of the level ``rand_augment_level`` for each image.
 
-    rand_augment: Annotated[int, Field(ge=0, le=8)] = 0  # operations for each image; 0 disables
+    Attributes:
+        rand_augment: operations of RandAugment for each image; 0 disables it.
+        rand_augment_level: how strong the operations of RandAugment are.
+    """
+
+    rand_augment: Annotated[int, Field(ge=0, le=8)] = 0
     rand_augment_level: Annotated[int, Field(ge=0, le=LEVEL)] = USUAL_LEVEL
 
     def is_active(self, augment: "Augment") -> bool:  # noqa: ARG002

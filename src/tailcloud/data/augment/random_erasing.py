@@ -20,9 +20,13 @@ CHANNELS = 3  # colours are drawn for; grey images use the first
 
 
 class RandomErasing(Augmentation):
-    """Boxes of 2 % to a third of the image, three times as wide as high or less, or the other way round."""
+    """Boxes of 2 % to a third of the image, three times as wide as high or less, or the other way round.
 
-    random_erasing: Annotated[float, Field(ge=0, le=1)] = 0.0  # the share of images that get a box
+    Attributes:
+        random_erasing: the share of images in which a box is filled with a random colour.
+    """
+
+    random_erasing: Annotated[float, Field(ge=0, le=1)] = 0.0
 
     def is_active(self, augment: "Augment") -> bool:  # noqa: ARG002
         """Whether boxes are erased."""

@@ -14,9 +14,13 @@ if TYPE_CHECKING:
 
 
 class RandomGrayscale(Augmentation):
-    """All three channels of some images become their grey; images of other than three channels stay."""
+    """All three channels of some images become their grey; images of other than three channels stay.
 
-    random_grayscale: Annotated[float, Field(ge=0, le=1)] = 0.0  # the share of images that become grey
+    Attributes:
+        random_grayscale: the share of images that become grey.
+    """
+
+    random_grayscale: Annotated[float, Field(ge=0, le=1)] = 0.0
 
     def is_active(self, augment: "Augment") -> bool:  # noqa: ARG002
         """Whether images become grey."""

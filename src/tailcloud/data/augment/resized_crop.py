@@ -36,12 +36,17 @@ Ratio = Annotated[float, Field(gt=0)]
 
 
 class ResizedCrop(Augmentation):
-    """Random resized crops, mirrored where flips are on."""
+    """Random resized crops, mirrored where flips are on.
+
+    Attributes:
+        crop_area: random resized crops: the least and the largest share of the image's area that is cut out.
+        crop_ratio: the least and the largest width / height of such a crop. Unset: 3/4 to 4/3.
+    """
 
     needs_uncropped: ClassVar[bool] = True
 
-    crop_area: Annotated[list[AreaShare], PAIR, AfterValidator(ascending)] | None = None  # shares of the image's area
-    crop_ratio: Annotated[list[Ratio], PAIR, AfterValidator(ascending)] | None = None  # width / height; 3/4 to 4/3
+    crop_area: Annotated[list[AreaShare], PAIR, AfterValidator(ascending)] | None = None
+    crop_ratio: Annotated[list[Ratio], PAIR, AfterValidator(ascending)] | None = None
 
     @property
     def ratio(self) -> Sequence[float]:

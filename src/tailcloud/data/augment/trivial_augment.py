@@ -27,7 +27,11 @@ TRANSLATION = 32  # pixels at most, and never more than the image has
 
 
 class TrivialAugment(Augmentation):
-    """One operation of ``STRONGEST`` for each image."""
+    """One operation of ``STRONGEST`` for each image.
+
+    Attributes:
+        trivial_augment: TrivialAugment: one operation of random strength for each image.
+    """
 
     trivial_augment: bool = False
 
