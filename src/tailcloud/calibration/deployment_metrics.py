@@ -34,12 +34,15 @@ def measure_deployment(
     fitted: LogitCalibration,
     counts: Sequence[int],
     prior: Prior | None = None,
+    *,
+    frequencies: Sequence[int] | None = None,
 ) -> dict[str, Any]:
     """``calibrated`` and ``priors`` of a result, from test images; percent, None where there is nothing to measure.
 
-    ``calibrated`` is for probabilities that are adjusted to ``prior``; by default they are not adjusted.
+    ``calibrated`` is for probabilities that are adjusted to ``prior``; by default they are not adjusted. Shot groups
+    follow ``counts``; ``frequencies`` are those of the classes in training, if they are others.
     """
-    priors = evaluation_priors(counts)
+    priors = evaluation_priors(frequencies or counts)
     shifts = [torch.from_numpy(adjustment(prior, fitted.prior)) for prior in priors.values()]
     wanted = None if prior is None else torch.from_numpy(adjustment(prior, fitted.prior))
     variants = [(fitted.scale, wanted), (fitted.factor, wanted), (fitted.factor, None)]

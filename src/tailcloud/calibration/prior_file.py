@@ -13,10 +13,10 @@ LARGEST_FILE = 1 << 26  # bytes
 LISTED = 5  # missing classes that an error lists
 
 
-def read_prior(text: str | None, class_names: list[str], counts: list[int]) -> Prior | None:
+def read_prior(text: str | None, class_names: list[str], frequencies: list[int]) -> Prior | None:
     """The prior that ``uniform``, ``train`` or the path of a file stands for, in the order of ``class_names``.
 
-    ``counts`` are the training images per class. None stays None.
+    ``frequencies`` are the training images per class. None stays None.
     """
     match text:
         case None:
@@ -24,7 +24,7 @@ def read_prior(text: str | None, class_names: list[str], counts: list[int]) -> P
         case "uniform":
             return uniform_prior(len(class_names))
         case "train":
-            return train_prior(counts)
+            return train_prior(frequencies)
         case _:
             return _from_file(Path(text), class_names)
 

@@ -95,7 +95,7 @@ def predict(
 
         gallery = gallery_path(gallery)
     model = load(run)
-    expected = read_prior(prior, model.class_names, model.counts)
+    expected = read_prior(prior, model.class_names, model.frequencies)
     check_paths(paths)
     if model.fitted_on is None:
         print_note(NOT_CALIBRATED)

@@ -69,7 +69,8 @@ class Dataset:
 
     ``fit`` says how an image of another size is resized, and ``keep`` which share of its center is kept before, as for
     the test images. ``native_side`` is the median of the shorter sides of the images before they were resized, in
-    pixels, and ``native_ratio`` that of shorter over longer sides; None if they are not known.
+    pixels, and ``native_ratio`` that of shorter over longer sides; None if they are not known. ``class_sizes`` are the
+    training images of each class before ``data.max_count`` left some out; None if it did not.
     """
 
     spec: str
@@ -84,6 +85,7 @@ class Dataset:
     keep: float = 1.0
     native_side: int | None = None
     native_ratio: float | None = None
+    class_sizes: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         for name, split in {"training": self.train, "test": self.test}.items():
@@ -104,6 +106,11 @@ class Dataset:
     def profile(self) -> Profile:
         """The class counts of the training split and what follows from them."""
         return Profile(np.bincount(self.train.labels, minlength=self.classes), self.class_names)
+
+    @property
+    def frequencies(self) -> list[int]:
+        """How frequent the classes are: training images, those that ``data.max_count`` left out included."""
+        return list(self.class_sizes or self.profile.counts.tolist())
 
     @cached_property
     def fingerprint(self) -> str:
@@ -166,7 +173,8 @@ def limit_classes(dataset: Dataset, most: int) -> Dataset:
     mean, std = channel_statistics(train.pixels)
     remark = limit_remark(dataset.profile.counts, most)
     test = train if dataset.test is dataset.train else dataset.test
-    return replace(dataset, train=train, test=test, mean=mean, std=std, remarks=(*dataset.remarks, *remark))
+    limited = replace(dataset, train=train, test=test, mean=mean, std=std, remarks=(*dataset.remarks, *remark))
+    return replace(limited, class_sizes=tuple(dataset.frequencies)) if remark else limited
 
 
 def hold_out(dataset: Dataset, share: float) -> Dataset:

@@ -34,7 +34,7 @@ def limit_remark(counts: Vector, most: int) -> list[str]:
     classes, images = counted(len(large), "class", "classes"), int((large - most).sum())
     return [
         f"{classes} with more than {most:,} training images: {images:,} of them are left out (data.max_count). "
-        'Shot groups, charts and "--prior train" are of the images that stay.'
+        "Shot groups are of the images that stay."
     ]
 
 

@@ -45,8 +45,9 @@ class CalibrationSettings(ModelFileRecord):
 class ModelFile(ModelFileRecord):
     """A whole ``model.json``.
 
-    ``prior`` is the class prior that the outputs assume, None in older files. ``weights`` are the pretrained weights
-    that training started from.
+    ``counts`` are the training images of each class, ``class_sizes`` those before ``data.max_count`` left some out, if
+    it did. ``prior`` is the class prior that the outputs assume, None in older files. ``weights`` are the pretrained
+    weights that training started from.
     """
 
     architecture: Architecture
@@ -54,14 +55,16 @@ class ModelFile(ModelFileRecord):
     counts: list[ImageCount]
     transform: ImageTransform
     calibration: CalibrationSettings
+    class_sizes: list[ImageCount] | None = None
     prior: list[Share] | None = None
     weights: WeightsRecord | None = None
 
     @model_validator(mode="after")
     def _lengths_agree(self) -> Self:
-        lengths = {len(self.class_names), len(self.counts), len(self.prior or self.counts)}
+        lists = self.class_names, self.counts, self.class_sizes or self.counts, self.prior or self.counts
+        lengths = set(map(len, lists))
         if lengths != {self.architecture.classes}:
-            raise ValueError("class names, counts and prior must have one entry per class")
+            raise ValueError("class names, counts, class sizes and prior must have one entry per class")
         if not len(self.transform.mean) == len(self.transform.std) == self.architecture.channels:
             raise ValueError("mean and std must have one entry per channel")
         return self

@@ -152,13 +152,15 @@ class StageResult(Scores, StageTop1):
 class DatasetRecord(FileRecord):
     """The data set of a run; lists have one entry per class.
 
-    ``fit`` and ``keep`` say how images of another size are resized to ``shape``, ``native_side`` is the median of their
-    shorter sides before that, in pixels.
+    ``counts`` are training images, ``class_sizes`` those before ``data.max_count`` left some out, if it did. ``fit``
+    and ``keep`` say how images of another size are resized to ``shape``, ``native_side`` is the median of their shorter
+    sides before that, in pixels.
     """
 
     spec: str
     fingerprint: str
     counts: list[ImageCount] = Field(min_length=1)
+    class_sizes: list[ImageCount] | None = None
     test_counts: list[ImageCount] = Field(default_factory=list)
     class_names: list[str] = Field(default_factory=list)
     images: dict[str, int] = Field(default_factory=dict)

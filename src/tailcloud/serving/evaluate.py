@@ -39,7 +39,7 @@ def evaluate_model(
         TailcloudError: the outputs are NaN for every image.
     """
     check_fits(run, model, dataset)
-    wanted = read_prior(prior, model.class_names, model.counts)
+    wanted = read_prior(prior, model.class_names, model.frequencies)
     classifier, images = model.classifier.to(device), place_images(dataset.test, device)
     transform = Normalise(model.transform.mean, model.transform.std, device)
     scale_and_shift = (model.scale, None) if wanted is None else (model.scale / model.temperature, model.shift(wanted))
@@ -50,7 +50,8 @@ def evaluate_model(
     figures |= _sample_sizes(dataset, figures) | {"remarks": remarks}
     if model.prior is not None:
         calibration = LogitCalibration(model.scale, model.temperature, model.prior, model.fitted_on, None)
-        figures |= measure_deployment(classifier, images.in_order(transform), calibration, model.counts, wanted)
+        batches, counts = images.in_order(transform), model.counts
+        figures |= measure_deployment(classifier, batches, calibration, counts, wanted, frequencies=model.frequencies)
     return figures, predictions
 
 

@@ -19,7 +19,8 @@ class TrainedClassifier(nn.Module):
     """A trained model in PyTorch, with its class names, normalisation and calibration.
 
     Calling it gives logits [batch, classes] for normalised images; ``transform`` makes those from uint8 images
-    [batch, H, W, C]. ``class_names`` and ``counts`` (training images per class) are in the order of the logits.
+    [batch, H, W, C]. ``class_names``, ``counts`` (training images per class) and ``frequencies`` (the same with those
+    that ``data.max_count`` left out) are in the order of the logits.
     ``softmax(logits / temperature)`` are calibrated probabilities; the temperature was fitted on the split
     ``fitted_on``, and is 1 if that is None. ``prior`` is the class prior that the logits assume (None in models
     of older versions). ``size`` (height, width), ``fit`` and ``keep`` (the central share that is kept) say how an image
@@ -34,6 +35,7 @@ class TrainedClassifier(nn.Module):
         self.transform = Normalise(transform.mean, transform.std)
         self.size, self.fit, self.keep = transform.size, transform.fit, transform.keep
         self.class_names, self.counts = model_file.class_names, model_file.counts
+        self.frequencies = model_file.class_sizes or model_file.counts
         self.scale, self.temperature, self.fitted_on = calibration.scale, calibration.temperature, calibration.fitted_on
         self.prior = None if model_file.prior is None else normalised(model_file.prior)
         self.weights = model_file.weights

@@ -50,6 +50,7 @@ def describe_model(session: Session, calibration: LogitCalibration) -> ModelFile
             "architecture": session.architecture,
             "class_names": list(dataset.class_names),
             "counts": dataset.profile.counts.tolist(),
+            **({"class_sizes": list(dataset.class_sizes)} if dataset.class_sizes else {}),
             "transform": {
                 "size": dataset.shape[:2],
                 "mean": list(dataset.mean),
@@ -166,7 +167,8 @@ def deployment_figures(session: Session, calibration: LogitCalibration) -> dict[
     """``calibrated`` and ``priors``: the kept weights on the test split, by PyTorch's own kernels, as in use."""
     session.model.eval()
     batches = session.inputs.test.in_order(session.transform)
-    return measure_deployment(session.plain_network, batches, calibration, session.dataset.profile.counts.tolist())
+    counts, frequencies = session.dataset.profile.counts.tolist(), session.dataset.frequencies
+    return measure_deployment(session.plain_network, batches, calibration, counts, frequencies=frequencies)
 
 
 def describe_data(dataset: Dataset) -> dict[str, Any]:
@@ -175,6 +177,7 @@ def describe_data(dataset: Dataset) -> dict[str, Any]:
         "spec": dataset.spec,
         "fingerprint": dataset.fingerprint,
         "counts": dataset.profile.counts.tolist(),
+        **({"class_sizes": list(dataset.class_sizes)} if dataset.class_sizes else {}),
         "test_counts": np.bincount(dataset.test.labels, minlength=dataset.classes).tolist(),
         "class_names": list(dataset.class_names),
         "images": {

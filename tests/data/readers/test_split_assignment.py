@@ -63,7 +63,7 @@ def test_large_classes_are_limited_on_request():
     assert result.counts("test").tolist() == [1, 1, 1, 1]
     assert (
         "2\u00a0classes with more than 20 training images: 31 of them are left out (data.max_count). "
-        'Shot groups, charts and "--prior train" are of the images that stay.' in result.remarks
+        "Shot groups are of the images that stay." in result.remarks
     )
     larger = arranged({"a": 3, "b": 50, "c": 20, "d": 21}, max_count=30)
     assert set(result.rows("train")) < set(larger.rows("train"))

@@ -216,6 +216,7 @@ class OpenedFiles:
             fit=options.fit,
             native_side=native_side(self.sides),
             native_ratio=native_ratio(self.sides),
+            class_sizes=assignment.class_sizes,
         )
 
 
@@ -265,6 +266,7 @@ def assemble(
         fit=fit,
         native_side=native_side(sides),
         native_ratio=native_ratio(sides),
+        class_sizes=assignment.class_sizes,
     )
 
 
@@ -315,6 +317,7 @@ def build_streamed(
         fit=options.fit,
         native_side=native_side(unopened.sides) if options.size is None else None,  # opens a sample
         native_ratio=native_ratio(unopened.sides) if options.size is None else None,
+        class_sizes=assignment.class_sizes,
     )
     return ReadFiles(dataset, known, unreadable)
 

@@ -27,6 +27,7 @@ class SplitAssignment:
     """The class of each image, and its split as a position in ``SPLIT_NAMES`` (``NO_SPLIT``: the image is not used).
 
     ``has_test`` is False if nothing is set aside for testing: then the training split is also the test split.
+    ``class_sizes`` are the training images of each class before some were left out of large classes, if they were.
     """
 
     spec: str
@@ -36,6 +37,7 @@ class SplitAssignment:
     groups: Vector | None = None
     remarks: list[str] = field(default_factory=list)
     has_test: bool = True
+    class_sizes: tuple[int, ...] | None = None
 
     def rows(self, split: str) -> Vector:
         """The images of a split, in ascending order."""
@@ -185,5 +187,7 @@ def _limit_large_classes(assignment: SplitAssignment, most: int) -> None:
     """Leave training images out of the classes that have more than ``most``."""
     rows = assignment.rows("train")
     kept = limited_positions(assignment.labels[rows], len(assignment.class_names), most)
-    assignment.remarks += limit_remark(assignment.counts("train"), most)
-    assignment.splits[np.delete(rows, kept)] = NO_SPLIT
+    if len(kept) < len(rows):
+        assignment.remarks += limit_remark(assignment.counts("train"), most)
+        assignment.class_sizes = tuple(assignment.counts("train").tolist())
+        assignment.splits[np.delete(rows, kept)] = NO_SPLIT

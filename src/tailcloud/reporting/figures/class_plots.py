@@ -38,9 +38,18 @@ def plot_counts(result: Result) -> Figure:
     bounds = (min(present) / 2, float(max(present))) if log else (0.0, float(max(present)))
     caption = (
         f"Training images of each class, most frequent first{', on a logarithmic scale' if log else ''}. "
-        f"Dashed lines: the bounds of the shot groups, {FEW_BELOW} and {MANY_ABOVE} images."
+        f"Dashed lines: the bounds of the shot groups, {FEW_BELOW} and {MANY_ABOVE} images.{_left_out(result)}"
     )
     return Figure("Training images per class", draw(result, label, bounds, log).svg(), caption, _groups_present(result))
+
+
+def _left_out(result: Result) -> str:
+    """A sentence on training images that were left out of large classes; empty if none were."""
+    sizes = result.dataset.class_sizes
+    if not sizes:
+        return ""
+    largest = max(sizes)
+    return f" Large classes are limited (data.max_count): {result.names[sizes.index(largest)]} has {largest:,} images."
 
 
 def plot_classes(result: Result) -> Figure:
