@@ -6,6 +6,7 @@ python benchmarks/render.py --check          exit 1 if the files are not what wo
 """
 
 import argparse
+import html
 import re
 import sys
 import tomllib
@@ -261,12 +262,22 @@ def gain_sentences(table: DatasetTable) -> list[str]:
 
 
 def own_settings(table: DatasetTable) -> list[str]:
-    """In a sentence, where the recorded recipes differ from their method's own settings."""
+    """Where the recorded recipes differ from their method's own settings: what all share, then a list to unfold.
+
+    The list is plain HTML, which GitHub and the site show alike; a blank line would end it.
+    """
     changed = {row.label: changes(row.results[0]) for row in table.rows}
-    common = [one for one in changes(table.example) if len(changed) > 1 and all(one in own for own in changed.values())]
-    changed = {"all": common} | {label: [one for one in own if one not in common] for label, own in changed.items()}
-    said = [f"{label} here: {', '.join(settings)}" for label, settings in changed.items() if settings]
-    return [f"Settings that differ from the method's own: {'; '.join(said)}.\n"] if said else []
+    common = [one for one in changes(table.example) if all(one in own for own in changed.values())]
+    apart = {label: [one for one in own if one not in common] for label, own in changed.items()}
+    items = [
+        f"<li><code>{html.escape(label)}</code>: {html.escape(', '.join(settings))}</li>"
+        for label, settings in apart.items()
+        if settings
+    ]
+    every = [f"Every row has settings other than its method's own: {', '.join(common)}.\n"] if common else []
+    rows = counted(len(items), "row").replace("\u00a0", " ")
+    summary = f"<summary>Settings that differ from the method's own: {rows}</summary>"
+    return every + (["\n".join(["<details>", summary, "<ul>", *items, "</ul>", "</details>\n"])] if items else [])
 
 
 def changes(result: Result) -> list[str]:

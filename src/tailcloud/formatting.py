@@ -1,5 +1,6 @@
 """Formatting of numbers, times and names for people. A missing value is "n/a", never NaN."""
 
+import html
 import re
 import unicodedata
 from collections import Counter
@@ -87,6 +88,16 @@ def readable(text: str) -> str:
         return text
     kept = (c if c.isprintable() or unicodedata.category(c) in {"Zs", "Cf"} else "\ufffd" for c in text)
     return "".join(kept)
+
+
+def one_line(text: str) -> str:
+    """A text as one line of printable characters."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def markdown_text(text: str) -> str:
+    """A text as one line of Markdown without markup, HTML or links: names are untrusted."""
+    return re.sub(r"([\\`*_\[\]#!|~@$]|:(?=//)|^[-+=])", r"\\\1", html.escape(one_line(text), quote=False))
 
 
 def valid_text(text: str) -> str:

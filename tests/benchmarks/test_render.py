@@ -140,8 +140,31 @@ def test_the_page_says_where_a_recipe_leaves_its_method(root):
             record["recipe"]["stage1"] |= {"mixup": 0.4, "epochs": 60}
         path.write_text(json.dumps(record))
     render.main([], root)
-    sentence = "gcl here: stage1.epochs = 60 instead of 200, stage1.mixup = 0.4 instead of 1.0."
-    assert f"Settings that differ from the method's own: {sentence}" in (root / "docs" / "results.md").read_text()
+    page = (root / "docs" / "results.md").read_text()
+    unfolded = page.split("<summary>Settings that differ from the method's own: 1 row</summary>\n")[1].split(
+        "</details>"
+    )[0]
+    settings = "stage1.epochs = 60 instead of 200, stage1.mixup = 0.4 instead of 1.0"
+    assert unfolded == f"<ul>\n<li><code>gcl</code>: {settings}</li>\n</ul>\n"
+    assert "Every row" not in page
+
+
+def test_what_all_rows_share_is_said_once(root):
+    """And not in the list, which no blank line interrupts: Markdown would end the HTML there."""
+    for path in (root / "benchmarks" / "results" / "runs").glob("*.json"):
+        record = json.loads(path.read_text())
+        recipe = resolve({"method": record["method"], "seed": record["protocol"]["seed"], "data": "cifar10-lt:100"})
+        record["recipe"] = recipe.substance()
+        record["recipe"]["augment"]["flip"] = True
+        record["recipe"]["stage1"]["epochs"] = 50 if record["method"] == "gcl" else 60
+        path.write_text(json.dumps(record))
+    render.main([], root)
+    page = (root / "docs" / "results.md").read_text()
+    assert "Every row has settings other than its method's own: augment.flip = True instead of False.\n" in page
+    assert page.count("augment.flip") == 1
+    block = page.split("<details>")[1].split("</details>")[0]
+    assert block.count("<li>") == 2
+    assert "\n\n" not in block
 
 
 def give_recipe(root, name, **settings):

@@ -91,6 +91,20 @@ def test_several_seeds_get_a_folder_each_and_a_summary(tailcloud, tmp_path):
     assert results[0]["command"] == f"tailcloud train digits-lt:20/gcl {SMALL} --seed 3"
 
 
+def test_the_summary_of_seeds_has_one_ece_for_all_methods(tailcloud, tmp_path):
+    """That of the test images as they are: CE's probabilities assume the training frequencies, and GCL's equal ones."""
+    said = tailcloud("train digits-lt/ce --seed 3 --seed 5 --out both --set stage1.epochs=3 --set model.width=0.25")
+    results = [json.loads((tmp_path / "both" / name / "result.json").read_text()) for name in ("seed3", "seed5")]
+    raw = sum(result["ece"] for result in results) / 2
+    used = sum(result["calibrated"]["weighted"]["ece"] for result in results) / 2
+    header, row, note = re.search(r"(mean ± deviation.*)\n(.*)\n(raw ece: .*)", said).groups()
+    assert header.endswith("raw ece")
+    assert re.search(rf" {raw:.1f} ± [\d.]+$", row)
+    assert f"{raw:.1f}" != f"{used:.1f}"
+    assert "of the test images as they are, without temperature" in note
+    assert said.count("classes as often as in training") == 2  # the lines of the runs
+
+
 def test_the_command_in_a_result_makes_the_same_run(tailcloud, tmp_path):
     tailcloud(f"train digits-lt/gcl --seed 3 --out first {SMALL}")
     command = json.loads((tmp_path / "first" / "result.json").read_text())["command"]

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from helpers.oracles import paired_difference as oracle
 from tailcloud.errors import UsageError
 from tailcloud.evaluation import Predictions, summarise
-from tailcloud.evaluation.paired_difference import FIGURES, image_weights, paired_difference
+from tailcloud.evaluation.paired_difference import (
+    FIGURES,
+    difference_text,
+    group_weights,
+    image_weights,
+    paired_difference,
+)
 
 COUNTS = [120, 40, 19, 2, 7]
 
@@ -38,6 +44,34 @@ def test_the_accuracy_is_the_figure_of_the_result(objective):
     found = paired_difference(target, before, before, image_weights(target, COUNTS, objective))
     assert found.before == found.after == pytest.approx(summarise(predictions, COUNTS)[FIGURES[objective]])
     assert found.error > 0  # no image changed, which is no certainty
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_a_shot_group_is_compared_with_its_classes_alike(seed):
+    target, before, after = random_case(seed)
+    weights = group_weights(target, COUNTS)
+    predictions = [
+        Predictions(target, np.where(right, target, (target + 1) % 5), np.ones(len(target)), right, 5)
+        for right in (before, after)
+    ]
+    old, new = (summarise(each, COUNTS) for each in predictions)
+    for name, each in weights.items():
+        found = paired_difference(target, before, after, each)
+        assert (found.before, found.after) == pytest.approx((old[name], new[name]))
+    assert {name for name in ("many", "medium", "few") if old[name] is not None} == set(weights)
+    few, as_objective = weights["few"], image_weights(target, COUNTS, "few")
+    assert np.array_equal(few, as_objective)
+
+
+def test_a_group_without_images_has_no_weights():
+    assert list(group_weights(np.array([0, 0, 2]), [120, 40, 3])) == ["many", "few"]
+    assert list(group_weights(np.array([0, 0, 1]), [120, 110])) == ["many"]
+
+
+def test_a_difference_is_said_with_its_interval():
+    assert difference_text(4.2, 3.1) == "+4.2 points, 95\u00a0%: −1.9 to +10.3"
+    assert difference_text(-20.0, 1.0) == "−20.0 points, 95\u00a0%: −22.0 to −18.0"
 
 
 def test_with_many_images_alike_it_is_mcnemars_test():

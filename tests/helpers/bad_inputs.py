@@ -659,6 +659,7 @@ SECTIONS = {
         Case("a report on a result of another format", "report run", trained(then=edited("run/result.json", format=7))),
         Case("a report onto another file", "report run --out run/model.json", trained()),
         Case("a comparison without a place", "report run run", trained()),
+        Case("a table onto another one", "report run --out mine.csv", trained(then=text("mine.csv", "method,top1\n"))),
         Case("a report with damaged images", "report run", trained(then=text("run/examples.safetensors", "no images"))),
         Case("a run watched before it is started", "watch run"),
         Case("a folder watched that holds no run", "watch thesis", text("thesis/chapter1.tex", "")),
@@ -666,6 +667,7 @@ SECTIONS = {
         Case("no TensorBoard", f"train --out run --set logging.tensorboard=true {SMALL}", no_tensorboard),
         Case("embeddings of a run that is not finished", "report --embedding run", trained(finished=False)),
         Case("embeddings on different images", "report --embedding run other --out e.html", trained(then=another_run)),
+        Case("embeddings as a table", "report --embedding run --out e.csv", trained()),
         Case("a data folder for a report without images", "report run --root data", trained()),
     ],
     "Tables of the paper, and re-balancing": [

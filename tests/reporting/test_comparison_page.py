@@ -76,6 +76,6 @@ def test_other_sizes_and_images_are_flagged_above_each_table(tmp_path):
 
 
 def test_the_page_says_which_ece_it_shows(tmp_path):
-    """The terminal prints another one: that of the probabilities in use."""
+    """A run's own line in the terminal has another one: that of the probabilities in use."""
     text = text_of(tmp_path, [result_of("ce", 60.0), result_of("gcl", 80.0)])
     assert "This ECE is of the test images as they are, before calibration" in text

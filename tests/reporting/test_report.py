@@ -297,11 +297,11 @@ def test_out_may_be_a_folder_or_a_file_in_a_new_folder(tmp_path):
     assert write_report([run], tmp_path / "new" / "page.html").is_file()
 
 
-@pytest.mark.parametrize("name", ["thesis.md", "page", "run.html.bak"])
-def test_a_page_that_is_no_html_file_is_refused(tmp_path, name):
+@pytest.mark.parametrize("name", ["thesis.docx", "page", "run.html.bak", "table.CSV"])
+def test_a_report_with_another_ending_is_refused(tmp_path, name):
     run = write_run(tmp_path / "run", make_result(10))
     (tmp_path / name).write_text("years of work")
-    with pytest.raises(UsageError, match=r"does not end in \.html; try --out .*\.html$"):
+    with pytest.raises(UsageError, match=r"ends neither in \.html nor in \.csv, \.md or \.tex; try --out .*\.html$"):
         write_report([run], tmp_path / name)
     assert (tmp_path / name).read_text() == "years of work"
 

@@ -2,20 +2,32 @@
 
 import pytest
 
-from helpers.synthetic_runs import make_result
+from helpers.html_page import Page
+from helpers.synthetic_runs import make_result, write_run
+from tailcloud.reporting import write_report
 from tailcloud.reporting.stage_changes import changes_in_words
 from tailcloud.runs.result import parse_result
 
 
-def words(top1, balanced):
+def changed(top1, balanced, error=1.0, **groups):
+    """A result whose second stage changed the figures by so many points, each with that error."""
+
+    def change(points):
+        return {"before": 50.0, "after": 50.0 + points, "error": error}
+
     content = make_result()
-    changes = {"top1": top1, "balanced_accuracy": balanced}
     content["stages"][1]["change"] = {
         "since": "stage1",
-        **{name: {"before": 50.0, "after": 50.0 + points, "error": 1.0} for name, points in changes.items()},
+        "top1": change(top1),
+        "balanced_accuracy": change(balanced),
+        **({"groups": {name: change(points) for name, points in groups.items()}} if groups else {}),
     }
-    (sentence,) = changes_in_words(parse_result(content))
-    return sentence
+    return content
+
+
+def words(*figures, **more):
+    (sentence,) = changes_in_words(parse_result(changed(*figures, **more)))
+    return sentence.replace("\u00a0", " ")
 
 
 @pytest.mark.parametrize(
@@ -27,18 +39,52 @@ def words(top1, balanced):
             -17.0,
             -0.5,
             "Stage 2 loses 17.0 points of top-1 and makes no difference to balanced accuracy beyond chance "
-            "(−0.5 ± 1.0 points).",
+            "(−0.5 points, 95 %: −2.5 to +1.5).",
         ),
         (2.5, 3.0, "Stage 2 gains 2.5 points of top-1 and gains 3.0 points of balanced accuracy."),
         (
             -0.3,
             0.4,
-            "Stage 2 makes no difference beyond chance: top-1 −0.3 ± 1.0 points, balanced accuracy +0.4 ± 1.0.",
+            "Stage 2 makes no difference beyond chance: top-1 −0.3 points, 95 %: −2.3 to +1.7; balanced accuracy "
+            "+0.4 points, 95 %: −1.6 to +2.4.",
         ),
     ],
 )
 def test_the_trade_is_said_in_words(top1, balanced, expected):
     assert words(top1, balanced) == expected
+
+
+def test_a_group_that_a_stage_ruins_is_named_though_the_whole_hardly_changes():
+    assert words(4.2, 4.2, error=3.1, many=-98.0, medium=1.0, few=50.0) == (
+        "Stage 2 changes neither top-1 (+4.2 points, 95 %: −1.9 to +10.3) nor balanced accuracy (+4.2 points, 95 %: "
+        "−1.9 to +10.3) beyond chance, but many-shot falls by 98.0 points, few-shot gains 50.0."
+    )
+    assert words(0.0, 0.0, few=-9.0).endswith("beyond chance, but few-shot falls by 9.0 points.")
+
+
+@pytest.mark.parametrize(
+    ("top1", "balanced", "expected"),
+    [
+        (-3.1, 4.5, "gives 3.1 points of top-1 for 4.5 points of balanced accuracy; many-shot falls by 6.0 points"),
+        (
+            2.5,
+            3.0,
+            "gains 2.5 points of top-1 and gains 3.0 points of balanced accuracy; many-shot falls by 6.0 points",
+        ),
+        (2.5, 0.5, "beyond chance (+0.5 points, 95 %: −1.5 to +2.5); many-shot falls by 6.0 points"),
+    ],
+)
+def test_groups_follow_what_happens_to_the_whole(top1, balanced, expected):
+    assert f"{expected}, few-shot gains 8.0." in words(top1, balanced, many=-6.0, medium=-1.9, few=8.0)
+
+
+def test_groups_within_chance_are_not_named():
+    assert words(-0.3, 0.4, many=-1.9, few=1.9) == words(-0.3, 0.4)
+
+
+def test_the_page_of_a_run_has_the_sentence(tmp_path):
+    page = write_report([write_run(tmp_path / "run", changed(0.1, 0.2, many=-9.0))])
+    assert "beyond chance, but many-shot falls by 9.0 points." in Page(page.read_text(encoding="utf-8")).text
 
 
 def test_older_results_say_nothing():

@@ -1,6 +1,7 @@
 """Which stage's model a run keeps: an earlier one if held-out accuracy does not rise, also after an interruption."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -54,8 +55,21 @@ def test_the_earlier_model_is_kept_where_held_out_accuracy_does_not_rise(kept_fi
     assert compared.objective.error > 0
     assert result.kept_stage.images == result.dataset.images["val"]
     assert "The model of stage1 is kept" in result.kept_stage.reason
+    assert re.search(
+        r"balanced accuracy from [\d.]+ to [\d.]+ \(−[\d.]+ points, 95\u00a0%: −", result.kept_stage.reason
+    )
     assert result.kept_stage.reason in result.remarks
     assert result.kept_stage.reason in watcher.notes
+
+
+def test_the_change_of_a_stage_is_recorded_by_shot_group(kept_first):
+    folder, _ = kept_first
+    first, second = read_result(folder / "result.json").stages
+    assert list(second.change.groups) == ["medium", "few"]  # held out, no class has more than 100
+    for name, change in second.change.groups.items():
+        before, after = (getattr(stage, name) for stage in (first, second))
+        assert (change.before, change.after) == pytest.approx((before, after))
+        assert change.error > 0
 
 
 def test_the_model_of_the_folder_is_the_kept_one(kept_first):

@@ -1,4 +1,4 @@
-"""``tailcloud report``: a page about one run, or a comparison of several."""
+"""``tailcloud report``: a page about one run, or a comparison of several, which can be a table too."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,9 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="The .html file to write; required for a comparison.  [default: RUN/report.html]", show_default=False
+            help="The .html file to write, or .csv, .md or .tex for a table; required for a comparison.  "
+            "[default: RUN/report.html]",
+            show_default=False,
         ),
     ] = None,
     embedding: Annotated[
@@ -32,16 +34,19 @@ def report(
 
         tailcloud report runs/ce/seed* runs/gcl/seed* --out comparison.html
 
+        tailcloud report runs/ce/seed* runs/gcl/seed* --out comparison.tex
+
         tailcloud report --embedding runs/ce/seed0 runs/gcl/seed0 --out embedding.html
 
     Runs that differ only in their seed become one row, mean ± standard deviation over seeds; gains are over the first
-    row. An earlier report is replaced; any other file is an error.
+    row. FILE.csv has the rows of the comparison in full precision, FILE.md and FILE.tex as text, "82.9 ± 0.4". An
+    earlier report is replaced; any other file is an error.
     """
     from tailcloud.errors import UsageError
     from tailcloud.reporting import write_report
 
     if len(runs) > 1 and out is None:
-        raise UsageError("a comparison of several runs needs --out FILE.html")
+        raise UsageError("a comparison of several runs needs --out FILE.html, or .csv, .md or .tex for a table")
     if embedding:
         from tailcloud.reporting.embedding_page import write_embedding
         from tailcloud.training.devices import pick_device

@@ -109,14 +109,21 @@ def figures_of(measured: StageResult | PickedEpoch) -> str:
 
 
 def print_summary(results: list[Result]) -> None:
-    """Mean and standard deviation over the runs of each method that has several."""
-    lines: list[tuple[str, ...]] = [("mean ± deviation", "runs", *FIGURES.values(), "ece")]
+    """Mean and standard deviation over the runs of each method that has several.
+
+    The ECE is of the test images as they are in every row, as on the page of a comparison: the probabilities in use
+    assume other class frequencies from method to method, so their ECEs cannot be compared.
+    """
+    lines: list[tuple[str, ...]] = [("mean ± deviation", "runs", *FIGURES.values(), "raw ece")]
     for table in by_dataset(results):
         for row in (row for row in table.rows if len(row.results) > 1):
-            figures = [row.summary(key).text() for key in (*FIGURES, "ece_in_use")]
+            figures = [row.summary(key).text() for key in (*FIGURES, "ece")]
             lines.append((f"{row.label}, {table.spec}", str(len(row.results)), *figures))
     if len(lines) > 1:
         print_columns(lines)
+        out.print(
+            "raw ece: of the test images as they are, without temperature; a run's own line: of what predict gives"
+        )
 
 
 def finish_with_errors(runs: Sequence[PlannedRun], outcomes: Sequence[Outcome]) -> None:

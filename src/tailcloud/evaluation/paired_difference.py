@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tailcloud.errors import UsageError
+from tailcloud.formatting import number
 from tailcloud.profile import shot_groups
 
 SelectionObjective = Literal["balanced", "overall", "few"]
@@ -41,6 +42,13 @@ class PairedDifference:
     def points(self) -> float:
         """After minus before."""
         return self.after - self.before
+
+
+def difference_text(points: float, error: float) -> str:
+    """A difference with its 95 % interval: "+4.2 points, 95 %: −1.9 to +10.3"."""
+    low, high = points - BEYOND_CHANCE * error, points + BEYOND_CHANCE * error
+    between = f"{number(low, signed=True)} to {number(high, signed=True)}"
+    return f"{number(points, signed=True)} points, 95\u00a0%: {between}"
 
 
 def paired_difference(
@@ -82,6 +90,27 @@ def image_weights(target: NDArray[np.int64], counts: ArrayLike, objective: Selec
                 "--objective few compares models on held-out images of classes with fewer than 20 training images, "
                 "and none is held out; use --objective balanced"
             )
+    return _classes_alike(target, images, counted)
+
+
+def group_weights(target: NDArray[np.int64], counts: ArrayLike) -> dict[str, NDArray[np.float64]]:
+    """The weight of each image [N] in the accuracy of each shot group that has images: its classes count alike.
+
+    Args:
+        target: the classes of the images.
+        counts: training images per class, which define the groups.
+    """
+    images = np.bincount(target, minlength=len(np.asarray(counts)))
+    counted = {
+        name: (images > 0) & np.isin(np.arange(len(images)), members) for name, members in shot_groups(counts).items()
+    }
+    return {name: _classes_alike(target, images, classes) for name, classes in counted.items() if classes.any()}
+
+
+def _classes_alike(
+    target: NDArray[np.int64], images: NDArray[np.int64], counted: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """The weight of each image if the counted classes count alike, given the images of each class; others have 0."""
     per_image = np.divide(1.0, images * counted.sum(), out=np.zeros(len(images)), where=counted)
     weights: NDArray[np.float64] = per_image[target]
     return weights

@@ -16,10 +16,10 @@ MOMENTUM = 0.9  # μ
 class CausalHead(Head):
     """(1/K) · Σ_k w_j^k · g(f^k) / (‖w_j^k‖ + γ), for features and weights cut into K = 2 parts; γ = 1/32.
 
-    g(f) = f̂ = f / ‖f‖ in training. In evaluation g(f) = f̂ − α · cos(f, c) · ĉ: α times the component along c, the drift
-    direction of training, is subtracted (total direct effect). In training c is updated in place: c ← μ·c + the mean
-    feature of the batch, μ = 0.9. The buffer ``mean`` [features] is c. The buffer ``alpha`` is α, initially 0, which
-    subtracts nothing. The scale τ belongs to the loss.
+    g(f^k) = f̂^k = f^k / ‖f^k‖ in training: each part has length 1. In evaluation it is f̂^k − α · cos(f^k, c^k) · ĉ^k:
+    α times the component along c, the drift direction of training, is subtracted (total direct effect). In training c
+    is updated in place: c ← μ·c + the mean feature of the batch, μ = 0.9. The buffer ``mean`` [features] is c. The
+    buffer ``alpha`` is α, initially 0, which subtracts nothing. The scale τ belongs to the loss.
     """
 
     cosine = True
@@ -49,7 +49,7 @@ class CausalHead(Head):
         self.mean.mul_(MOMENTUM).add_(features.to(self.mean).sum(dim=0) / max(len(features), 1))
 
     def without_drift(self, directions: list[Tensor]) -> list[Tensor]:
-        """f̂ − α · cos(f, c) · ĉ, part by part."""
+        """f̂^k − α · cos(f^k, c^k) · ĉ^k for each part."""
         drifts = [F.normalize(part, dim=0) for part in self.mean.tensor_split(PARTS)]
         return [
             direction - self.alpha * (direction * drift).sum(dim=1, keepdim=True) * drift

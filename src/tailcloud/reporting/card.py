@@ -1,7 +1,5 @@
 """The model card of a run, in Markdown: what the model is, what it was measured on, and what was not measured."""
 
-import html
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +9,7 @@ from markupsafe import Markup
 from tailcloud import formatting
 from tailcloud.confidence_interval import wilson_interval
 from tailcloud.files import write_atomically
-from tailcloud.formatting import counted
+from tailcloud.formatting import counted, markdown_text, one_line, shortened
 from tailcloud.profile import GROUPS
 from tailcloud.reporting import labels
 from tailcloud.runs.folder import RunFolder
@@ -131,14 +129,12 @@ def escape_markdown(value: object) -> object:
     """Text as one line of Markdown without markup, HTML or links; other values stay as they are."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
-    line = " ".join("".join(c if c.isprintable() else " " for c in value).split())
-    line = line if len(line) <= LONGEST_TEXT else f"{line[: LONGEST_TEXT - 1]}…"
-    return re.sub(r"([\\`*_\[\]#!|~@$]|:(?=//)|^[-+=])", r"\\\1", html.escape(line, quote=False))
+    return markdown_text(shortened(one_line(value), LONGEST_TEXT))
 
 
 def code(value: str) -> Markup:
     """A command as an indented code block; empty if the command is unknown."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in value).split())
+    line = one_line(value)
     return Markup(f"    {line}" if line else "")  # untrusted text cannot end an indented block
 
 

@@ -8,7 +8,7 @@ from tailcloud.formatting import NOT_MEASURED, number
 from tailcloud.reporting.figures.learning_curves import epoch_columns, epoch_scale, whole_ticks
 from tailcloud.reporting.figures.shot_groups import method_series
 from tailcloud.reporting.figures.svg import Canvas, Figure, Scale
-from tailcloud.reporting.labels import epochs_text
+from tailcloud.reporting.labels import split_name
 from tailcloud.reporting.run_record import RunRecord
 from tailcloud.reporting.tables import DatasetTable, MethodRow, Summary, mean_std
 from tailcloud.runs.result import Result
@@ -70,8 +70,7 @@ def _unequal_epochs(table: DatasetTable) -> list[str]:
     rows = [row for row in table.rows if not row.results[0].model.members]  # an average has no epochs of its own
     if len({_main_epochs(result) for row in rows for result in row.results}) < 2:
         return []
-    epochs = [f"{row.label} {' or '.join({epochs_text(one): None for one in row.results})}" for row in rows]
-    return [f"Epochs differ: {', '.join(epochs)}."]
+    return [f"Epochs differ: {', '.join(f'{row.label} {row.epochs}' for row in rows)}."]
 
 
 def _unequal_sizes(results: Sequence[Result]) -> list[str]:
@@ -102,6 +101,31 @@ def _trains_head(result: Result, stage: str) -> bool:
     if not isinstance(settings, Mapping):  # an old record
         return True
     return all(part.startswith("head") for part in str(settings.get("train", "all")).split("+"))
+
+
+def row_notes(row: MethodRow, runs: Sequence[RunRecord]) -> list[str]:
+    """Notes on a row that is not simply the mean over seeds of one recipe; ``runs`` are those of all rows."""
+    notes = []
+    differing = _differing_keys([run for run in runs if any(run.result is result for result in row.results)])
+    if differing:
+        notes.append(f"The recipes of {row.label} differ in more than the seed: {', '.join(differing)}.")
+    if len(row.seeds) < len(row.results):
+        notes.append(
+            f"{row.label} has {row.runs}; runs of the same seed are averaged first: the deviation is over seeds."
+        )
+    split = row.results[0].start_chosen_on
+    if split:
+        notes.append(
+            f"The last stage of {row.label} started from an epoch of the previous stage that was chosen on "
+            f"{split_name(split)}{': its accuracies are optimistic' if split == 'test' else ''}."
+        )
+    return notes
+
+
+def _differing_keys(runs: Sequence[RunRecord]) -> list[str]:
+    settings = [run.settings() for run in runs]
+    keys = sorted({key for one in settings for key in one})
+    return [key for key in keys if any(one.get(key) != settings[0].get(key) for one in settings)]
 
 
 def has_deployment_metrics(table: DatasetTable) -> bool:

@@ -20,7 +20,7 @@ from tailcloud.reporting.figures.reliability import (
     temperature_sentence,
 )
 from tailcloud.reporting.figures.shot_groups import plot_groups, plot_methods
-from tailcloud.reporting.labels import effective_stages, purpose, split_name
+from tailcloud.reporting.labels import effective_stages, purpose
 from tailcloud.reporting.render import render
 from tailcloud.reporting.run_record import RunRecord
 from tailcloud.reporting.stage_changes import changes_in_words
@@ -76,7 +76,7 @@ def comparison_page(runs: Sequence[RunRecord], folder: Path) -> str:
             "reliability": plot_method_reliability(table),
             "saturation": plot_method_gradients(table, runs),
             "unequal": comparison.unequal_training(table, [run.result for run in runs]),
-            "notes": _notes(table, runs),
+            "notes": [note for row in table.rows for note in comparison.row_notes(row, runs)] + _unpaired(table.rows),
         }
         for table in data_tables
     ]
@@ -135,27 +135,6 @@ def _balanced_leader(table: DatasetTable, leader: MethodRow) -> str:
     return f"; {best.label} leads in balanced accuracy, {highest}\u00a0% against {other}\u00a0% of {leader.label}"
 
 
-def _notes(table: DatasetTable, runs: Sequence[RunRecord]) -> list[str]:
-    """Notes on rows that are not simply means over seeds of one recipe."""
-    notes = []
-    for row in table.rows:
-        members = [run for run in runs if any(run.result is result for result in row.results)]
-        differing = _differing_keys(members)
-        if differing:
-            notes.append(f"The recipes of {row.label} differ in more than the seed: {', '.join(differing)}.")
-        if len(row.seeds) < len(row.results):
-            notes.append(
-                f"{row.label} has {row.runs}; runs of the same seed are averaged first: the deviation is over seeds."
-            )
-        split = row.results[0].start_chosen_on
-        if split:
-            notes.append(
-                f"The last stage of {row.label} started from an epoch of the previous stage that was chosen on "
-                f"{split_name(split)}{': its accuracies are optimistic' if split == 'test' else ''}."
-            )
-    return [*notes, *_unpaired(table.rows)]
-
-
 def _link(run: RunRecord, folder: Path) -> str | None:
     """The relative link from the page to the run's own page; None if it has no page."""
     page = run.folder.resolve() / "report.html"
@@ -167,9 +146,3 @@ def _unpaired(rows: Sequence[MethodRow]) -> list[str]:
     if not unpaired:
         return []
     return [f"Other seeds than {rows[0].label}: {', '.join(unpaired)}; their gains are differences of means."]
-
-
-def _differing_keys(runs: Sequence[RunRecord]) -> list[str]:
-    settings = [run.settings() for run in runs]
-    keys = sorted({key for one in settings for key in one})
-    return [key for key in keys if any(one.get(key) != settings[0].get(key) for one in settings)]

@@ -6,6 +6,7 @@ once, as their mean: a deviation is always over seeds.
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
@@ -13,12 +14,13 @@ from typing import Any
 
 from tailcloud.formatting import NOT_MEASURED, counted, magnitude, number, whole
 from tailcloud.profile import GROUPS
-from tailcloud.reporting.labels import best_of
+from tailcloud.reporting.labels import best_of, epochs_text
 from tailcloud.reporting.row_settings import group_by_settings
 from tailcloud.runs.result import Result, parse_result
 
 AnyResult = Mapping[str, Any] | Result
 GAINS = ("top1", *GROUPS)
+PLAIN_BAR = re.compile(r"(?<!\\)\|")
 COLUMNS = {
     "label": "method",
     "seeds": "seeds",
@@ -90,6 +92,11 @@ class MethodRow:
             return counted(len(self.results), "average")
         which = "seed" if len(self.seeds) == 1 else "seeds"
         return f"{counted(len(self.results), 'run')}, {which} {', '.join(map(str, self.seeds))}"
+
+    @property
+    def epochs(self) -> str:
+        """The epochs of the runs: "60 + 10"; "60 + 10 or 30" if they differ."""
+        return " or ".join(dict.fromkeys(map(epochs_text, self.results)))
 
     @property
     def best_on(self) -> str | None:
@@ -182,16 +189,16 @@ def gain_cells(row: MethodRow, base: MethodRow) -> list[str]:
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table: first column left-aligned, others right-aligned."""
+    """A Markdown table: first column left-aligned, others right-aligned. A bar in a cell may be escaped already."""
     rule = ["---", *["---:"] * (len(header) - 1)]
     lines = [header, rule, *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(PLAIN_BAR.sub('&#124;', cell) for cell in line)} |" for line in lines)
 
 
 def _cell(row: MethodRow, column: str) -> str:
     match column:
-        case "label":
-            return row.label
+        case "label" | "epochs":
+            return str(getattr(row, column))
         case "seeds":
             return row.runs
         case "parameters":

@@ -112,11 +112,12 @@ class AccuracyChange(FileRecord):
 
 
 class StageChange(FileRecord):
-    """What a stage changed on the test images since the stage before."""
+    """What a stage changed on the test images since the stage before; ``groups`` are shot groups that have images."""
 
     since: str
     top1: AccuracyChange
     balanced_accuracy: AccuracyChange
+    groups: dict[str, AccuracyChange] = Field(default_factory=dict)
 
 
 class StageComparison(FileRecord):

@@ -18,6 +18,7 @@ from tailcloud.evaluation.paired_difference import (
     FIGURE_NAMES,
     PairedDifference,
     SelectionObjective,
+    difference_text,
     image_weights,
     paired_difference,
 )
@@ -112,8 +113,7 @@ def is_worse(change: PairedDifference, top1: PairedDifference) -> bool:
 def reason(earlier: str, later: str, figures: Mapping[str, PairedDifference], images: int, *, worse: bool) -> str:
     """Which of two stages is kept, and the figures on held-out images that decided it."""
     changes = ", ".join(
-        f"{name} from {number(each.before)} to {number(each.after)} ({number(each.points, signed=True)} ± "
-        f"{number(each.error)} points)"
+        f"{name} from {number(each.before)} to {number(each.after)} ({difference_text(each.points, each.error)})"
         for name, each in figures.items()
     )
     where = f"on {counted(images, 'held-out image')}"

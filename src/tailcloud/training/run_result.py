@@ -11,7 +11,7 @@ from tailcloud.calibration.deployment_metrics import measure_deployment
 from tailcloud.calibration.run_calibration import calibrate_run
 from tailcloud.calibration.temperature import LogitCalibration
 from tailcloud.data import Dataset
-from tailcloud.evaluation.paired_difference import FIGURES, image_weights, paired_difference
+from tailcloud.evaluation.paired_difference import FIGURES, group_weights, image_weights, paired_difference
 from tailcloud.recipe import Recipe
 from tailcloud.runs.checkpoint import TrainingProgress
 from tailcloud.runs.folder import RunFolder
@@ -93,11 +93,15 @@ def stage_records(session: Session, progress: TrainingProgress) -> list[dict[str
     records = [{key: stage[key] for key in stage if key not in NOT_OF_STAGES} for stage in progress.finished]
     images, counts = session.dataset.test.labels, session.dataset.profile.counts
     weights = {figure: image_weights(images, counts, name) for name, figure in FIGURES.items() if name != "few"}
+    groups = group_weights(images, counts)
     for record, (before, after) in zip(records[1:], pairwise(progress.finished), strict=True):
         if "hits" in before:  # a checkpoint of an older version has none
             old, new = (unpack_hits(stage["hits"]["test"], len(images)) for stage in (before, after))
-            changes = {figure: vars(paired_difference(images, old, new, each)) for figure, each in weights.items()}
-            record["change"] = {"since": before["name"], **changes}
+            changes, of_groups = (
+                {name: vars(paired_difference(images, old, new, each)) for name, each in kind.items()}
+                for kind in (weights, groups)
+            )
+            record["change"] = {"since": before["name"], **changes, "groups": of_groups}
     return records
 
 
