@@ -149,6 +149,17 @@ def test_a_loss_that_fails_in_training_is_told_by_its_line():
     assert said(*words, "--seed", "0", "--seed", "1", "--out", "runs", "--device", "cpu").endswith(sentence)
 
 
+def test_a_loss_may_say_that_it_is_a_mean_over_images_and_is_told_so():
+    words = ["train", "digits-lt/ce", "--plugin", "my_loss.py", "--set", "stage1.loss=log-margin", *SHORT]
+    write("my_loss.py", LOSS)
+    assert said(*words, "--set", "engine.accumulate=2", "--out", "run") == (
+        "the LogMarginLoss of stage1 does not declare per_image = True, so a batch is not cut into micro-batches; add "
+        "that line to its class if it is a mean over images, or train in one process with engine.accumulate = 1"
+    )
+    write("my_loss.py", LOSS.replace("    def __init__", "    per_image = True\n\n    def __init__"))
+    assert call(*words, "--set", "engine.accumulate=2", "--out", "run").exit_code == 0
+
+
 BAD_FILES = {
     "missing": (None, "the plugin my.py does not exist; --plugin takes the path of a Python file"),
     "syntax": ("def f(:\n", "my.py, line 1: SyntaxError: "),
