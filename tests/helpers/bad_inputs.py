@@ -247,6 +247,32 @@ tailcloud.register_loss("mine", Mine)
 """
 
 
+UNREPEATABLE = """import torch
+import tailcloud
+from tailcloud.objectives import Classify
+class Mine(Classify):
+    def forward(self, network, batch, noise):
+        return super().forward(network, batch, noise) * (1 + torch.rand(()))
+tailcloud.register_objective("mine", Mine)
+"""
+CAPTURED = """import tailcloud
+from tailcloud.optimizers import Optimizer
+class Mine(Optimizer):
+    buffer_names = ()
+    def update_unfused(self, names, rate, decay):
+        for name in names:
+            self.parameters[name].add_(self.parameters[name].grad, alpha=-rate)
+tailcloud.register_optimizer("mine", Mine)
+"""
+UNCHECKED = """import tailcloud
+from tailcloud.head_transforms import HeadTransform
+class Mine(HeadTransform):
+    def apply(self, old, new, trained):
+        new.bias.copy_(old.bias)
+tailcloud.register_head_transform("mine", Mine)
+"""
+
+
 def plugin(content, name="my_loss.py"):
     """Write a plugin whose parts are forgotten after the command."""
 
@@ -755,6 +781,17 @@ SECTIONS = {
             "train --plugin my_loss.py",
             text("my_loss.py", PLUGIN.replace('"mine"', '"gcl"')),
         ),
+        Case(
+            "an objective that no seed repeats",
+            "train --plugin my_objective.py",
+            text("my_objective.py", UNREPEATABLE),
+        ),
+        Case(
+            "an optimiser that a GPU would capture wrongly",
+            "train --plugin my_optimizer.py",
+            text("my_optimizer.py", CAPTURED),
+        ),
+        Case("a head transform for another head", "train --plugin my_transform.py", text("my_transform.py", UNCHECKED)),
         Case("a run with parts from a plugin", "evaluate run", trained_with_a_plugin),
     ],
     "The command line": [
