@@ -103,6 +103,8 @@ def test_every_command_of_the_page_works_with_its_files(command):
     if "my_data.npz" in command:
         exec(DATA, {})
     words = shlex.split(command)[1:]
+    if words[0] == "rebalance":
+        call("train", "digits-lt/ce", *SHORT, "--out", words[1])
     if words[0] == "train":
         words += ["--dry-run"] if "--seed" in words else SHORT
     elif words[0] == "bench":
@@ -168,6 +170,21 @@ def test_what_an_objective_trains_beside_the_classifier_is_not_in_the_finished_m
     assert call(*words, "--out", "run").exit_code == 0
     assert json.loads(Path("run/model.json").read_text())["architecture"]["head"] == "linear"
     assert "two-views" in load_recipe("run").stage1.objective.name
+
+
+def test_a_finished_run_takes_the_second_stage_of_an_own_method():
+    write("my_transform.py", TRANSFORM)
+    write("my_loss.py", LOSS + METHOD)
+    assert call("train", "digits-lt/ce", *SHORT, "--out", "run").exit_code == 0
+    words = ["rebalance", "run", "--plugin", "my_transform.py", "--plugin", "my_loss.py", "--with"]
+    result = call(*words, "class-means", "--set", "stage2.head_transform.sharpness=0.5")
+    assert result.exit_code == 0, result.output
+    recipe = RunFolder(Path("run-class-means")).recipe()
+    assert recipe.method == "ce+class-means"
+    assert recipe.stage2.head_transform.options == {"sharpness": 0.5}
+    assert said(*words, "log-margin") == 'the method "log-margin" has no second stage; add a table [stage2] to it'
+    assert "Known: class-means, crt, disalign" in said(*words, "class-mean")
+    assert "add your own second stage with --plugin FILE" in said("rebalance", "run", "--with", "class-means")
 
 
 def test_options_of_own_parts_are_checked():
