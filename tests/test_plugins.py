@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
@@ -18,8 +19,11 @@ from tailcloud import plugins
 from tailcloud.backbones import BACKBONES
 from tailcloud.cli import app
 from tailcloud.errors import TailcloudError, UsageError
+from tailcloud.head_transforms import HEAD_TRANSFORMS
 from tailcloud.heads import HEADS
 from tailcloud.losses import LOSSES
+from tailcloud.objectives import OBJECTIVES
+from tailcloud.optimizers import OPTIMIZERS
 from tailcloud.plugins import discovery
 from tailcloud.recipe import load_recipe
 from tailcloud.recipe.library import PLUGIN_METHODS
@@ -27,10 +31,18 @@ from tailcloud.runs.folder import RunFolder
 from tailcloud.sampling import WEIGHTS, sample_weights
 
 PAGE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text()
-LOSS, METHOD, PARTS, DATA = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+LOSS, METHOD, PARTS, OBJECTIVE, TRANSFORM, OPTIMIZER, DATA = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 COMMANDS = [line.removeprefix("$ ") for line in PAGE.splitlines() if line.startswith("$ tailcloud ")]
 SHORT = ["--set", "stage1.epochs=1", "--set", "model.width=0.25"]
-STATE = [LOSSES, WEIGHTS, HEADS, BACKBONES, PLUGIN_METHODS, discovery._files, discovery._packages]
+FILES = {
+    "my_loss.py": LOSS + METHOD,
+    "my_parts.py": PARTS,
+    "my_objective.py": OBJECTIVE,
+    "my_transform.py": TRANSFORM,
+    "my_optimizer.py": OPTIMIZER,
+}
+KNOWN = [LOSSES, WEIGHTS, HEADS, BACKBONES, OBJECTIVES, HEAD_TRANSFORMS, OPTIMIZERS, PLUGIN_METHODS]
+STATE = [*KNOWN, discovery._files, discovery._packages]
 
 
 def forget():
@@ -86,11 +98,13 @@ def test_the_example_of_the_docs_is_a_whole_plugin_of_thirty_lines():
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_of_the_page_works_with_its_files(command):
-    write("my_loss.py", LOSS + METHOD)
-    write("my_parts.py", PARTS)
+    for name, text in FILES.items():
+        write(name, text)
     if "my_data.npz" in command:
         exec(DATA, {})
     words = shlex.split(command)[1:]
+    if words[0] == "rebalance":
+        call("train", "digits-lt/ce", *SHORT, "--out", words[1])
     if words[0] == "train":
         words += ["--dry-run"] if "--seed" in words else SHORT
     elif words[0] == "bench":
@@ -116,6 +130,73 @@ def test_a_run_records_its_plugin_and_goes_on_with_it():
     assert weights[0] == weights[1]
     assert call("evaluate", "run", "--plugin", "a folder/my_loss.py").exit_code == 0
     assert call("report", "run").exit_code == 0
+
+
+NEW_PARTS = {
+    "objective": ("my_objective.py", "digits-lt/ce", ["model.head=projecting", "stage1.objective=two-views"]),
+    "head transform": ("my_transform.py", "digits-lt/class-means", []),
+    "optimizer": ("my_optimizer.py", "digits-lt/ce", ["stage1.optimizer=lion", "stage1.lr=0.001"]),
+}
+
+
+@pytest.mark.parametrize(("file", "recipe", "settings"), NEW_PARTS.values(), ids=NEW_PARTS)
+def test_a_run_with_an_own_part_goes_on_after_an_epoch_and_is_evaluated(file, recipe, settings):
+    write(file, FILES[file])
+    changes = [word for setting in settings for word in ("--set", setting)]
+    words = ["train", recipe, "--plugin", file, *SHORT, "--set", "stage1.epochs=2", *changes, "--device", "cpu"]
+    assert call(*words, "--set", "engine.checkpoint_seconds=0", "--out", "whole").exit_code == 0
+    assert json.loads(Path("whole/result.json").read_text())["machine"]["plugins"].startswith(f"{file} ")
+    assert plugins.uses_plugins(RunFolder(Path("whole")).recipe())
+    Path("part").mkdir()
+    for name in ("recipe.toml", "log.jsonl", "checkpoint"):
+        copy = shutil.copytree if Path("whole", name).is_dir() else shutil.copy
+        copy(Path("whole", name), Path("part", name))
+    for path in set(Path("part/checkpoint").iterdir()) - {Path("part/checkpoint/stage1-0000001.safetensors")}:
+        path.unlink()  # as after the first epoch
+    assert len([*Path("part/checkpoint").iterdir()]) == 1
+    resumed = call("train", "--resume", "--out", "part", "--plugin", file)
+    assert resumed.exit_code == 0, resumed.output
+    weights = [Path(folder, "model.safetensors").read_bytes() for folder in ("whole", "part")]
+    assert weights[0] == weights[1]
+    evaluated = call("evaluate", "part", "--plugin", file)
+    assert evaluated.exit_code == 0
+    assert "500 test images" in evaluated.output
+
+
+def test_what_an_objective_trains_beside_the_classifier_is_not_in_the_finished_model():
+    write("my_objective.py", OBJECTIVE)
+    settings = ["--set", "model.head=projecting", "--set", "stage1.objective=two-views"]
+    words = ["train", "digits-lt/ce", "--plugin", "my_objective.py", *SHORT, *settings]
+    assert call(*words, "--out", "run").exit_code == 0
+    assert json.loads(Path("run/model.json").read_text())["architecture"]["head"] == "linear"
+    assert "two-views" in load_recipe("run").stage1.objective.name
+
+
+def test_a_finished_run_takes_the_second_stage_of_an_own_method():
+    write("my_transform.py", TRANSFORM)
+    write("my_loss.py", LOSS + METHOD)
+    assert call("train", "digits-lt/ce", *SHORT, "--out", "run").exit_code == 0
+    words = ["rebalance", "run", "--plugin", "my_transform.py", "--plugin", "my_loss.py", "--with"]
+    result = call(*words, "class-means", "--set", "stage2.head_transform.sharpness=0.5")
+    assert result.exit_code == 0, result.output
+    recipe = RunFolder(Path("run-class-means")).recipe()
+    assert recipe.method == "ce+class-means"
+    assert recipe.stage2.head_transform.options == {"sharpness": 0.5}
+    assert said(*words, "log-margin") == 'the method "log-margin" has no second stage; add a table [stage2] to it'
+    assert "Known: class-means, crt, disalign" in said(*words, "class-mean")
+    assert "add your own second stage with --plugin FILE" in said("rebalance", "run", "--with", "class-means")
+
+
+def test_options_of_own_parts_are_checked():
+    for file in ("my_objective.py", "my_transform.py", "my_optimizer.py"):
+        plugins.load_plugin(write(file, FILES[file]))
+    for part, option in {"objective": "two-views", "head_transform": "class-means", "optimizer": "lion"}.items():
+        with pytest.raises(UsageError, match=rf'stage1\.{part}: there is no field "taus"'):
+            load_recipe("digits-lt/ce", [{"stage1": {part: {"name": option, "taus": 1.0}}}])
+    with pytest.raises(UsageError, match=r'two-views" works with the head "projecting", not with "linear"'):
+        load_recipe("digits-lt/ce", [{"stage1": {"objective": "two-views"}}])
+    with pytest.raises(UsageError, match=r'stage2\.head_transform: "class-means" fills linear heads'):
+        load_recipe("digits-lt/gcl", [{"stage2": {"head_transform": "class-means"}}])
 
 
 def test_a_plugin_that_changed_under_way_is_told():
@@ -149,6 +230,17 @@ def test_a_loss_that_fails_in_training_is_told_by_its_line():
     assert said(*words, "--seed", "0", "--seed", "1", "--out", "runs", "--device", "cpu").endswith(sentence)
 
 
+def test_a_loss_may_say_that_it_is_a_mean_over_images_and_is_told_so():
+    words = ["train", "digits-lt/ce", "--plugin", "my_loss.py", "--set", "stage1.loss=log-margin", *SHORT]
+    write("my_loss.py", LOSS)
+    assert said(*words, "--set", "engine.accumulate=2", "--out", "run") == (
+        "the LogMarginLoss of stage1 does not declare per_image = True, so a batch is not cut into micro-batches; add "
+        "that line to its class if it is a mean over images, or train in one process with engine.accumulate = 1"
+    )
+    write("my_loss.py", LOSS.replace("    def __init__", "    per_image = True\n\n    def __init__"))
+    assert call(*words, "--set", "engine.accumulate=2", "--out", "run").exit_code == 0
+
+
 BAD_FILES = {
     "missing": (None, "the plugin my.py does not exist; --plugin takes the path of a Python file"),
     "syntax": ("def f(:\n", "my.py, line 1: SyntaxError: "),
@@ -170,6 +262,11 @@ BAD_FILES = {
     "method file": ("import tailcloud\ntailcloud.register_method('a', 'a.toml')\n", "a.toml cannot be read"),
     "sampler": (PARTS.replace("counts **", "-counts **"), 'the sampler "power" gives weights that are negative'),
     "head": (PARTS.replace("cosine = False", "angle = False"), "needs the class attribute cosine"),
+    "objective taken": (OBJECTIVE.replace('"two-views"', '"bcl"'), 'there is an objective "bcl" already'),
+    "transform taken": (TRANSFORM.replace('"class-means", Cl', '"lws", Cl'), 'there is a head transform "lws" already'),
+    "optimiser taken": (OPTIMIZER.replace('"lion"', '"sgd"'), 'there is an optimiser "sgd" already'),
+    "objective": (OBJECTIVE.replace("chunk(2)", "chunk(3)"), "my.py, line 37: ValueError: too many values"),
+    "optimiser": (OPTIMIZER.replace("lerp(weight", "lrep(weight"), "my.py, line 21: AttributeError"),
     "backbone": (PARTS.replace("self.features = ", "self.size = ").replace("self.features,", "9,"), "features"),
 }
 

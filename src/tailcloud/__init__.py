@@ -15,8 +15,11 @@ if TYPE_CHECKING:
         load_plugin,
         register_backbone,
         register_head,
+        register_head_transform,
         register_loss,
         register_method,
+        register_objective,
+        register_optimizer,
         register_sampler,
     )
     from tailcloud.profile import cloud_sizes
@@ -37,8 +40,11 @@ __all__ = [
     "losses",
     "register_backbone",
     "register_head",
+    "register_head_transform",
     "register_loss",
     "register_method",
+    "register_objective",
+    "register_optimizer",
     "register_sampler",
     "sampling",
     "train",

@@ -9,7 +9,7 @@ from traceback import walk_tb
 
 PLUGIN_MODULES: set[str] = set()  # errors in these are reported with file and line
 OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "cublas_status_alloc_failed")
-PLUGGABLE = {"part", "loss", "sampler", "head", "backbone", "method"}
+PLUGGABLE = {"part", "loss", "sampler", "head", "backbone", "method", "second stage"}
 
 
 class TailcloudError(Exception):

@@ -236,6 +236,61 @@ def trained_with_a_plugin():
     subprocess.run([sys.executable, "-m", "tailcloud", *words.split(), "--out", "run"], check=True, capture_output=True)
 
 
+UNDECLARED = """import torch
+import tailcloud
+class Mine(tailcloud.losses.Loss):
+    def __init__(self, counts, *, scale: float = 1.0):
+        super().__init__(scale)
+    def forward(self, output, target, *, epsilon=None):
+        return torch.nn.functional.cross_entropy(self.logits(output), target)
+tailcloud.register_loss("mine", Mine)
+"""
+
+
+UNREPEATABLE = """import torch
+import tailcloud
+from tailcloud.objectives import Classify
+class Mine(Classify):
+    def forward(self, network, batch, noise):
+        return super().forward(network, batch, noise) * (1 + torch.rand(()))
+tailcloud.register_objective("mine", Mine)
+"""
+CAPTURED = """import tailcloud
+from tailcloud.optimizers import Optimizer
+class Mine(Optimizer):
+    buffer_names = ()
+    def update_unfused(self, names, rate, decay):
+        for name in names:
+            self.parameters[name].add_(self.parameters[name].grad, alpha=-rate)
+tailcloud.register_optimizer("mine", Mine)
+"""
+UNCHECKED = """import tailcloud
+from tailcloud.head_transforms import HeadTransform
+class Mine(HeadTransform):
+    def apply(self, old, new, trained):
+        new.bias.copy_(old.bias)
+tailcloud.register_head_transform("mine", Mine)
+"""
+
+
+def plugin(content, name="my_loss.py"):
+    """Write a plugin whose parts are forgotten after the command."""
+
+    def prepare():
+        from tailcloud.losses import LOSSES
+        from tailcloud.plugins import discovery, registry
+        from tailcloud.recipe.library import PLUGIN_METHODS
+
+        text(name, content)()
+        stack = contextlib.ExitStack()
+        for known in (LOSSES, PLUGIN_METHODS, discovery._files):
+            stack.enter_context(mock.patch.dict(known))
+        stack.enter_context(mock.patch.object(registry, "REGISTERED", set(registry.REGISTERED)))
+        return stack
+
+    return prepare
+
+
 def held():
     """Another process that trains in the same folder."""
     from tailcloud.runs.folder import RunFolder
@@ -594,6 +649,11 @@ SECTIONS = {
         Case("fused kernels without a GPU", "train --set engine.kernels=fused"),
         Case("kernels that do not exist", "train --set engine.kernels=cudnn"),
         Case("a batch in pieces for a loss of whole batches", "train digits-lt/lade --set engine.accumulate=2"),
+        Case(
+            "a batch in pieces for a loss that does not say whether it is a mean",
+            "train digits-lt/ce --plugin my_loss.py --set stage1.loss=mine --set engine.accumulate=2",
+            plugin(UNDECLARED),
+        ),
         Case("no piece at all", "train --set engine.accumulate=0"),
     ],
     "While it trains, and going on": [
@@ -728,6 +788,17 @@ SECTIONS = {
             "train --plugin my_loss.py",
             text("my_loss.py", PLUGIN.replace('"mine"', '"gcl"')),
         ),
+        Case(
+            "an objective that no seed repeats",
+            "train --plugin my_objective.py",
+            text("my_objective.py", UNREPEATABLE),
+        ),
+        Case(
+            "an optimiser that a GPU would capture wrongly",
+            "train --plugin my_optimizer.py",
+            text("my_optimizer.py", CAPTURED),
+        ),
+        Case("a head transform for another head", "train --plugin my_transform.py", text("my_transform.py", UNCHECKED)),
         Case("a run with parts from a plugin", "evaluate run", trained_with_a_plugin),
     ],
     "The command line": [

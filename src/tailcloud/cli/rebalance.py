@@ -27,7 +27,12 @@ SECOND_STAGES = {  # option value → the method that has this second stage
 def rebalance(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run folder.")],
     second: Annotated[
-        str, typer.Option("--with", metavar="NAME", help=f"The second stage: {', '.join(SECOND_STAGES)}.")
+        str,
+        typer.Option(
+            "--with",
+            metavar="NAME",
+            help=f"The second stage: {', '.join(SECOND_STAGES)}, or that of a plugin's method.",
+        ),
     ],
     output: Annotated[Path | None, typer.Option("--out", help="The new run folder.  [default: RUN-NAME]")] = None,
     settings: Annotated[
@@ -60,10 +65,9 @@ def rebalance(
     from tailcloud.runs.fork import fork_run
     from tailcloud.training.devices import pick_device
 
-    if second not in SECOND_STAGES:
-        raise unknown("second stage", second, SECOND_STAGES)
+    method = method_of(second)
     parent, out = RunFolder(run), output or default_folder(run, second)
-    recipe = rebalanced(parent.recipe(), SECOND_STAGES[second], settings or [])
+    recipe = rebalanced(parent.recipe(), method, settings or [])
     if members := parent.result().model.members:  # refuses a run that is not finished, too
         raise UsageError(
             f"{run} is an average of {len(members)} runs, and has no first stage; re-balance each of them, and average "
@@ -85,6 +89,20 @@ def rebalance(
     if not isinstance(outcomes[0], TailcloudError):
         print_result(child, outcomes[0])
     finish_with_errors([child], outcomes)
+
+
+def method_of(second: str) -> str:
+    """The method that has the second stage of that name: one of ``SECOND_STAGES``, or a plugin's own."""
+    from tailcloud.recipe import read_toml
+    from tailcloud.recipe.library import PLUGIN_METHODS
+
+    own = {name: name for name, method in PLUGIN_METHODS.items() if "stage2" in read_toml(method)}
+    if second in PLUGIN_METHODS and second not in own:
+        raise UsageError(f'the method "{second}" has no second stage; add a table [stage2] to it')
+    known = own | SECOND_STAGES
+    if second not in known:
+        raise unknown("second stage", second, known)
+    return known[second]
 
 
 def default_folder(run: Path, second: str) -> Path:

@@ -151,20 +151,19 @@ class Optimizer(ABC):
             self.count += 1
         for group in self.groups:
             updated = [name for name in group.names if self.parameters[name].grad is not None]
-            if self.device.type in FUSED_DEVICES and updated:
-                self.update_fused(updated, group.rate, group.decay)
-            else:
-                self.update_unfused(updated, group.rate, group.decay)
+            if updated:
+                update = self.update_fused if self.device.type in FUSED_DEVICES else self.update_unfused
+                update(updated, group.rate, group.decay)
         if self.average:
             self.average.update(self.count)
 
-    @abstractmethod
     def update_fused(self, names: list[str], rate: float | Tensor, decay: float) -> None:
-        """Update these parameters, which all have gradients, with PyTorch's fused kernel."""
+        """Update these parameters with PyTorch's fused kernel; without one of its own, as on any other device."""
+        self.update_unfused(names, rate, decay)
 
     @abstractmethod
     def update_unfused(self, names: list[str], rate: float | Tensor, decay: float) -> None:
-        """The same without a fused kernel."""
+        """Update these parameters, at least one, which all have gradients."""
 
     @contextmanager
     def averaged(self) -> Iterator[None]:

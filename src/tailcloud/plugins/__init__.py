@@ -1,4 +1,4 @@
-"""Plugins: a user's own losses, samplers, heads, backbones and methods, which recipes use by name."""
+"""Plugins: a user's own parts (losses, objectives, heads …) and methods, which recipes use by name."""
 
 from tailcloud.plugins.discovery import (
     load_entry_points,
@@ -10,8 +10,11 @@ from tailcloud.plugins.discovery import (
 from tailcloud.plugins.registry import (
     register_backbone,
     register_head,
+    register_head_transform,
     register_loss,
     register_method,
+    register_objective,
+    register_optimizer,
     register_sampler,
     uses_plugins,
 )
@@ -24,8 +27,11 @@ __all__ = [
     "plugins_fingerprint",
     "register_backbone",
     "register_head",
+    "register_head_transform",
     "register_loss",
     "register_method",
+    "register_objective",
+    "register_optimizer",
     "register_sampler",
     "uses_plugins",
 ]

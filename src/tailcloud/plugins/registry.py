@@ -13,15 +13,30 @@ from torch import nn
 
 from tailcloud.backbones import BACKBONES
 from tailcloud.errors import UsageError
+from tailcloud.head_transforms import HEAD_TRANSFORMS, HeadTransform
 from tailcloud.heads import HEADS
 from tailcloud.losses import LOSSES, Loss
+from tailcloud.objectives import OBJECTIVES, Objective
+from tailcloud.optimizers import OPTIMIZERS, Optimizer
 from tailcloud.plugins.contracts import check_signature, try_backbone, try_head, try_loss, try_sampler
+from tailcloud.plugins.head_transform_contract import try_head_transform
+from tailcloud.plugins.objective_contract import try_objective
+from tailcloud.plugins.optimizer_contract import try_optimizer
 from tailcloud.recipe import Recipe
 from tailcloud.recipe.library import PLUGIN_METHODS, plugin_method
 from tailcloud.sampling import WEIGHTS
 
 Weigh = Callable[..., NDArray[np.float64]]
 
+KINDS = {  # by field of a stage, the kind of its part
+    "sampler": "sampler",
+    "second_sampler": "sampler",
+    "cutmix_sampler": "sampler",
+    "loss": "loss",
+    "objective": "objective",
+    "head_transform": "head transform",
+    "optimizer": "optimiser",
+}
 REGISTERED: set[tuple[str, str]] = set()  # kind and name of every registered part
 
 
@@ -73,6 +88,39 @@ def register_backbone(name: str, backbone: Callable[..., nn.Module]) -> None:
     _register("backbone", BACKBONES, name, backbone)
 
 
+def register_objective(name: str, objective: type[Objective]) -> None:
+    """Register an objective: ``objective(loss, counts, features, *, option=…)`` makes what a stage minimises.
+
+    It is a class derived from ``tailcloud.objectives.Objective``.
+    """
+    check_signature("objective", objective, ("loss", "counts", "features"))
+    with torch.random.fork_rng(devices=[]):
+        try_objective(objective)
+    _register("objective", OBJECTIVES, name, objective)
+
+
+def register_head_transform(name: str, transform: Callable[..., HeadTransform]) -> None:
+    """Register a head transform: ``transform(counts, *, option=…)`` makes the head that a stage starts with.
+
+    It is a ``tailcloud.head_transforms.HeadTransform``, and is tried on every head that it does not refuse.
+    """
+    check_signature("head transform", transform, ("counts",))
+    with torch.random.fork_rng(devices=[]):
+        try_head_transform(transform)
+    _register("head transform", HEAD_TRANSFORMS, name, transform)
+
+
+def register_optimizer(name: str, optimizer: type[Optimizer]) -> None:
+    """Register an optimiser: ``optimizer(settings, parameters, device, layers, *, option=…)`` updates parameters.
+
+    It is a class derived from ``tailcloud.optimizers.Optimizer``.
+    """
+    check_signature("optimiser", optimizer, ("settings", "parameters", "device", "layers"))
+    with torch.random.fork_rng(devices=[]):
+        try_optimizer(optimizer)
+    _register("optimiser", OPTIMIZERS, name, optimizer)
+
+
 def register_method(name: str, toml: str | Path) -> None:
     """Register a method: TOML text, or the path of a file with it, as in ``tailcloud/methods``.
 
@@ -84,7 +132,9 @@ def register_method(name: str, toml: str | Path) -> None:
 def _register(kind: str, known: dict[str, Any], name: str, part: object) -> None:
     """Add a part to those of its kind. A name can be used once, but the same part may be registered again."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise UsageError(f'"{name}" is not a valid name for a {kind}; use letters, digits, "-", "_" and "."')
+        raise UsageError(
+            f'"{name}" is not a valid name for {_with_article(kind)}; use letters, digits, "-", "_" and "."'
+        )
     if kind == "method":
         from tailcloud.recipe import shipped
 
@@ -92,9 +142,14 @@ def _register(kind: str, known: dict[str, Any], name: str, part: object) -> None
     else:
         taken = known.get(name)
     if taken is not None and not _same(taken, part):
-        raise UsageError(f'there is a {kind} "{name}" already; give yours another name')
+        raise UsageError(f'there is {_with_article(kind)} "{name}" already; give yours another name')
     known[name] = part
     REGISTERED.add((kind, name))
+
+
+def _with_article(kind: str) -> str:
+    """A kind of part with its article."""
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
 
 
 def _same(old: object, new: object) -> bool:
@@ -108,6 +163,6 @@ def uses_plugins(recipe: Recipe) -> bool:
     named = {("method", method) for method in recipe.method.split("+")}
     named |= {("backbone", recipe.model.backbone), ("head", recipe.model.head)}
     for stage in recipe.stages.values():
-        samplers = [part for part in (stage.sampler, stage.second_sampler) if part]
-        named |= {("loss", stage.loss.name), *(("sampler", part.name) for part in samplers)}
+        parts = ((kind, getattr(stage, field)) for field, kind in KINDS.items())
+        named |= {(kind, part.name) for kind, part in parts if part}
     return not named.isdisjoint(REGISTERED)

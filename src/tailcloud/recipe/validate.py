@@ -78,7 +78,7 @@ def compares_views(recipe: Recipe) -> bool:
 
 def check_optimizer(where: str, stage: Stage) -> None:
     """The optimiser accepts its options."""
-    make = partial(OPTIMIZERS[stage.optimizer.name], stage, {}, torch.device("cpu"))
+    make = partial(OPTIMIZERS[stage.optimizer.name], stage, {}, torch.device("cpu"), ())
     as_usage_error(f"{where}.optimizer", partial(make, **stage.optimizer.options))
 
 
@@ -155,8 +155,8 @@ def iter_head_kinds(recipe: Recipe, name: str) -> Iterator[tuple[str, str]]:
 
 
 def objectives_with(loss: Loss) -> dict[str, Callable[..., Objective]]:
-    """Every objective, with its loss given."""
-    return {name: partial(factory, loss) for name, factory in OBJECTIVES.items()}
+    """Every objective, with its loss given, for features of any length."""
+    return {name: partial(factory, loss, features=1) for name, factory in OBJECTIVES.items()}
 
 
 def check_batches(name: str, stage_name: str, stage: Stage, objective: Objective) -> None:
@@ -194,7 +194,7 @@ def check_cutmix(where: str, stage: Stage) -> None:
 def check_model(where: str, stage: Stage, objective: Objective, head: str, model: Model) -> None:
     """An objective that needs a certain kind of head or backbone has it."""
     objective_is = f'{where}.objective = "{stage.objective.name}"'
-    suitable = [name for name in HEADS if objective.needs is None or is_a(HEADS[name], objective.needs)]
+    suitable = heads_for(objective)
     if head not in suitable:
         names = " or ".join(f'"{name}"' for name in suitable)
         raise UsageError(f'{objective_is} works with the head {names}, not with "{head}"')
@@ -207,6 +207,11 @@ def check_model(where: str, stage: Stage, objective: Objective, head: str, model
         )
     if model.experts > 1 and not objective.expert_heads:
         raise UsageError(f"{objective_is} does not work with model.experts = {model.experts}; set it to 1")
+
+
+def heads_for(objective: Objective) -> list[str]:
+    """The names of the heads that an objective works with."""
+    return [name for name in HEADS if objective.needs is None or is_a(HEADS[name], objective.needs)]
 
 
 def check_views(where: str, stage: Stage, objective: Objective) -> None:

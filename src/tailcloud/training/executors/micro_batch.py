@@ -27,14 +27,23 @@ from tailcloud.training.executors.step import TrainingStep
 
 
 def check_micro_batches(objective: Objective, stage: str) -> None:
-    """Refuse a loss that is not a mean over images: its micro-batch gradients do not add up to that of the batch."""
+    """Refuse a loss that is not a mean over images: its micro-batch gradients do not add up to that of the batch.
+
+    A part of a plugin is one if it says so.
+    """
     loss = objective.loss
     if objective.per_image and (loss.per_image or (loss.weighs and objective.weighs)):
         return
-    what = type(loss if objective.per_image else objective).__name__
+    part = type(loss if objective.per_image else objective)
+    alone = "train in one process with engine.accumulate = 1"
+    if part.__module__.partition(".")[0] != __name__.partition(".")[0]:
+        raise UsageError(
+            f"the {part.__name__} of {stage} does not declare per_image = True, so a batch is not cut into "
+            f"micro-batches; add that line to its class if it is a mean over images, or {alone}"
+        )
     raise UsageError(
-        f"the {what} of {stage} is not a mean over images: it compares the images of a batch, or weights them by their "
-        "sum, so a batch cannot be cut into micro-batches; train in one process with engine.accumulate = 1"
+        f"the {part.__name__} of {stage} is not a mean over images: what an image adds depends on the others of its "
+        f"batch, so a batch cannot be cut into micro-batches; {alone}"
     )
 
 
