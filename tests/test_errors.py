@@ -5,7 +5,7 @@ import errno
 import pytest
 import torch
 
-from tailcloud.errors import explained
+from tailcloud.errors import closest_name, explained
 from tailcloud.runs.folder import RunFolder
 
 
@@ -44,3 +44,19 @@ def test_a_link_to_itself_is_named(tmp_path):
     with pytest.raises((RuntimeError, OSError)) as caught, folder.locked():
         folder.append_log({})
     assert str(explained(caught.value)).startswith(f"{folder.log_file} is a link that leads back to itself")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("Pants", "pants"),
+        ("t shirt", "T-Shirt"),
+        ("trouser", "trousers"),
+        ("class 2", "Class_2"),
+        ("class 3", None),
+        ("hat", None),
+        ("---", None),
+    ],
+)
+def test_the_closest_name_is_another_spelling(name, meant):
+    assert closest_name(name, ["pants", "T-Shirt", "trousers", "Class_2"]) == meant

@@ -9,6 +9,7 @@ from traceback import walk_tb
 
 PLUGIN_MODULES: set[str] = set()  # errors in these are reported with file and line
 OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "cublas_status_alloc_failed")
+MUCH_ALIKE = 0.85  # of difflib: "hat" and "hats"
 PLUGGABLE = {"part", "loss", "sampler", "head", "backbone", "method"}
 
 
@@ -108,6 +109,22 @@ def _is_memory(error: Exception) -> bool:
         return error.errno == errno.ENOMEM
     said = str(error).lower() if isinstance(error, RuntimeError) else ""
     return isinstance(error, MemoryError) or any(words in said for words in OUT_OF_MEMORY)
+
+
+def closest_name(name: str, known: Iterable[str]) -> str | None:
+    """The known name that probably is meant: another spelling of it. Names with other numbers in them are not."""
+    plain = {_plain(each): each for each in known}
+    wanted = _plain(name)
+    if wanted in plain:
+        return plain[wanted]
+    candidates = [each for each in plain if re.findall("[0-9]+", each) == re.findall("[0-9]+", wanted)]
+    close = get_close_matches(wanted, candidates, n=1, cutoff=MUCH_ALIKE)
+    return plain[close[0]] if close else None
+
+
+def _plain(name: str) -> str:
+    """A name without its case, spaces and signs."""
+    return re.sub(r"[\W_]+", "", name).casefold() or name
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:

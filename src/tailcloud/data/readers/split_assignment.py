@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tailcloud.data.read_options import ReadOptions
 from tailcloud.data.splits import Vector, limit_remark, limited_positions, set_aside
-from tailcloud.errors import UsageError
+from tailcloud.errors import UsageError, closest_name
 from tailcloud.formatting import number
 from tailcloud.profile import classes_text
 
@@ -135,9 +135,16 @@ def _check_training(assignment: SplitAssignment) -> None:
     untrained = np.flatnonzero(assignment.counts("train") == 0).tolist()
     if untrained:
         where = " and ".join(split for split in ("val", "test") if assignment.counts(split)[untrained].any())
+        names = list(assignment.class_names)
+        trained = [name for place, name in enumerate(names) if place not in set(untrained)]
+        meant = {place: close for place in untrained if (close := closest_name(names[place], trained))}
+        for place, close in meant.items():
+            names[place] += f" (did you mean {close}?)"
+        untrained.sort(key=lambda place: place not in meant)
+        rename = "rename what is misspelt, " if meant else ""
         raise UsageError(
-            f"{assignment.spec}: {classes_text(untrained, assignment.class_names)} in {where}, but without a training "
-            "image; add some, or remove those images"
+            f"{assignment.spec}: {classes_text(untrained, names)} in {where}, but without a training image; {rename}"
+            "add some, or remove those images"
         )
 
 
