@@ -51,12 +51,13 @@ def review_run(
     recipe, result = run_recipe(run, data, root), RunFolder(run).result()
     images, dataset = open_images(recipe)
     used = open_data(recipe)
+    left_out = len(images) - sum(map(len, splits_of(used).values()))
     if used.fingerprint != result.dataset.fingerprint:
         note(
             f"{recipe.data.spec} has changed since {run} was trained: the images are reviewed as they are now, and if "
             "it names no splits, the test images may be others than those of the run."
         )
-    if left_out := len(images) - sum(map(len, splits_of(used).values())):
+    if left_out:
         note(
             f"The run left out {counted(left_out, 'image')} (data.max_count, data.min_count), which the review has too."
         )
@@ -72,6 +73,7 @@ def review_run(
         "of the images, which it then predicts."
     )
     if heads.data.size not in {None, max(dataset.shape[:2])}:
+        del used
         clear_data_cache()  # two copies may not fit into memory
         dataset = open_data(heads)
     predictions = predict_held_out(heads, dataset, device, together, note)
