@@ -5,7 +5,7 @@ import errno
 import pytest
 import torch
 
-from tailcloud.errors import closest_name, explained
+from tailcloud.errors import explained, other_spellings
 from tailcloud.runs.folder import RunFolder
 
 
@@ -58,5 +58,10 @@ def test_a_link_to_itself_is_named(tmp_path):
         ("---", None),
     ],
 )
-def test_the_closest_name_is_another_spelling(name, meant):
-    assert closest_name(name, ["pants", "T-Shirt", "trousers", "Class_2"]) == meant
+def test_the_name_that_is_meant_has_another_spelling(name, meant):
+    assert other_spellings([name], ["pants", "T-Shirt", "trousers", "Class_2"]).get(name) == meant
+
+
+def test_thousands_of_names_are_compared_in_a_moment():
+    known = [f"species number {n}" for n in range(8000)]
+    assert len(other_spellings([name.upper() for name in known] + ["hat"] * 8000, known)) == 8000

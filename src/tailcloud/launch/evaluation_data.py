@@ -25,7 +25,7 @@ from tailcloud.data.parallel_io import MAX_UNREADABLE
 from tailcloud.data.readers.labelled_images import InputFormat, LabelledImages, list_labelled
 from tailcloud.data.readers.open_path import list_files, named_root
 from tailcloud.data.splits import Vector
-from tailcloud.errors import TailcloudError, UsageError, closest_name
+from tailcloud.errors import TailcloudError, UsageError, other_spellings
 from tailcloud.files import expand_home
 from tailcloud.formatting import counted, readable, some_of
 from tailcloud.launch.run_data import open_data
@@ -171,9 +171,9 @@ class Selection:
             return
         images = counted(sum(unknown.values()), "image")
         classes = counted(len(unknown), "class", "classes")
-        meant = {name: closest_name(name, self.class_names) for name in unknown}
-        unknown = dict(sorted(unknown.items(), key=lambda one: meant[one[0]] is None))
-        hints = {name: f"did you mean {close}?" for name, close in meant.items() if close}
+        meant = other_spellings(unknown, self.class_names)
+        unknown = dict(sorted(unknown.items(), key=lambda one: one[0] not in meant))
+        hints = {name: f"did you mean {close}?" for name, close in meant.items()}
         facts = {name: [f"{number:,}", *([hints[name]] if name in hints else [])] for name, number in unknown.items()}
         listed = some_of([f"{name} ({'; '.join(each)})" for name, each in facts.items()], LISTED)
         if len(unknown) == len(counts):

@@ -51,7 +51,7 @@ def count_other_files(paths: Sequence[str]) -> Counter[str]:
         suffix_of(path)
         for folder in folders
         for path in _files_below(folder)
-        if path.suffix.lower() not in SUFFIXES and not is_hidden(path.name)
+        if path.suffix.lower() not in SUFFIXES and not any(map(is_hidden, path.relative_to(folder).parts))
     )
 
 

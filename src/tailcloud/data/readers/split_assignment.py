@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tailcloud.data.read_options import ReadOptions
 from tailcloud.data.splits import Vector, limit_remark, limited_positions, set_aside
-from tailcloud.errors import UsageError, closest_name
+from tailcloud.errors import UsageError, other_spellings
 from tailcloud.formatting import number
 from tailcloud.profile import classes_text
 
@@ -135,12 +135,11 @@ def _check_training(assignment: SplitAssignment) -> None:
     untrained = np.flatnonzero(assignment.counts("train") == 0).tolist()
     if untrained:
         where = " and ".join(split for split in ("val", "test") if assignment.counts(split)[untrained].any())
-        names = list(assignment.class_names)
-        trained = [name for place, name in enumerate(names) if place not in set(untrained)]
-        meant = {place: close for place in untrained if (close := closest_name(names[place], trained))}
-        for place, close in meant.items():
-            names[place] += f" (did you mean {close}?)"
-        untrained.sort(key=lambda place: place not in meant)
+        names, missing = list(assignment.class_names), set(untrained)
+        trained = [name for place, name in enumerate(names) if place not in missing]
+        meant = other_spellings([names[place] for place in untrained], trained)
+        untrained.sort(key=lambda place: names[place] not in meant)
+        names = [f"{name} (did you mean {meant[name]}?)" if name in meant else name for name in names]
         rename = "rename what is misspelt, " if meant else ""
         raise UsageError(
             f"{assignment.spec}: {classes_text(untrained, names)} in {where}, but without a training image; {rename}"
