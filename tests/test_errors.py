@@ -5,7 +5,7 @@ import errno
 import pytest
 import torch
 
-from tailcloud.errors import explained
+from tailcloud.errors import explained, other_spellings
 from tailcloud.runs.folder import RunFolder
 
 
@@ -44,3 +44,24 @@ def test_a_link_to_itself_is_named(tmp_path):
     with pytest.raises((RuntimeError, OSError)) as caught, folder.locked():
         folder.append_log({})
     assert str(explained(caught.value)).startswith(f"{folder.log_file} is a link that leads back to itself")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("Pants", "pants"),
+        ("t shirt", "T-Shirt"),
+        ("trouser", "trousers"),
+        ("class 2", "Class_2"),
+        ("class 3", None),
+        ("hat", None),
+        ("---", None),
+    ],
+)
+def test_the_name_that_is_meant_has_another_spelling(name, meant):
+    assert other_spellings([name], ["pants", "T-Shirt", "trousers", "Class_2"]).get(name) == meant
+
+
+def test_thousands_of_names_are_compared_in_a_moment():
+    known = [f"species number {n}" for n in range(8000)]
+    assert len(other_spellings([name.upper() for name in known] + ["hat"] * 8000, known)) == 8000

@@ -9,6 +9,9 @@ from traceback import walk_tb
 
 PLUGIN_MODULES: set[str] = set()  # errors in these are reported with file and line
 OUT_OF_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "cublas_status_alloc_failed")
+MUCH_ALIKE = 0.85  # of difflib: "hat" and "hats"
+COMPARED_BY_LETTER = 20
+NUMBER = re.compile("[0-9]+")
 PLUGGABLE = {"part", "loss", "sampler", "head", "backbone", "method", "second stage"}
 
 
@@ -108,6 +111,31 @@ def _is_memory(error: Exception) -> bool:
         return error.errno == errno.ENOMEM
     said = str(error).lower() if isinstance(error, RuntimeError) else ""
     return isinstance(error, MemoryError) or any(words in said for words in OUT_OF_MEMORY)
+
+
+def other_spellings(names: Iterable[str], known: Iterable[str]) -> dict[str, str]:
+    """The known name that each of ``names`` probably means, where there is one.
+
+    Both differ in case, spaces and signs, or in a letter or two, but not in a number. Only the first
+    ``COMPARED_BY_LETTER`` names are compared letter by letter, which takes time.
+    """
+    plain = {_plain(each): each for each in known}
+    found, others = dict[str, str](), []
+    for name in names:
+        if _plain(name) in plain:
+            found[name] = plain[_plain(name)]
+        else:
+            others.append(name)
+    for name in others[:COMPARED_BY_LETTER]:
+        candidates = [each for each in plain if NUMBER.findall(each) == NUMBER.findall(_plain(name))]
+        if close := get_close_matches(_plain(name), candidates, n=1, cutoff=MUCH_ALIKE):
+            found[name] = plain[close[0]]
+    return found
+
+
+def _plain(name: str) -> str:
+    """A name without its case, spaces and signs."""
+    return re.sub(r"[\W_]+", "", name).casefold() or name
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:

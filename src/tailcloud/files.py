@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain, count
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Any, Literal, Self
 from uuid import uuid4
 
@@ -194,6 +195,15 @@ def check_output(option: str, path: Path, *, folder: bool) -> None:
         raise UsageError(
             f"{option} {path} cannot be written: you have no permission to write to {existing}; choose another folder"
         )
+    try:  # a file without a name, so that the folder stays as it is
+        TemporaryFile(dir=existing).close()
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise
+        raise UsageError(
+            f"{option} {path} cannot be written: no file can be created in {existing} ({error.strerror}); choose "
+            "another folder"
+        ) from None
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

@@ -151,6 +151,11 @@ class Profile:
         """The realised imbalance ratio γ: images of the most frequent class over those of the rarest present one."""
         return float(self.counts.max() / self.counts[self.counts > 0].min())
 
+    @property
+    def is_balanced(self) -> bool:
+        """Whether all classes have the same number of images."""
+        return bool(self.counts.min() == self.counts.max())
+
     @cached_property
     def groups(self) -> dict[str, NDArray[np.int64]]:
         """The classes of each shot group."""
@@ -169,8 +174,6 @@ class Profile:
             remarks.append(f"{text}: a single training image; accuracy depends on that image.")
         if self.classes == 1:
             remarks.append("There is only one class: every prediction will be that class.")
-        elif self.ratio == 1 and not absent:
-            remarks.append(
-                "All classes have the same number of images: there is no tail, and all GCL clouds have size 0."
-            )
+        elif self.is_balanced:
+            remarks.append("All classes have the same number of images: there is no tail.")
         return remarks

@@ -303,3 +303,12 @@ def test_weights_that_are_nan_are_an_error(place):
     said = refusal("--data season")
     assert "the outputs of run are NaN or infinite for all 24 images" in said
     assert "0.0" not in said
+
+
+def test_another_spelling_of_a_class_is_asked_about(place):
+    Path("season/digit 0").rename("season/Digit_0")
+    save_digits("season", 7, 0, 4, "heron")
+    assert "the model does not know: Digit_0 (9; did you mean digit 0?), heron (4); rename them" in refusal(
+        "--data season"
+    )
+    assert "Digit_0 (9; did you mean digit 0?)" in notes(figures("--data season --ignore-unknown"))

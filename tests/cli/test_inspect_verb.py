@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from helpers import bad_inputs
 from tailcloud.cli import app
 
 EVIL = "[bold]<script>alert(1)<"
@@ -123,3 +124,19 @@ def test_long_lists_are_cut_on_the_terminal_and_whole_on_the_page(photos):
     assert code == 0, said
     assert "and 6 more; --html FILE lists them" in said
     assert "All 16\u00a0pairs in a table" in Path("page.html").read_text()
+
+
+def test_the_page_shows_no_size_that_training_would_not_take_and_counts_the_same_images(photos):
+    Path("photos/train/cat/cut.png").write_bytes(Path("photos/train/cat/5.png").read_bytes()[:-600])
+    for words, shown in (("", False), (" --set data.size=16", True)):
+        code, said = command(f"inspect photos --no-plan --html page.html{words}")
+        assert code == 0, said
+        assert ("Size after reading" in Path("page.html").read_text()) == shown
+        assert "34 training and 15 test images" in said
+        assert "not square: 49 of 49" in said
+
+
+def test_the_whole_file_system_is_no_folder_of_images():
+    code, said = bad_inputs.command("inspect --no-plan /")
+    assert code == 2
+    assert "/ is the whole file system; give the folder that has the folders of the classes" in said

@@ -302,3 +302,19 @@ def test_evaluate_expects_a_prior_and_shows_other_mixes(call, served):
     weighted = adjusted["calibrated"]["weighted"]
     assert weighted["prior"] == "train"
     assert f"ece {weighted['ece']:.1f} (calibrated; classes as often as in training" in said
+
+
+def test_files_that_are_not_read_are_counted_by_suffix(call, served, tmp_path):
+    shutil.copytree(served / "photos", tmp_path / "photos")
+    for name in ("raw.cr2", "deeper/raw.NEF", "deeper/other.nef", ".hidden.cr2", "Thumbs.db"):
+        (tmp_path / "photos" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "photos" / name).write_text("")
+    said = call("predict", "model", str(tmp_path / "photos"), code=1).stderr.replace("\u00a0", " ")
+    assert "note: Not read, because the suffix is not that of an image: 3 files (.nef, .cr2)." in said
+    assert "Not read" not in call("predict", "model", "photos", code=1).stderr
+
+
+def test_predictions_that_cannot_be_written_are_refused_before_anything_is_read(call, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda _, mode, **__: mode != os.W_OK)
+    result = call("predict", "model", "photos", "--out", "elsewhere/p.csv", code=1)
+    assert "--out elsewhere/p.csv cannot be written: you have no permission to write to" in str(result.exception)

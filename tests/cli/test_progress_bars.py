@@ -21,3 +21,10 @@ def test_an_epoch_that_was_not_evaluated_shows_the_last_known_accuracy(prefix):
     known = f"{'val' if prefix else 'test'} 71.3 %, balanced 61.0 %"
     loss = ["loss 0.500"]
     assert said == [loss, [*loss, known], *[[*loss, f"{known} (epoch 2)"]] * 2, [*loss, known], *[loss] * 5]
+
+
+def test_a_sentence_about_the_data_is_printed_once_for_all_runs(capsys):
+    with shown_progress(["one", "another"]) as observers:
+        for observer in observers:
+            observer.note("There is no tail.")
+    assert capsys.readouterr().err.count("There is no tail.") == 1

@@ -1,7 +1,10 @@
 """``tailcloud review``: wrong labels that were put there are found, and the list can be trained on."""
 
 import csv
+import json
+import re
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +16,7 @@ from helpers.bad_inputs import command
 from tailcloud.cli import app
 from tailcloud.launch.run_data import clear_data_cache
 from tailcloud.review.confident_learning import HeldOutPredictions
+from tailcloud.review.review_items import ReviewItem
 from tailcloud.review.server import ReviewServer
 
 QUICK = "--set stage1.epochs=1 --set model.width=0.25 --set data.size=16 --device cpu"
@@ -109,7 +113,10 @@ def test_wrong_labels_are_found_without_a_browser(here, monkeypatch):
     assert float(first["label_probability"]) < float(first["probability"])
     pairs = [{Path(row["path"]).name, Path(row["other"]).name} for row in rows if row["kind"] == "near"]
     assert {"original.png", "copy.png"} in pairs
-    assert "may be wrong" in said
+    assert "of 32\u00a0labels are doubtful; most of these are right" in said
+    lines = [line.split() for line in said.splitlines() if line.startswith(("wrong.png", "original.png", "copy.png"))]
+    assert ["rings", "stripes", "stripes"] in [line[2:5] for line in lines]  # label, suggested, and its probability
+    assert ["two", "labels:", "nearly", "the", "same", "as"] in [line[4:10] for line in lines]
     assert "suspects.csv" in said
     assert snapshot(here / "photos") == before
     assert not (here / "run" / "review.csv").exists()
@@ -135,6 +142,43 @@ def test_the_reviewed_list_is_trained_on_from_another_folder(here, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     said = call(f"train own/ce {again.removeprefix('tailcloud train ')} --out second {QUICK}")
     assert "no test split" not in said
+
+
+@pytest.mark.usefixtures("unpredicted")
+def test_images_that_the_run_left_out_are_in_the_list(here, monkeypatch):
+    call(f"train own/ce --data photos --out small {QUICK} --set data.max_count=4")
+    deciding(monkeypatch, {"name": "checks/copy.png", "action": "keep"})
+    said = call("review small --device cpu")
+    assert re.search("The run left out [0-9]+\u00a0images", said)
+    assert "has changed" not in said
+    rows = listed("small/review.csv")
+    assert {Path(row["path"]) for row in rows} == set((here / "photos").rglob("*.png"))
+    assert {row["label"] for row in rows if Path(row["path"]).parent.name == "stripes"} == {"stripes"}
+    result = json.loads(Path("small/result.json").read_text())["dataset"]["images"]
+    splits = Counter(row["split"] for row in rows)
+    assert splits["test"] == result["test"]
+    assert splits["train"] > result["train"]
+
+
+def pair_of_two_splits(monkeypatch, items):
+    """Show only pairs of one label, so often."""
+    from tailcloud.review import review
+
+    def only_pairs(images, *_):
+        train, test = (images.splits.index(split) for split in ("train", "test"))
+        return [ReviewItem(train, int(images.labels[train]), 0.5, 0.5, test, exact=True)] * items
+
+    monkeypatch.setattr(review, "review_items", only_pairs)
+
+
+@pytest.mark.usefixtures("unpredicted", "here")
+def test_the_table_says_why_and_how_many_more_there_are(monkeypatch):
+    pair_of_two_splits(monkeypatch, 23)
+    said = call("review run --csv suspects.csv --device cpu")
+    assert "0 of 32\u00a0labels are doubtful\n" in said
+    assert "two splits (test): the same as" in said
+    assert "and 3 more" in said
+    assert "23\u00a0pairs of (nearly) the same images have different labels, or images in different splits" in said
 
 
 @pytest.mark.usefixtures("unpredicted")

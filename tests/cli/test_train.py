@@ -1,21 +1,26 @@
 """The train verb as people use it: plans, seeds, resuming, Ctrl-C, two at once."""
 
+import errno
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from helpers.bad_inputs import SMALL
+from helpers.drawing import draw_classes
 from tailcloud.cli import app
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.runs.folder import RunFolder
 
+STAGE2 = "--set stage2.epochs=1"
 LONG = "--set model.width=0.25 --set engine.checkpoint_seconds=0.1 --set stage1.epochs=4000"  # and saved often
 
 
@@ -289,3 +294,47 @@ def test_a_seed_that_no_recipe_can_hold_is_refused_before_anything_is_written(se
     with pytest.raises(UsageError, match=r"from 0 to 9223372036854775807|at most 19 digits|1,000 seeds"):
         tailcloud(f"train --seed {seed} --out run {SMALL}")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_to_resume_that_was_not_named_is_asked_for_among_the_unfinished(tailcloud):
+    with pytest.raises(
+        TailcloudError, match="and no run below runs is unfinished; leave out --resume to start one, or name"
+    ):
+        tailcloud("train --resume")
+    tailcloud(f"train --out runs/done {SMALL}")
+    for number in range(7):
+        shutil.copytree("runs/done", f"runs/deeper/{number}")
+        Path(f"runs/deeper/{number}/result.json").unlink()
+        os.utime(f"runs/deeper/{number}", (number, number))
+    with pytest.raises(TailcloudError) as error:
+        tailcloud("train --resume")
+    latest = ", ".join(f"runs/deeper/{number}" for number in (6, 5, 4, 3, 2))
+    assert f"leave out --resume to start one, or name the run with --out (unfinished: {latest} and 2 more)" in str(
+        error.value
+    )
+
+
+def test_classes_of_equal_size_are_noted_once_and_clouds_only_where_the_loss_has_some(tailcloud):
+    tail, clouds = "there is no tail.", "All clouds of the loss have size 0"
+    said = tailcloud(f"train digits-lt/ce --data digits-lt:1 --seed 0 --seed 1 {SMALL}".replace(STAGE2, ""))
+    assert (said.count(tail), said.count(clouds)) == (1, 0)
+    said = tailcloud(f"train digits-lt/gcl --data digits-lt:1 --dry-run {SMALL}")
+    assert (said.count(tail), said.count(clouds)) == (1, 1)
+
+
+def test_unknown_weights_are_refused_before_anything_is_timed(tailcloud, monkeypatch):
+    draw_classes(Path("photos"), {"cat": 4, "horse": 4})
+    monkeypatch.setattr("tailcloud.launch.run_plan.choose_recipe", pytest.fail)
+    with pytest.raises(UsageError, match=r'"resnet5O" is neither .*; those of resnet50 need model.backbone=resnet50'):
+        tailcloud("train --data photos --weights resnet5O")
+
+
+def test_a_run_folder_that_cannot_be_made_is_refused_before_anything_is_timed(tailcloud, monkeypatch):
+    def broken(**_):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+    draw_classes(Path("photos"), {"cat": 4, "horse": 4})
+    monkeypatch.setattr("tailcloud.launch.run_plan.choose_recipe", pytest.fail)
+    monkeypatch.setattr("tailcloud.files.TemporaryFile", broken)
+    with pytest.raises(UsageError, match=r"--out run cannot be written: no file can be created in .* \(No such file"):
+        tailcloud("train --data photos --out run")

@@ -57,6 +57,7 @@ def test_help_loads_nothing_heavy():
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "tailcloud train" in done.stdout
+    assert done.stdout.index("tailcloud inspect PHOTOS") < done.stdout.index("cifar10")
 
 
 def test_training_loads_nothing_slow_but_torch(tmp_path):

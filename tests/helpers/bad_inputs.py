@@ -516,6 +516,11 @@ SECTIONS = {
             f"train own/ce {PHOTOS}",
             images("photos/train/cat/1.png", "photos/test/cat/2.png", "photos/test/yak/3.png"),
         ),
+        Case(
+            "a class of another spelling in the test folder",
+            f"train own/ce {PHOTOS}",
+            images("photos/train/hat/1.png", "photos/train/cap/1.png", "photos/test/Hat/2.png"),
+        ),
         Case("too few images to part", f"train own/ce {PHOTOS}", images("photos/cat/1.png", "photos/dog/1.png")),
         Case("images that do not fit into memory", f"train own/ce {PHOTOS} --set data.loader=resident", no_memory),
         Case("a page in place of another file", "inspect --html mine.html", text("mine.html", "<p>mine</p>")),
@@ -530,6 +535,10 @@ SECTIONS = {
         Case("a pattern that no file name matches", f"train own/ce {PHOTOS} --set data.group=(camera)", photos),
         Case("a setting for images of one's own", "train --set data.size=16"),
         Case("a list without its columns", "inspect list.csv", text("list.csv", "name,kind\n1.jpg,cat\n")),
+        Case("a list of other labels", "inspect list.csv", text("list.csv", "path,species\n1.jpg,cat\n")),
+        Case("a setting of a value that is no number", f"train {PHOTOS} --set data.size=abc", photos),
+        Case("the whole file system as images", "inspect --no-plan /"),
+        Case("nothing after a switch", "inspect --no-plan ''"),
         Case("a list with a line cut short", "inspect list.csv", text("list.csv", "path,label\n1.jpg\n")),
         Case(
             "a list with an unknown part", "inspect list.csv", text("list.csv", "path,label,split\n1.jpg,cat,holdout\n")
@@ -665,6 +674,7 @@ SECTIONS = {
         Case("a run named without --out", "train --resume run", trained(finished=False)),
         Case("several runs inside a run", f"train --seed 1 --seed 2 --out run {SMALL}", trained()),
         Case("nothing to resume", "train --resume --out run"),
+        Case("no run anywhere to resume", "train --resume"),
         Case(
             "a resumed run with another recipe",
             "train --resume --out run --set stage1.epochs=5",

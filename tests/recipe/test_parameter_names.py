@@ -22,13 +22,17 @@ def read(method, *settings):
         (
             "mislas",
             'stage2.lr_factors={"head.iner"=0.2}',
-            r'stage2.lr_factors: "head.iner" is not a part',
+            r'stage2.lr_factors=.*: "head.iner" is not a part',
         ),
         ("ce", "stage1.train=backbone.layer9+head", r'train = "backbone.layer9" is not a part .* backbone.layer3'),
         ("ce", "stage1.train=backbone.layer3+head.scale", r'train = "head.scale" is not a part of its model; its head'),
         ("ce", "stage1.train=backbone.layer3,head", r"stage1.train = .* should be .all., .head., a part of the model"),
-        ("ce", 'stage1.lr_factors={"backbone.stem"=0.5}', r'lr_factors: "backbone.stem" is not a part .* backbone.bn1'),
-        ("ce", "stage1.lr_factors={backbones=0.2}", r'stage1.lr_factors: "backbones" is not a part of its model'),
+        (
+            "ce",
+            'stage1.lr_factors={"backbone.stem"=0.5}',
+            r'"backbone.stem" is not a part .* backbone.bn1',
+        ),
+        ("ce", "stage1.lr_factors={backbones=0.2}", r'stage1.lr_factors=.*: "backbones" is not a part of its model'),
     ],
 )
 def test_a_part_that_is_not_there_is_a_sentence(method, setting, sentence):

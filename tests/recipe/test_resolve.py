@@ -328,7 +328,7 @@ def test_a_third_stage_follows_what_was_set_of_the_second():
         (
             "oltr",
             "stage3.head_transform=tuned-logit-adjust",
-            r'stage3\.head_transform: "tuned-logit-adjust" cannot change a memory head',
+            r'head_transform=tuned-logit-adjust: "tuned-logit-adjust" cannot change a memory head',
         ),
         ("gcl", "stage3.loss.scale=1.0", r"stage3\.loss\.scale = 1 is too small for a cosine head"),
     ],
@@ -377,3 +377,28 @@ def test_the_options_of_a_part_that_has_no_hash_are_known(monkeypatch):
     monkeypatch.setitem(LOSSES, "unhashable", UnhashableLoss())
     recipe = load_recipe("digits-lt/ce", [{"stage1": {"loss": "unhashable"}}])
     assert recipe.stage1.loss.options == {"margin": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (["data.size=abc"], '--set data.size=abc: data.size = "abc" should be a valid integer'),
+        (["data.sise=96"], '--set data.sise=96: there is no field "data.sise"; did you mean "data.size"?'),
+        (["stage1.loss=gcx", "seed=3"], '--set stage1.loss=gcx: there is no part "gcx"; did you mean "gcl"?'),
+        (
+            ["stage2.sampler=en", "stage2.sampler.beta=1.5"],
+            "--set stage2.sampler=en --set stage2.sampler.beta=1.5: β must lie in [0, 1]",
+        ),
+    ],
+)
+def test_an_error_about_a_setting_names_what_was_typed(settings, sentence):
+    with pytest.raises(UsageError) as error:
+        load_recipe("own/gcl", [*map(parse_setting, settings), {"data": "./photos"}])
+    assert str(error.value).startswith(sentence)
+
+
+def test_an_error_about_the_recipe_itself_names_the_recipe(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text('data = "digits-lt"\nstage1 = {epochs = -1}\n')
+    with pytest.raises(UsageError, match=r"mine.toml: stage1.epochs = -1 should be"):
+        load_recipe(str(file), [parse_setting("stage1.lr=0.1")])

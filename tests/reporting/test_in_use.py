@@ -64,7 +64,9 @@ def test_probabilities_and_the_images_that_judge_them_have_the_same_mix_and_both
     result = parse_result(weighted_result())
     said = temperature_sentence(result.calibrated).replace("\u00a0", " ")
     assert "from 10.9 % to 1.7 % at the class frequencies that the probabilities assume (all classes equally" in said
-    assert "worth 50 images of equal weight; on so few images, perfect probabilities have about 1.5." in said
+    assert (
+        "worth 50 images of equal weight; with so few images even perfect probabilities would show about 1.5." in said
+    )
     assert "On the test images as they are, which have other class frequencies, it changes from 7.0 % to 11.2 %" in said
     assert "all: ECE 10.9 → 1.7\u00a0%" in str(plot_calibrated(result).drawing)
     assert "Test images are weighted: all classes equally often." in plot_calibrated(result).caption

@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import os
 from functools import partial
 
 import numpy as np
@@ -21,7 +22,7 @@ from tailcloud.backbones.resnet import Block
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.heads import HEADS
 from tailcloud.serving import export
-from tailcloud.serving.export import FORMATS, batches, export_run, largest_difference, sample_images
+from tailcloud.serving.export import FORMATS, batches, check_target, export_run, largest_difference, sample_images
 
 pytestmark = pytest.mark.usefixtures("one_onnx_registry")
 
@@ -275,3 +276,9 @@ def test_a_difference_is_judged_by_the_number_of_classes(tmp_path, monkeypatch):
     monkeypatch.setattr(export, "SHARE_OF_CHANCE", 1e-3)  # as if the model had a hundred times as many classes
     with pytest.raises(TailcloudError, match=r"differs by 0\.0005 from the original, and no more than"):
         export_run(run, "safetensors", force=True)
+
+
+def test_a_file_that_cannot_be_written_is_refused_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda _, mode, **__: mode != os.W_OK)
+    with pytest.raises(UsageError, match=r"--out .*model.onnx cannot be written: you have no permission to write to"):
+        check_target(tmp_path / "run", tmp_path / "model.onnx", force=False)

@@ -76,11 +76,15 @@ def tailcloud(
 ) -> None:
     """Image classifiers that do not forget the tail.
 
-    A first run, on built-in data:
+    Your own images, a folder for each class: look at them, then train:
 
-        tailcloud train
+        tailcloud inspect PHOTOS
 
-    The paper's benchmark: download, inspect, train:
+        tailcloud train --data PHOTOS --time-budget 10m
+
+        tailcloud predict runs/RUN NEW_PHOTOS
+
+    A first run on built-in data is "tailcloud train". The paper's benchmark: download, inspect, train:
 
         tailcloud data get cifar10
 
@@ -109,9 +113,8 @@ def _check_words(words: Sequence[str]) -> None:
         option, equals, value = word.partition("=")
         if not word or (equals and not value and option.startswith("--")):
             where = option or before
-            raise UsageError(
-                f'there is nothing after "{where}"; give a value, or check the variable that should have one'
-            )
+            what = f'there is nothing after "{where}"' if word else f'the argument after "{before}" is empty'
+            raise UsageError(f"{what}; give a value, or check the variable that should have one")
 
 
 def _run() -> None:

@@ -87,8 +87,7 @@ def print_survey(surveyed: "Survey") -> None:
     counts = surveyed.counts()
     profile = Profile(next(iter(counts.values())), surveyed.class_names)
     numbers = {SPLIT_TITLES[split]: f"{int(np.sum(each)):,}" for split, each in counts.items()}
-    is_fixed = not surveyed.headers or surveyed.options.size  # else training chooses a size, and reads the files again
-    shape = f", {'×'.join(map(str, surveyed.dataset.shape))}" if surveyed.dataset and is_fixed else ""
+    shape = f", {'×'.join(map(str, surveyed.shape))}" if surveyed.shape else ""
     out.print(surveyed.spec, style="bold", end="", markup=False)
     out.print(f"  fingerprint {surveyed.dataset.fingerprint}" if surveyed.dataset else "")
     out.print(

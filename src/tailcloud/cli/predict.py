@@ -40,7 +40,7 @@ def predict(
     ],
     top: Annotated[int, typer.Option(min=1, help="Number of classes per image.")] = 1,
     threshold: Annotated[
-        float, typer.Option(min=0, max=1, help='Below this probability, the prediction is "unsure".')
+        float, typer.Option(metavar="0…1", help='Below this probability, the prediction is "unsure".')
     ] = 0.0,
     prior: Annotated[
         str | None,
@@ -80,12 +80,17 @@ def predict(
     --sort-into or --gallery, rows are written only if --csv, --json or --out asks for them.
     """
     from tailcloud.calibration.prior_file import read_prior
+    from tailcloud.data.readers.image_folder import other_files_remark
+    from tailcloud.files import check_output
     from tailcloud.serving import load
-    from tailcloud.serving.image_paths import check_paths, find_images
+    from tailcloud.serving.image_paths import check_paths, count_other_files, find_images
     from tailcloud.serving.predict import predict_files
     from tailcloud.serving.sort_into import SortedFolder
     from tailcloud.training.devices import pick_device
 
+    check_threshold(threshold)
+    if out is not None:
+        check_output("--out", out, folder=False)
     if as_csv and as_json:
         raise UsageError("--csv and --json exclude each other; choose one")
     if link and not sort_into:
@@ -97,6 +102,8 @@ def predict(
     model = load(run)
     expected = read_prior(prior, model.class_names, model.frequencies)
     check_paths(paths)
+    for remark in other_files_remark(count_other_files(paths)):
+        print_note(remark)
     if model.fitted_on is None:
         print_note(NOT_CALIBRATED)
     folder = SortedFolder(sort_into, model.class_names, threshold=threshold, link=link) if sort_into else None
@@ -127,6 +134,13 @@ def predict(
     if shown and gallery:
         shown.write(gallery, run)
     _print_outcome(summary, outputs)
+
+
+def check_threshold(threshold: float) -> None:
+    """Refuse a threshold that is no probability."""
+    if not 0 <= threshold <= 1:
+        percent = f"; write {threshold / 100:g} for {threshold:g} %" if 1 < threshold <= 100 else ""
+        raise UsageError(f"--threshold {threshold:g} is not a probability, which is from 0 to 1{percent}")
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,8 @@ def shown_progress(titles: Sequence[str]) -> Iterator[list["RunProgress"]]:
         refresh_per_second=REFRESHES,
         disable=not on_terminal(),
     )
-    observers = [RunProgress(title, bars) for title in titles]
+    notes = set[str]()
+    observers = [RunProgress(title, bars, notes) for title in titles]
     if bars.disable:
         yield observers
         return
@@ -45,10 +46,16 @@ def shown_progress(titles: Sequence[str]) -> Iterator[list["RunProgress"]]:
 
 
 class RunProgress:
-    """The progress of one run: a bar that starts again with each stage."""
+    """The progress of one run: a bar that starts again with each stage.
 
-    def __init__(self, title: str, bars: Progress) -> None:
-        self.title, self.bars = title, bars
+    Args:
+        title: the run.
+        bars: those of all runs of the command.
+        notes: what was printed; the runs share it, so that a sentence about their data is printed once.
+    """
+
+    def __init__(self, title: str, bars: Progress, notes: set[str] | None = None) -> None:
+        self.title, self.bars, self.notes = title, bars, set[str]() if notes is None else notes
         self.bar: TaskID = bars.add_task(title, total=None, figures="waiting")
         self.epochs, self.accuracy, self.evaluated = 0, "", 0  # the last known accuracy, and its epoch
 
@@ -78,5 +85,7 @@ class RunProgress:
             out.print(f"{self.title} {where}  {figures}  {line['seconds']:.2f} s/epoch", markup=False)
 
     def note(self, text: str) -> None:
-        """Print a sentence above the bars."""
-        print_note(text)
+        """Print a sentence above the bars, once a command."""
+        if text not in self.notes:
+            self.notes.add(text)
+            print_note(text)

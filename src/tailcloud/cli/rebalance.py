@@ -119,7 +119,7 @@ def rebalanced(recipe: "Recipe", second: str, settings: list[str]) -> "Recipe":
     """
     from tailcloud.recipe import find_recipe, parse_setting, read_toml, resolve
     from tailcloud.recipe.library import default_recipe
-    from tailcloud.recipe.merge import merge
+    from tailcloud.recipe.merge import merge, settings_named
 
     table = recipe.model_dump(exclude={"stage2", "stage3"}, exclude_none=True)
     table["selection"]["stage"] = "last"
@@ -133,9 +133,10 @@ def rebalanced(recipe: "Recipe", second: str, settings: list[str]) -> "Recipe":
             )
         table = merge(table, parse_setting(setting))
     views = table.get("stage2", {}).get("views", recipe.stage1.views)
-    if views and resolve(table, RESULT).stage2:
-        table = merge(table, {"stage2": {"views": views, "batch_norm": "frozen"}})
-    return resolve(table, RESULT)
+    with settings_named(RESULT, [parse_setting(setting) for setting in settings]):
+        if views and resolve(table, RESULT).stage2:
+            table = merge(table, {"stage2": {"views": views, "batch_norm": "frozen"}})
+        return resolve(table, RESULT)
 
 
 def command(run: Path, second: str, settings: list[str], out: Path) -> str:

@@ -9,11 +9,13 @@ import typer
 from tailcloud.cli.console import out as console
 from tailcloud.cli.console import print_columns, print_note
 from tailcloud.cli.plugin_option import Plugin
-from tailcloud.formatting import counted, shortened
+from tailcloud.formatting import counted, percent, shortened
 
 if TYPE_CHECKING:
     from tailcloud.review.decisions import Decisions
     from tailcloud.review.review import Review
+    from tailcloud.review.review_images import ReviewImages
+    from tailcloud.review.review_items import ReviewItem
 
 LISTED = 20  # items that --csv also prints
 LONGEST_NAME = 40  # characters of a name in that table
@@ -63,13 +65,7 @@ def review(
         check_list(place)
         check_outside(place, run, data)
     found = review_run(run, pick_device(device), print_note, data=data, root=root)
-    suspects = sum(item.other is None for item in found.items)
-    pairs = counted(len(found.items) - suspects, "pair")
-    console.print(
-        f"{counted(suspects, 'label')} of {counted(len(found.images), 'image')} may be wrong; {pairs} of (nearly) the "
-        "same images have different labels or are in different splits",
-        markup=False,
-    )
+    print_count(found)
     if csv is not None:
         write_items(found, csv)
         return
@@ -79,6 +75,23 @@ def review(
         return
     serve(found, decisions, port=port, browser=browser)
     print_outcome(decisions)
+
+
+def print_count(found: "Review") -> None:
+    """Print how many labels are doubtful, and how many pairs there are."""
+    suspects = sum(item.other is None for item in found.items)
+    order = "; most of these are right, so look at the first ones: rare classes, and in them the least likely labels"
+    console.print(
+        f"{suspects:,} of {counted(len(found.images), 'label')} {'is' if suspects == 1 else 'are'} doubtful"
+        f"{order if suspects > 1 else ''}",
+        markup=False,
+    )
+    pairs = len(found.items) - suspects
+    console.print(
+        f"{counted(pairs, 'pair')} of (nearly) the same images {'has' if pairs == 1 else 'have'} different labels, or "
+        "images in different splits",
+        markup=False,
+    )
 
 
 def serve(found: "Review", decisions: "Decisions", *, port: int, browser: bool) -> None:
@@ -128,14 +141,33 @@ def write_items(found: "Review", file: Path) -> None:
 
     from tailcloud.files import new_text_file
 
-    rows = list(item_rows(found))
     with new_text_file(file) as text:
-        writer(text, lineterminator="\n").writerows([COLUMNS, *rows])
-    if rows:
-        shown = [(name, split, label, suggested) for _, name, split, label, suggested, *_ in rows[:LISTED]]
-        names = [(shortened(Path(name).name, LONGEST_NAME), *rest) for name, *rest in shown]
-        print_columns([("image", "split", "label", "suggested"), *names])
+        writer(text, lineterminator="\n").writerows([COLUMNS, *item_rows(found)])
+    if found.items:
+        shown = [shown_row(found.images, item) for item in found.items[:LISTED]]
+        print_columns([("image", "split", "label", "suggested", "why"), *shown])
+    if len(found.items) > LISTED:
+        console.print(f"and {len(found.items) - LISTED:,} more")
     console.print(f"suspects: {file}", markup=False)
+
+
+def shown_row(images: "ReviewImages", item: "ReviewItem") -> tuple[str, ...]:
+    """The cells of an item in the table of the terminal. The class of two images with one label is no suggestion."""
+    names, label = images.class_names, images.labels[item.image]
+    suggested = "" if item.suggested == label else names[item.suggested]
+    name, split = shortened(images.paths[item.image].name, LONGEST_NAME), images.splits[item.image]
+    return name, split, names[label], suggested, reason(images, item)
+
+
+def reason(images: "ReviewImages", item: "ReviewItem") -> str:
+    """Why an item is one, in a few words."""
+    label, suggested = (images.class_names[each] for each in (images.labels[item.image], item.suggested))
+    if item.other is None:
+        likely = percent(100 * item.probability), percent(100 * item.label_probability)
+        return f"{suggested} {likely[0]}, {label} {likely[1]}"
+    alike = "the same as" if item.exact else "nearly the same as"
+    differ = "two labels" if label != suggested else f"two splits ({images.splits[item.other]})"
+    return f"{differ}: {alike} {shortened(images.paths[item.other].name, LONGEST_NAME)}"
 
 
 def item_rows(found: "Review") -> list[tuple[str, ...]]:

@@ -25,7 +25,7 @@ from tailcloud.data.parallel_io import MAX_UNREADABLE
 from tailcloud.data.readers.labelled_images import InputFormat, LabelledImages, list_labelled
 from tailcloud.data.readers.open_path import list_files, named_root
 from tailcloud.data.splits import Vector
-from tailcloud.errors import TailcloudError, UsageError
+from tailcloud.errors import TailcloudError, UsageError, other_spellings
 from tailcloud.files import expand_home
 from tailcloud.formatting import counted, readable, some_of
 from tailcloud.launch.run_data import open_data
@@ -171,10 +171,15 @@ class Selection:
             return
         images = counted(sum(unknown.values()), "image")
         classes = counted(len(unknown), "class", "classes")
-        listed = some_of([f"{name} ({images:,})" for name, images in unknown.items()], LISTED)
+        meant = other_spellings(unknown, self.class_names)
+        unknown = dict(sorted(unknown.items(), key=lambda one: one[0] not in meant))
+        hints = {name: f"did you mean {close}?" for name, close in meant.items()}
+        facts = {name: [f"{number:,}", *([hints[name]] if name in hints else [])] for name, number in unknown.items()}
+        listed = some_of([f"{name} ({'; '.join(each)})" for name, each in facts.items()], LISTED)
         if len(unknown) == len(counts):
+            has = [f"{name} ({hints[name]})" if name in hints else name for name in unknown]
             raise UsageError(
-                f"{self.spec} has no class of the model: it has {some_of(list(unknown), LISTED)}, and the model knows "
+                f"{self.spec} has no class of the model: it has {some_of(has, LISTED)}, and the model knows "
                 f"{some_of(self.class_names, LISTED)}; name its classes as the model does"
             )
         if not ignore_unknown:

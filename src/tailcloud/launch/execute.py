@@ -21,6 +21,7 @@ from tailcloud.errors import TailcloudError, disk_full, explained
 from tailcloud.launch.fleet import After, Job, Outcome, train_on_streams, train_side_by_side
 from tailcloud.launch.run_data import open_data
 from tailcloud.launch.run_plan import PlannedRun, check_machine
+from tailcloud.losses import LOSSES
 from tailcloud.recipe import Recipe
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.observer import Observer
@@ -180,7 +181,14 @@ def run_remarks(recipe: Recipe, dataset: Dataset) -> list[str]:
     """What the user should know about a recipe and its data before training."""
     from tailcloud.recipe.parameter_names import frozen_remarks
 
-    return [*frozen_remarks(recipe), *dataset.profile.remarks(), *dataset.remarks]
+    clouds = any(getattr(LOSSES[stage.loss.name], "clouds", False) for stage in recipe.stages.values())
+    sizeless = ["All clouds of the loss have size 0, so they change nothing."]
+    return [
+        *frozen_remarks(recipe),
+        *dataset.profile.remarks(),
+        *(sizeless if clouds and dataset.profile.is_balanced else []),
+        *dataset.remarks,
+    ]
 
 
 def execute_all(runs: Sequence[PlannedRun], device: str, observers: Sequence[Observer]) -> list[Outcome]:

@@ -19,10 +19,11 @@ from tailcloud.data import OWN, Dataset, hold_out, is_path, parse_spec
 from tailcloud.data.readers.open_path import named_root
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import check_output, expand_home
+from tailcloud.formatting import some_of
 from tailcloud.launch.run_data import DataSource, has_test, note_same_images, open_data, open_for_choice
 from tailcloud.plugins import plugin_arguments
 from tailcloud.recipe import Recipe, differences, load_recipe, parse_setting, resolve
-from tailcloud.recipe.merge import merge
+from tailcloud.recipe.merge import merge, settings_named
 from tailcloud.recipe.schema import LARGEST_SEED, Model
 from tailcloud.runs.folder import RunFolder
 from tailcloud.training.devices import check_engine, pick_device
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from tailcloud.auto_recipe import Choice
 
 FINISHING_SHARE, LEAST_SHARE = 0.03, 0.05  # of a time budget: after the last stage at least; for training in any case
+RUNS, LISTED_RUNS = Path("runs"), 5  # where runs without --out are, and how many of them an error names
 EXPECTED_SPLIT = 0.1  # held-out share that is assumed while the time of a run is estimated
 
 logger = logging.getLogger(__name__)
@@ -222,6 +224,8 @@ def runs_of_recipe(reference: str | Recipe | None, request: TrainRequest) -> lis
     if new:
         decided = not choosing or weights_are_decided(request, recipe)
         check_machine(recipe, pick_device(request.device), weights=decided, download=not request.dry_run)
+        if not decided and recipe.model.pretrained:
+            check_tag(recipe.model.pretrained)
         check_teachers(recipe)
     if choosing and new:
         others = [folder.recipe() for seed, folder in folders.items() if seed not in new]
@@ -253,7 +257,8 @@ def recipe_of(reference: str | Recipe | None, overrides: Sequence[Mapping[str, A
     table = reference.model_dump(exclude_none=True)
     for layer in overrides:
         table = merge(table, layer)
-    return resolve(table, "the recipe")
+    with settings_named("the recipe", overrides):
+        return resolve(table, "the recipe")
 
 
 def needs_choice(request: TrainRequest, recipe: Recipe) -> bool:
@@ -329,6 +334,14 @@ def weights_are_decided(request: TrainRequest, recipe: Recipe) -> bool:
     return is_file_name(recipe.model.pretrained or "") or any("backbone" in model for model in models)
 
 
+def check_tag(weights: str) -> None:
+    """Refuse an unknown name of weights before anything is timed: without a backbone it is of the default network."""
+    from tailcloud.auto_recipe.candidates import PRETRAINED_BACKBONE
+    from tailcloud.weights.resolve import find_entry
+
+    find_entry(PRETRAINED_BACKBONE, weights)
+
+
 def check_machine(recipe: Recipe, device: torch.device, *, weights: bool = True, download: bool = True) -> None:
     """Refuse a recipe that needs a device or a package that is not here, or a file of weights that cannot be had.
 
@@ -370,9 +383,27 @@ def check_folders(folders: Sequence[RunFolder], request: TrainRequest, *, single
     """Refuse folders in which no new run can start."""
     for folder in folders:
         if request.resume and single:
-            raise TailcloudError(f"{folder.path} holds no run to resume; leave out --resume to start one")
+            raise TailcloudError(no_run_to_resume(folder, request))
         if not request.dry_run:
             folder.check_free()
+
+
+def no_run_to_resume(folder: RunFolder, request: TrainRequest) -> str:
+    """That there is no run; if the request names no folder, also which other runs could be resumed."""
+    empty, start = f"{folder.path} holds no run to resume", "leave out --resume to start one"
+    if request.out:
+        return f"{empty}; {start}"
+    if unfinished := unfinished_runs(RUNS):
+        runs = some_of([str(path) for path in unfinished], LISTED_RUNS)
+        return f"{empty}; {start}, or name the run with --out (unfinished: {runs})"
+    return f"{empty}, and no run below {RUNS} is unfinished; {start}, or name the folder of the run with --out"
+
+
+def unfinished_runs(parent: Path) -> list[Path]:
+    """The runs below a folder that were started and not trained to their end, those that changed last first."""
+    found = [RunFolder(file.parent) for file in parent.rglob("recipe.toml")]
+    started = {run.path: run.path.stat().st_mtime for run in found if not run.finished}
+    return sorted(started, key=lambda path: -started[path])
 
 
 def run_folder(reference: str | Recipe | None, recipe: Recipe, request: TrainRequest) -> RunFolder:

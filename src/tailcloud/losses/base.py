@@ -18,6 +18,7 @@ class Loss(nn.Module):
 
     needs_cosine: ClassVar[bool] = False
     shiftable: ClassVar[bool] = True  # a constant may be added to the outputs: they are not taken as angles
+    clouds: ClassVar[bool] = False  # it lowers outputs by random clouds, whose sizes follow from the class counts
     balances: ClassVar[bool] = False  # the clean logits imply a uniform class prior
     per_image: bool = False  # a plain mean over images, so that a batch can be split into micro-batches
     weighs: ClassVar[bool] = False  # a weighted mean over images, which ``in_whole`` corrects for micro-batches

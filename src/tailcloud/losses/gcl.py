@@ -47,6 +47,7 @@ class GCLLoss(Loss):
     tensor(True)
     """
 
+    clouds: ClassVar[bool] = True
     needs_cosine: ClassVar[bool] = True
     balances: ClassVar[bool] = True
     per_image = True

@@ -34,6 +34,7 @@ class GCLAngularLoss(Loss):
     Shapes: ``cosine`` [batch, classes] in [−1, 1]; ``target`` [batch]; the loss is a scalar.
     """
 
+    clouds: ClassVar[bool] = True
     needs_cosine: ClassVar[bool] = True
     shiftable: ClassVar[bool] = False
     balances: ClassVar[bool] = True

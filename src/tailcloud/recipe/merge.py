@@ -1,7 +1,9 @@
 """Recipe tables: parse a setting, merge two tables, compare two tables."""
 
+import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from tailcloud.errors import UsageError
@@ -9,10 +11,25 @@ from tailcloud.formatting import shortened
 from tailcloud.recipe.schema import named, specified
 
 SHOWN = 40  # characters of a setting in an error
+FIELD = re.compile(r'(?:there is no field ")?([\w.]+)')  # at the start of an error about a recipe
 Table = dict[str, Any]
 
 
-def parse_setting(setting: str) -> Table:
+class Setting(Table):
+    """A nested table with the one field that a user set: ``text`` is what was typed, ``key`` the name of the field."""
+
+    def __init__(self, text: str, key: str, value: Any) -> None:
+        for name in reversed(key.split(".")[1:]):
+            value = {name: value}
+        super().__init__({key.partition(".")[0]: value})
+        self.text, self.key = text, key
+
+    def is_about(self, field: str) -> bool:
+        """Whether this sets the field, a table that has it, or something in it."""
+        return f"{field}.".startswith(f"{self.key}.") or f"{self.key}.".startswith(f"{field}.")
+
+
+def parse_setting(setting: str) -> Setting:
     """``stage1.epochs=10`` as a nested table; a value that is not TOML is a string."""
     key, equals, text = setting.partition("=")
     names = key.strip().split(".")
@@ -26,10 +43,23 @@ def parse_setting(setting: str) -> Table:
         raise UsageError(
             f"--set {shortened(setting, SHOWN)} has a number of too many digits, or lists inside too many lists"
         ) from None
-    for name in reversed(names):
-        value = {name: value}
-    table: Table = value
-    return table
+    return Setting(setting, ".".join(names), value)
+
+
+@contextmanager
+def settings_named(recipe: str, settings: Sequence[Mapping[str, Any]]) -> Iterator[None]:
+    """Begin an error about a field that the user set with what was typed, and not with the name of the recipe."""
+    try:
+        yield
+    except UsageError as error:
+        sentence = str(error).removeprefix(f"{recipe}: ")
+        field = FIELD.match(sentence)
+        typed = [each for each in settings if field and isinstance(each, Setting) and each.is_about(field[1])]
+        if sentence == str(error) or not typed or field is None:
+            raise
+        words = " ".join(f"--set {shortened(each.text, SHOWN)}" for each in typed)
+        said = sentence.removeprefix(f"{field[1]}: ") if field[1] in {each.key for each in typed} else sentence
+        raise UsageError(f"{words}: {said}") from None
 
 
 def merge(below: Table, above: Mapping[str, Any]) -> Table:

@@ -23,7 +23,7 @@ from tailcloud.recipe.library import (
     read_toml,
     shipped,
 )
-from tailcloud.recipe.merge import Table, merge
+from tailcloud.recipe.merge import Table, merge, settings_named
 from tailcloud.recipe.old_words import check_old_settings, check_old_words
 from tailcloud.recipe.parameter_names import check_names
 from tailcloud.recipe.schema import PartSpec, Recipe
@@ -55,7 +55,8 @@ def _loaded(reference: str | None, settings: Sequence[Mapping[str, Any]]) -> Rec
         check_format(Path(str(file)), table["format"])
     if "data" not in {**table, **overrides}:
         raise UsageError(f'{reference} names no data; add a line such as data = "digits-lt"')
-    return resolve(merge(table, overrides), reference)
+    with settings_named(reference, settings):
+        return resolve(merge(table, overrides), reference)
 
 
 def spec_of(table: Mapping[str, Any], default: str) -> str:

@@ -49,7 +49,7 @@ def ece_by_chance(calibrated: CalibrationResult | None) -> str:
     used = calibrated.in_use if calibrated else None
     if not used or not used.by_chance or not used.ece or used.by_chance < MUCH_CHANCE * used.ece:
         return ""
-    return f"on so few images, perfect probabilities have about {number(used.by_chance)}"
+    return f"with so few images even perfect probabilities would show about {number(used.by_chance)}"
 
 
 def weighted_to(calibrated: CalibrationResult, prior: str | None = None) -> str:
@@ -125,7 +125,7 @@ def reading_note(result: Result) -> str:
         if data.native_side
         else ""
     )
-    return f"{before}Images of other sizes are read so: {fit}{kept}." if fit else before.strip()
+    return f"{before}How images of other sizes are read: {fit}{kept}." if fit else before.strip()
 
 
 def data_name(spec: str) -> str:

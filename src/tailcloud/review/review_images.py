@@ -1,4 +1,4 @@
-"""All images of a run: their files, labels and splits, as the run had them."""
+"""All images of the data of a run: their files and labels, and their splits as the run had them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from tailcloud.data.splits import Vector
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import expand_home
 from tailcloud.formatting import readable
-from tailcloud.launch.run_data import open_data
+from tailcloud.launch.run_data import open_data, open_whole
 from tailcloud.recipe import Recipe, load_recipe, read_toml
 from tailcloud.recipe.resolve import spec_of
 from tailcloud.runs.folder import RunFolder
@@ -70,28 +70,70 @@ def run_recipe(run: Path, data: str | None = None, root: str | None = None) -> R
     )
 
 
+def without_limits(recipe: Recipe) -> Recipe:
+    """The recipe with every image of its data: without ``data.max_count``, and with classes that were dropped.
+
+    Classes that were merged stay merged.
+    """
+    dropped = {"min_count": 0} if recipe.data.small == "drop" else {}
+    return recipe.model_copy(update={"data": recipe.data.model_copy(update={"max_count": 0, **dropped})})
+
+
 def open_images(recipe: Recipe) -> tuple[ReviewImages, Dataset]:
-    """The images of a recipe, and its data set.
+    """The images of a recipe and those that it left out, and the data set of all of them.
 
     Raises:
         TailcloudError: they cannot be read.
     """
-    dataset = open_data(recipe)
-    splits = {"train": dataset.train, "val": dataset.val, "test": dataset.test}
-    present = {name: split for name, split in splits.items() if split}
-    files = _Files(recipe)
+    complete = without_limits(recipe)
+    dataset, files = open_data(complete), _Files(recipe)
+    present = splits_of(dataset)
     grouped = [split.groups for split in present.values() if split.groups is not None]
     paths = [path for split in present.values() for path in files.of(split)]
+    splits = [name for name, split in present.items() for _ in range(len(split))]
+    groups = np.concatenate(grouped) if grouped else None
+    if complete != recipe:
+        used = {path: name for name, split in splits_of(open_data(recipe)).items() for path in files.of(split)}
+        has_val = open_whole(complete).val is not None
+        splits = _splits_of_run([used.get(path) for path in paths], splits, groups, has_val=has_val)
     images = ReviewImages(
         paths=paths,
         names=[files.name(path) for path in paths],
         labels=np.concatenate([split.labels for split in present.values()]),
-        splits=[name for name, split in present.items() for _ in range(len(split))],
-        groups=np.concatenate(grouped) if grouped else None,
+        splits=splits,
+        groups=groups,
         class_names=dataset.class_names,
         counts=dataset.profile.counts,
     )
     return images, dataset
+
+
+def splits_of(dataset: Dataset) -> dict[str, Split]:
+    """The splits by name, in the order in which their images are numbered."""
+    splits = {"train": dataset.train, "val": dataset.val, "test": dataset.test}
+    return {name: split for name, split in splits.items() if split}
+
+
+def _splits_of_run(
+    used: Sequence[str | None], otherwise: Sequence[str], groups: Vector | None, *, has_val: bool
+) -> list[str]:
+    """The split of each image: that of the run, or where the run would have had it.
+
+    Args:
+        used: its split in the run; None if the run left it out.
+        otherwise: its split if nothing is left out.
+        groups: a number for images that stay in one split.
+        has_val: whether the data name a validation split; else one is drawn from the images that are used.
+    """
+    held_out = set[int]()
+    if groups is not None and not has_val:
+        held_out = {group for group, split in zip(groups.tolist(), used, strict=True) if split == "val"}
+    drawn = otherwise if has_val else ["train" if split == "val" else split for split in otherwise]
+    members = [None] * len(used) if groups is None else groups.tolist()
+    return [
+        split or ("val" if group in held_out else other)
+        for split, other, group in zip(used, drawn, members, strict=True)
+    ]
 
 
 class _Files:
@@ -122,5 +164,5 @@ class _Files:
 
 def duplicates_among(dataset: Dataset) -> Duplicates | None:
     """The pairs of (nearly) the same images, numbered as ``ReviewImages``; None if the images stay in their files."""
-    splits = [split for split in (dataset.train, dataset.val, dataset.test) if split]
+    splits = splits_of(dataset).values()
     return None if any(split.streamed for split in splits) else find_duplicates([split.pixels for split in splits])

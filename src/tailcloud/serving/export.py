@@ -15,7 +15,7 @@ from tailcloud.classifier import Classifier, classifier_with_weights
 from tailcloud.data import Split
 from tailcloud.data.image_io import Pixels
 from tailcloud.errors import TailcloudError, UsageError, plugin_sentence, unknown
-from tailcloud.files import write_atomically
+from tailcloud.files import check_output, write_atomically
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.model_file import ModelFile, read_model_file
 from tailcloud.serving.formats import FORMATS, Format, Predictor
@@ -117,6 +117,7 @@ def check_target(run: Path, target: Path, *, force: bool) -> Path:
         raise UsageError(f"{target} belongs to the run itself and is never replaced; choose another file with --out")
     if os.path.lexists(target) and not force:
         raise UsageError(f"{target} exists already; add --force to replace it, or choose another file with --out")
+    check_output("--out", target, folder=False)
     return target
 
 

@@ -1,6 +1,7 @@
 """Image files from command-line arguments: files, folders, glob patterns, or a list on standard input."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from glob import has_magic, iglob
 from itertools import chain, filterfalse
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import TextIO
 
 from tailcloud.data.image_io import SUFFIXES
+from tailcloud.data.readers.image_folder import is_hidden, suffix_of
 from tailcloud.errors import UsageError
 
 STDIN = "-"
@@ -42,6 +44,17 @@ def find_images(paths: Sequence[str], listed: TextIO, *, outside: Path | None = 
     return found if outside is None else filterfalse(InFolder(outside), found)
 
 
+def count_other_files(paths: Sequence[str]) -> Counter[str]:
+    """How many files of the folders among the arguments are no images, by suffix; hidden ones are not counted."""
+    folders = [match for path in paths if path != STDIN for match in _matches(path) if match.is_dir()]
+    return Counter(
+        suffix_of(path)
+        for folder in folders
+        for path in _files_below(folder)
+        if path.suffix.lower() not in SUFFIXES and not any(map(is_hidden, path.relative_to(folder).parts))
+    )
+
+
 class InFolder:
     """Whether a file is in a folder or below it, through whatever links."""
 
@@ -62,20 +75,23 @@ class InFolder:
 
 
 def _expand(path: str) -> Iterator[Path]:
-    matches = [path] if Path(path).exists() or not has_magic(path) else sorted(iglob(path, recursive=True))  # noqa: PTH207
-    for match in map(Path, matches):
+    for match in _matches(path):
         if match.is_dir():
-            yield from _images_below(match)
+            yield from (file for file in _files_below(match) if file.suffix.lower() in SUFFIXES)
         elif match.exists():
             yield match
 
 
-def _images_below(folder: Path) -> Iterator[Path]:
+def _matches(path: str) -> Iterator[Path]:
+    """What an argument means: itself, or what matches the pattern."""
+    matches = [path] if Path(path).exists() or not has_magic(path) else sorted(iglob(path, recursive=True))  # noqa: PTH207
+    return map(Path, matches)
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
     for here, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(files):
-            if not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES:
-                yield Path(here, name)
+        yield from (Path(here, name) for name in sorted(files) if not name.startswith("."))
 
 
 def _lines(listed: TextIO) -> Iterator[Path]:

@@ -1,6 +1,7 @@
 """From a backbone and ``model.weights`` to a weights file: named, in a package, in the cache, or on the hub."""
 
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from hashlib import file_digest
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -121,9 +122,13 @@ def find_entry(backbone: str, tag: str = PRETRAINED) -> CatalogueEntry:
             f"{names}, or model.weights to a file or to none"
         )
     if tag not in {PRETRAINED, entry.tag}:
+        close = get_close_matches(tag, CATALOGUE, n=1, cutoff=0.8)
+        meant = "".join(
+            f"; those of {name} need model.backbone={name} and model.weights={PRETRAINED}" for name in close
+        )
         raise UsageError(
             f'model.weights = "{tag}" is neither a file ending in .safetensors, .pth, .pt or .bin, nor weights of '
-            f'{backbone}; known: "{PRETRAINED}" and "{entry.tag}", which are the same'
+            f'{backbone}; known: "{PRETRAINED}" and "{entry.tag}", which are the same{meant}'
         )
     return entry
 

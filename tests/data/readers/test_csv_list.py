@@ -251,3 +251,20 @@ def test_labels_that_look_alike_are_not_one_class(photos):
     place = written(photos, "path,label\nphotos/0.png,a\x01\nphotos/1.png,a\x02\n")
     with pytest.raises(UsageError, match=r"has the classes 'a.x01' and 'a.x02', whose names differ only in characters"):
         opened(place)
+
+
+@pytest.mark.parametrize(
+    ("lines", "advice"),
+    [
+        ("path,species\n1.jpg,lynx\n", ': rename "species" to label'),
+        ("file,site,what\n1.jpg,3,a\n2.jpg,3,b\n3.jpg,4,b\n4.jpg,4,a\n", ': rename "what" to label'),
+        ("photo,what,label\n1.jpg,x,a\n2.jpg,x,b\n", ': rename "photo" to path'),
+        ("path,a\n1.jpg,x\n2.jpg,y\n", " (or class)"),
+        ("path,a;label\n1.jpg,x;y\n", " (or class)"),
+    ],
+)
+def test_a_list_of_other_columns_is_told_which_look_right(tmp_path, lines, advice):
+    (tmp_path / "list.csv").write_text(lines)
+    with pytest.raises(UsageError) as error:
+        read_list(tmp_path / "list.csv")
+    assert str(error.value).endswith(advice)

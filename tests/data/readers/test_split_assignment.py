@@ -21,6 +21,15 @@ def test_names_are_sorted_and_numbers_by_value():
     assert sort_class_names({"1" * 5000, "2"}) == ["1" * 5000, "2"]  # Python refuses to count so far
 
 
+def test_a_class_whose_training_images_have_another_spelling_is_asked_about():
+    with pytest.raises(UsageError) as error:
+        arranged({"hat": 3, "yak": 0, "Hat": 0})
+    assert str(error.value) == (
+        "toy: classes Hat (did you mean hat?), yak in test, but without a training image; rename what is misspelt, "
+        "add some, or remove those images"
+    )
+
+
 def test_tiny_classes_stay_unless_asked():
     assert arranged({"a": 50, "b": 1}).class_names == ["a", "b"]
 

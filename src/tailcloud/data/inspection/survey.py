@@ -39,7 +39,7 @@ class Survey:
         splits: the split of each image; all are "train" if the data name no split and none could be set aside.
         names: the file of each image; None if the images are not files.
         images: their pixels, in the same order, in one array or more; none if they were not or could not be read.
-        headers: size and mode of each file that is an image.
+        headers: size and mode of each image, if the images are files; in the same order.
         broken: names of files that cannot be read, and why.
         refusals: why training would not start, one sentence each.
         dataset: what training would get; None if it would refuse.
@@ -81,6 +81,12 @@ class Survey:
         """The position of each image in ``files``."""
         places = {name: row for row, name in enumerate(self.files.names if self.files else ())}
         return [places[name] for name in self.names or ()]
+
+    @property
+    def shape(self) -> tuple[int, int, int] | None:
+        """Height, width and channels of images that training would read as they are here; None if it chooses a size."""
+        fixed = not self.headers or self.options.size is not None
+        return self.dataset.shape if self.dataset and fixed else None
 
     @property
     def splits_named(self) -> bool:
@@ -169,15 +175,14 @@ def survey_files(spec: str, files: FileList, options: ReadOptions) -> Survey:
     resident = read.dataset and not read.dataset.train.streamed
     surveyed = survey_dataset(read.dataset) if read.dataset and resident else _survey_decoded(spec, decoded)
     surveyed.dataset, surveyed.refusals, surveyed.remarks = read.dataset, read.problems, read.remarks
-    surveyed.headers, surveyed.files, surveyed.options = decoded.headers, files, options
+    surveyed.headers, surveyed.files, surveyed.options = decoded.shown_headers(), files, options
     surveyed.broken = {files.names[row]: error.why for row, error in sorted(decoded.broken.items())}
     return surveyed
 
 
 def _survey_decoded(spec: str, decoded: DecodedFiles) -> Survey:
     """A survey of files that training would refuse, or of thumbnails of files that it would stream."""
-    assignment, order = decoded.assignment, decoded.assignment.order()
-    kept = np.setdiff1d(np.arange(len(order)), list(decoded.damaged))
+    assignment, order, kept = decoded.assignment, decoded.assignment.order(), decoded.kept_rows()
     return Survey(
         spec,
         class_names=assignment.class_names,

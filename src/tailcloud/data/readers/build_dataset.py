@@ -73,6 +73,14 @@ class DecodedFiles:
     images: Pixels
     damaged: Collection[int]
 
+    def kept_rows(self) -> Vector:
+        """The rows of ``images`` that could be decoded."""
+        return np.setdiff1d(np.arange(len(self.images)), list(self.damaged))
+
+    def shown_headers(self) -> list[Header]:
+        """The headers of the images that could be decoded, in the order of ``images``."""
+        return [self.headers[row] for row in self.assignment.order()[self.kept_rows()].tolist()]
+
 
 @dataclass(frozen=True)
 class ReadFiles:

@@ -3,7 +3,7 @@
 import csv
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -16,6 +16,9 @@ from tailcloud.formatting import counted, readable, some_of
 
 PATH_COLUMNS = ("path", "file", "image", "filename", "filepath", "file_name", "image_path")
 LABEL_COLUMNS = ("label", "class", "category", "target")
+LABEL_WORDS = (*LABEL_COLUMNS, "species", "genus", "breed", "taxon", "kind", "tag")  # in names of other columns
+PLAIN_NAME = re.compile(r"[^;|\t]+")  # of a column; others are several columns with another separator
+SAMPLED_LINES = 1000  # of a list whose columns have other names
 SPLIT_COLUMNS = ("split", "part", "subset")
 MAX_BYTES = 2**28
 REDUNDANT = re.compile(r"//|/$|(^|/)\.(/|$)")  # parts of a path that do not change where it leads
@@ -144,7 +147,7 @@ def _csv_lines(file: Path, group: str | None) -> Iterator[tuple[int, tuple[str, 
     if columns[0] is None or columns[1] is None:
         raise UsageError(
             f"{file} has the columns {readable(some_of(header, 8))}; it needs one named path (or file, image) and one "
-            "named label (or class)"
+            f"named label (or class){_renames(file, columns)}"
         )
     for line, cells in islice(_cells(file), 0 if no_header else 1, None):
         if len(cells) != len(header):
@@ -155,6 +158,45 @@ def _csv_lines(file: Path, group: str | None) -> Iterator[tuple[int, tuple[str, 
         if columns[2] is not None and not split:
             raise UsageError(f"line {line} of {file} has no split; it should be train, val or test")
         yield line, (path, label, split, key)
+
+
+def _renames(file: Path, columns: Sequence[int | None]) -> str:
+    """Which columns could be path and label by what is in them, as the end of a sentence."""
+    header, *rows = ([cell.strip() for cell in cells] for _, cells in islice(_cells(file), SAMPLED_LINES))
+    taken = {column for column in columns if column is not None}
+    values = {
+        place: [cells[place] for cells in rows if len(cells) == len(header)]
+        for place, name in enumerate(header)
+        if place not in taken and PLAIN_NAME.fullmatch(name)
+    }
+    renames = []
+    if columns[0] is None:
+        paths = [place for place, cells in values.items() if cells and all(map(_is_image_name, cells))]
+        renames += [(place, "path") for place in paths[:1]]
+    if columns[1] is None:
+        renames += [(place, "label") for place in _like_labels(header, values)[:1]]
+    said = " and ".join(f'"{readable(header[place])}" to {name}' for place, name in renames)
+    return f": rename {said}" if said else ""
+
+
+def _like_labels(header: Sequence[str], values: Mapping[int, Sequence[str]]) -> list[int]:
+    """The columns that look like labels, the likeliest first: by their name, or by words that repeat."""
+    repeated = [
+        place
+        for place, cells in values.items()
+        if 1 < len(set(cells)) <= len(cells) / 2 and not any(map(_is_image_name, cells))
+    ]
+    named = [place for place in values if any(word in header[place].lower() for word in LABEL_WORDS)]
+    words = [place for place in repeated if not any(_is_number(cell) for cell in values[place])]
+    return [*named, *words, *repeated]
+
+
+def _is_image_name(cell: str) -> bool:
+    return Path(cell).suffix.lower() in SUFFIXES
+
+
+def _is_number(cell: str) -> bool:
+    return cell.replace(".", "", 1).removeprefix("-").isdecimal()
 
 
 def _column(header: list[str], names: Iterable[str]) -> int | None:

@@ -33,7 +33,7 @@ class _FolderScan:
         for place in _folders(folder):
             files = list(_below(place))
             images = [path for path in files if _is_image(path)]
-            self.others.update(readable(path.suffix.lower()) or "no suffix" for path in files if not _is_image(path))
+            self.others.update(suffix_of(path) for path in files if not _is_image(path))
             self.paths += images
             self.labels += [place.name] * len(images)
             self.splits += [split] * len(images)
@@ -48,13 +48,23 @@ class _FolderScan:
         """What is not read."""
         if self.empty:
             yield f"No images in {some_of(self.empty, 5)}."
-        if self.others:
-            kinds = ", ".join(kind for kind, _ in self.others.most_common(3))
-            files = counted(self.others.total(), "file")
-            yield f"Not read, because the suffix is not that of an image: {files} ({kinds})."
+        yield from other_files_remark(self.others)
         if self.loose:
             images = counted(len(self.loose), "image")
             yield f"Not read, because outside of class folders: {images} ({some_of(self.loose)})."
+
+
+def suffix_of(path: Path) -> str:
+    """The suffix of a file as remarks name it."""
+    return readable(path.suffix.lower()) or "no suffix"
+
+
+def other_files_remark(others: Counter[str]) -> list[str]:
+    """A remark on the files that are no images by their suffix; ``others`` counts each suffix."""
+    if not others:
+        return []
+    kinds = ", ".join(kind for kind, _ in others.most_common(3))
+    return [f"Not read, because the suffix is not that of an image: {counted(others.total(), 'file')} ({kinds})."]
 
 
 def read_folder(root: Path, *, needs_training: bool = True) -> FileList:
@@ -64,6 +74,8 @@ def read_folder(root: Path, *, needs_training: bool = True) -> FileList:
     or ``root/CLASS/…``. Folders inside a class folder belong to that class. Hidden files are ignored. If
     ``needs_training`` is False, a root with folders of splits only, such as ``root/test/CLASS/…``, has splits too.
     """
+    if root.resolve() == Path(root.anchor or root.resolve().anchor):
+        raise UsageError(f"{root} is the whole file system; give the folder that has the folders of the classes")
     scan, splits = _FolderScan(root), _split_folders(root, needs_training)
     for folder, split in splits.items() or {root: ""}.items():
         scan.add_classes(folder, split)
@@ -109,19 +121,20 @@ def _is_image(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES
 
 
-def _hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
+    """Whether a file or folder is hidden, or made by a system beside the images."""
     return name.startswith(".") or name.lower() in CLUTTER | CLUTTER_FOLDERS
 
 
 def _folders(place: Path) -> list[Path]:
     return sorted(
-        Path(entry.path) for entry in os.scandir(place) if Path(entry.path).is_dir() and not _hidden(entry.name)
+        Path(entry.path) for entry in os.scandir(place) if Path(entry.path).is_dir() and not is_hidden(entry.name)
     )
 
 
 def _files(place: Path) -> list[Path]:
     return sorted(
-        Path(entry.path) for entry in os.scandir(place) if Path(entry.path).is_file() and not _hidden(entry.name)
+        Path(entry.path) for entry in os.scandir(place) if Path(entry.path).is_file() and not is_hidden(entry.name)
     )
 
 
@@ -129,14 +142,18 @@ def _below(place: Path) -> Iterator[Path]:
     """Every file below a folder, in order; a link back to a folder above is followed once."""
     seen: set[tuple[int, int]] = set()
     for folder, folders, files in os.walk(place, followlinks=True, onerror=_refuse):
-        status = Path(folder).stat()
+        try:
+            status = Path(folder).stat()
+        except FileNotFoundError:  # it was removed meanwhile
+            continue
         if (status.st_dev, status.st_ino) in seen:
             folders.clear()
             continue
         seen.add((status.st_dev, status.st_ino))
-        folders[:] = sorted(name for name in folders if not _hidden(name))
-        yield from (Path(folder, name) for name in sorted(files) if not _hidden(name))
+        folders[:] = sorted(name for name in folders if not is_hidden(name))
+        yield from (Path(folder, name) for name in sorted(files) if not is_hidden(name))
 
 
 def _refuse(error: OSError) -> None:
-    raise error
+    if not isinstance(error, FileNotFoundError):  # a folder that was removed meanwhile
+        raise error

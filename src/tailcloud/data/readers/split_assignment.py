@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tailcloud.data.read_options import ReadOptions
 from tailcloud.data.splits import Vector, limit_remark, limited_positions, set_aside
-from tailcloud.errors import UsageError
+from tailcloud.errors import UsageError, other_spellings
 from tailcloud.formatting import number
 from tailcloud.profile import classes_text
 
@@ -137,9 +137,15 @@ def _check_training(assignment: SplitAssignment) -> None:
     untrained = np.flatnonzero(assignment.counts("train") == 0).tolist()
     if untrained:
         where = " and ".join(split for split in ("val", "test") if assignment.counts(split)[untrained].any())
+        names, missing = list(assignment.class_names), set(untrained)
+        trained = [name for place, name in enumerate(names) if place not in missing]
+        meant = other_spellings([names[place] for place in untrained], trained)
+        untrained.sort(key=lambda place: names[place] not in meant)
+        names = [f"{name} (did you mean {meant[name]}?)" if name in meant else name for name in names]
+        rename = "rename what is misspelt, " if meant else ""
         raise UsageError(
-            f"{assignment.spec}: {classes_text(untrained, assignment.class_names)} in {where}, but without a training "
-            "image; add some, or remove those images"
+            f"{assignment.spec}: {classes_text(untrained, names)} in {where}, but without a training image; {rename}"
+            "add some, or remove those images"
         )
 
 
