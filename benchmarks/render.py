@@ -24,6 +24,7 @@ import epoch_speed_table
 import executors_table
 import finetune_speed_table
 import first_step_table
+import frozen_or_trained_table
 import fuzz_table
 import kept_stage_table
 import kernel_passes_table
@@ -365,6 +366,7 @@ MEASURED: tuple[tuple[str, str, str, Parts], ...] = (  # a page, a block in it, 
     ("results.md", "samplers", "samplers-*", tiny_imagenet_table.samplers),
     ("results.md", "ladder", "ladder-*", ladder_table.parts),
     ("choosing.md", "time-budget", "time-budget/*", time_budget_table.parts),
+    ("choosing.md", "frozen-or-trained", "frozen-or-trained/*", frozen_or_trained_table.parts),
     ("choosing.md", "first-step", "first-step-*", first_step_table.parts),
     ("choosing.md", "kept-stage", "kept-stage-*", kept_stage_table.parts),
     ("methods.md", "choose-second-stage", "choose-second-stage-*", second_stage_table.parts),

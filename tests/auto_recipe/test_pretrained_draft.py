@@ -131,3 +131,27 @@ def test_the_reasons_name_weights_size_and_part():
         assert "Apache-2.0" in reasons
         assert "Images are read at 128 × 128 pixels." in reasons
         assert sentence in reasons
+
+
+@pytest.mark.parametrize(
+    ("part", "hits", "flipped", "said"),
+    [
+        (
+            "all",
+            98,
+            93,
+            "Images are flipped left to right at random: nearest means recognise 98 of 100 as they are, and s",
+        ),
+        ("all", 98, 10, "Images are not flipped: nearest means recognise 98 of 100 as they are, and only 10 flipped."),
+        (
+            "all",
+            9,
+            9,
+            "Images are flipped left to right at random: usual for colour images, and nearest means recognise",
+        ),
+        ("head", 98, 93, "Images are not flipped: features are those of each as it is."),
+    ],
+)
+def test_the_reasons_say_whether_images_are_flipped(part, hits, flipped, said):
+    tested = replace(draft(part), flips=FlipTest(100, 4, hits, flipped, hits - flipped))
+    assert said in " ".join(tested.reasons())

@@ -35,7 +35,7 @@ def said(words):
 def test_a_choice_is_shown_and_nothing_is_trained(images, tmp_path):
     text = said("train --data mine.npz --dry-run")
     assert text.index("timing a few steps") < text.index("Chosen for mine.npz")
-    assert "No flips" in text
+    assert "Images are not flipped" in text
     assert "200 epochs" in text
     assert not (tmp_path / "runs").exists()
 

@@ -328,7 +328,7 @@ def test_verbose_says_what_was_chosen(digits, capsys):
     assert capsys.readouterr().out == ""
     small(epochs=1, verbose=2).fit(digits.train.images, digits.train.labels)
     said = capsys.readouterr().out
-    assert "No flips: nearest-mean hits fell" in said
+    assert "Images are not flipped: nearest means recognise" in said
     assert "stage1 epoch 1: loss" in said
 
 

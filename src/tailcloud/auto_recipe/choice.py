@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -14,9 +14,15 @@ from tailcloud.auto_recipe.draft import Draft, Settings, fields_of
 from tailcloud.auto_recipe.fit_test import CENTER, run_fit_test
 from tailcloud.auto_recipe.flip_test import run_flip_test
 from tailcloud.auto_recipe.head_trial import FOLDS, session_with_features, time_head, try_heads
-from tailcloud.auto_recipe.pretrained_draft import DEFAULT_METHOD, HEAD_METHODS, PretrainedDraft
+from tailcloud.auto_recipe.pretrained_draft import (
+    DEFAULT_METHOD,
+    FEW_IMAGES,
+    HEAD_METHODS,
+    PretrainedDraft,
+)
 from tailcloud.auto_recipe.rules import BALANCED_RATIO, describe_data
 from tailcloud.auto_recipe.time_budget import (
+    DOUBT,
     FEWEST_OF_A_CLASS,
     BudgetedDraft,
     KnownTiming,
@@ -30,7 +36,7 @@ from tailcloud.auto_recipe.time_budget import (
 from tailcloud.auto_recipe.timing import BACKWARD, HEAD_SECONDS, START_AND_END
 from tailcloud.data import Dataset
 from tailcloud.errors import UsageError
-from tailcloud.formatting import duration
+from tailcloud.formatting import counted, duration
 from tailcloud.recipe import Recipe, load_recipe
 from tailcloud.training.devices import cores, using_threads
 from tailcloud.training.features.run_features import TooSlow
@@ -101,17 +107,17 @@ def choose(
         drafts = [draft(dataset, each, device, flips, overrides, method) for each in candidates]
         if open_data and "data.fit" not in fields and enough_for_fit_test(limit):
             drafts = with_better_fit(drafts, None if limit is None else FIT_TEST_SHARE * limit)
-        skipped, best, trial = fit_with_head(unique(usable(drafts)), limit, budget, open_data, started)
-        why = [*too_slow(skipped), *best.draft.reasons(), *trial, *best.reasons(budget)]
+        drafts, frozen = frozen_if_few(unique(usable(drafts)), fields)
+        skipped, best, trial = fit_with_head(drafts, limit, budget, open_data, started)
+        why = [*frozen, *too_slow(skipped, best), *best.draft.reasons(), *trial, *best.reasons(budget)]
     else:
         networks = scratch_candidates(dataset, device, base, resizable=resizable)
         scratch = [Draft(dataset, each, device, flips, overrides) for each in networks]
         *skipped, best = fit_first_fast_enough(unique(scratch), limit, started)
         best = with_fallback(best, started)
         best.check(budget)
-        skipped = [each for each in skipped if each.draft.candidate != best.draft.candidate]
-        from_scratch = scratch_reason(dataset, base)
-        why = [*from_scratch, *too_slow(skipped), *fallback_reason(best), *best.draft.reasons(), *best.reasons(budget)]
+        before = [*scratch_reason(dataset, base), *too_slow(skipped, best), *fallback_reason(best)]
+        why = [*before, *best.draft.reasons(), *best.reasons(budget)]
     return Choice(best.settings, [describe_data(dataset), *why], best.stage_seconds)
 
 
@@ -169,6 +175,20 @@ def same_model(one: Draft, other: Draft) -> bool:
     return (first.model, one.side, first.stage1.train) == (second.model, other.side, second.stage1.train)
 
 
+def frozen_if_few(
+    drafts: Sequence[PretrainedDraft], fields: Collection[str]
+) -> tuple[list[PretrainedDraft], list[str]]:
+    """Only the drafts whose network stays frozen, and a sentence, if there are too few images to train more.
+
+    All of them if the user says what is trained, or if nothing would be left.
+    """
+    kept = [draft for draft in drafts if draft.trains_head_alone or draft.has_enough_images]
+    if "stage1.train" in fields or not kept or len(kept) == len(drafts):
+        return list(drafts), []
+    few = f"Fewer than {FEW_IMAGES} training images are too few to train the network"
+    return kept, [f"{few} (--set stage1.train=all trains it anyway)."]
+
+
 def fit_first_fast_enough(drafts: Sequence[Draft], limit: float | None, started: float) -> list[BudgetedDraft]:
     """Drafts in order of preference, up to the first that is fast enough for the limit, or to the last.
 
@@ -179,6 +199,7 @@ def fit_first_fast_enough(drafts: Sequence[Draft], limit: float | None, started:
     cheapest, tried = time_and_fit(drafts[-1], limit, started), []
     for draft in drafts[:-1]:
         fitted = fit_epochs(draft, cheapest.timing.scaled(draft.flops / drafts[-1].flops), limit, started)
+        fitted = replace(fitted, doubt=DOUBT)
         if fitted.might_be_fast_enough or draft.device.type == "cuda":  # where FLOPs say little about time
             fitted = time_and_fit(draft, limit, started)
         tried.append(fitted)
@@ -267,15 +288,20 @@ def trial_images(recipes: Mapping[str, Recipe], images: int) -> float:
     return epochs * images * (FOLDS - 1) / FOLDS
 
 
-def too_slow(skipped: Sequence[BudgetedDraft]) -> list[str]:
-    """Why larger models were skipped; nothing if none were."""
+def too_slow(skipped: Sequence[BudgetedDraft], best: BudgetedDraft) -> list[str]:
+    """Which larger candidates were skipped, and how many of them untimed, and which one is taken; nothing if none."""
+    skipped = [each for each in skipped if each.draft.candidate != best.draft.candidate]
     if not skipped:
         return []
-    first, last = skipped[0], skipped[-1]
-    epochs = f"{last.affordable_epochs} of at least {last.draft.enough_epochs:.0f} epochs fit"
-    names = ", ".join(f"{one.draft.title}" for one in ([first, last] if len(skipped) > 3 else skipped))
-    others = f" and {len(skipped) - 2} in between" if len(skipped) > 3 else ""
-    return [f"Too slow for {duration(first.limit)}: {names}{others}; of the last, {epochs}."]
+    titles, untimed = [each.draft.title for each in skipped], sum(each.untimed for each in skipped)
+    which = " and ".join(titles) if len(titles) <= 2 else f"from {titles[0]} to {titles[-1]}"
+    one = len(titles) == 1
+    fails = [f"{'does' if one else 'do'} not fit into {duration(best.limit)}"] if untimed < len(titles) else []
+    if untimed:
+        number = f" ({untimed})" if fails else ""
+        fails.append(f"{'was' if one else 'were'} not timed for want of time{number}")
+    candidates = counted(len(titles), "larger candidate")
+    return [f"{candidates}, {which}, {', or '.join(fails)}; chosen: {best.draft.title}."]
 
 
 def scratch_reason(dataset: Dataset, base: Recipe) -> Iterator[str]:

@@ -125,6 +125,11 @@ class Draft:
         return MIN_EPOCH_SHARE * self.default_epochs
 
     @property
+    def margin(self) -> float:
+        """How many times the time that it needs a draft must have, since the machine may turn slower."""
+        return 1.0
+
+    @property
     def min_epochs(self) -> int:
         """The fewest epochs that are trained, even if they exceed the time limit."""
         steps = max(1, self.images // self.one_epoch.stage1.batch)

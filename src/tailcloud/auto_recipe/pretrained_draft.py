@@ -31,6 +31,9 @@ DEFAULT_METHOD = "logit-adjust"  # re-balances in one stage, also with few epoch
 STEPS, MOST_EPOCHS, FEWEST_EPOCHS = 3000, 30, 12  # of fine-tuning
 BUDGETED = 3  # times as many if a time budget leaves room for them
 ENOUGH_STEPS, MOST_ENOUGH_EPOCHS, FEWEST_ENOUGH_EPOCHS = 700, 8, 2  # with fewer, the network stays frozen
+FEWEST_STEPS = 300  # the same of few images, where 8 epochs are only some steps
+FEW_IMAGES = 256  # with fewer, four batches, the network stays frozen in any case
+CPU_MARGIN = 1.25  # times the time that training needs; features may be computed for smaller images instead
 FINE_TUNING_BATCH = 64
 FINE_TUNING: dict[str, Any] = {
     "optimizer": "adamw",
@@ -103,6 +106,11 @@ class PretrainedDraft(Draft):
         return self.candidate.part == "head"
 
     @property
+    def has_enough_images(self) -> bool:
+        """Whether there are enough images to train more than the head."""
+        return len(self.dataset.train) >= FEW_IMAGES
+
+    @property
     def tries_heads(self) -> bool:
         """Whether the best of several heads is taken: they cost seconds, and the user names neither one nor a stage."""
         fields = fields_of(self.overrides)
@@ -118,7 +126,7 @@ class PretrainedDraft(Draft):
     @property
     def title(self) -> str:
         """What is trained, and at which image size, in a few words."""
-        parts = {"all": "training the network", "last": "training its last layers", "head": "its features"}
+        parts = {"all": "training the network", "last": "training the last layers", "head": "a head on features"}
         return f"{parts[self.candidate.part]} at {self.side} pixels"
 
     @property
@@ -131,7 +139,8 @@ class PretrainedDraft(Draft):
         """The settings that do not depend on the time limit."""
         chosen = ChosenSettings()
         self.choose_network(chosen)
-        choose_flips(chosen, self.dataset, self.flips)
+        once = self.trains_head_alone and "stage1.views" not in fields_of(self.overrides)
+        choose_flips(chosen, self.dataset, self.flips, as_they_are=once)
         if not self.trains_head_alone:
             varied = "Random crops of 30 to 100 % of an image, other colours, and one TrivialAugment operation each."
             chosen.set("augment.crop_area", CROP_AREA, varied)
@@ -213,31 +222,46 @@ class PretrainedDraft(Draft):
         """The batch size of a head that is trained alone."""
         return head_batch(len(self.dataset.train))
 
-    @property
-    def default_epochs(self) -> int:
-        """Epochs of a first stage without a time limit."""
-        if self.trains_head_alone:
-            return head_epochs(self.images, self.head_batch)
-        steps = max(1, self.images // FINE_TUNING_BATCH)
-        return min(MOST_EPOCHS, max(FEWEST_EPOCHS, -(-STEPS // steps)))
+    def epochs_of(self, steps: int) -> int:
+        """The epochs that have so many steps in which more than the head is trained."""
+        return -(-steps // max(1, self.images // FINE_TUNING_BATCH))
 
     @property
-    def most_epochs(self) -> int:
-        """Epochs of a first stage with plenty of time; heads on features gain nothing from more than the default."""
-        return self.default_epochs * (BUDGETED if self.budgeted and not self.trains_head_alone else 1)
+    def usual_epochs(self) -> int:
+        """Epochs of a first stage that trains more than the head, without a time limit, if there are many images."""
+        return min(MOST_EPOCHS, max(FEWEST_EPOCHS, self.epochs_of(STEPS)))
 
     @property
     def enough_epochs(self) -> float:
         """Fewer epochs than this are too few for the draft."""
         if self.trains_head_alone:
             return ENOUGH_HEAD_SHARE * self.default_epochs
-        steps = max(1, self.images // FINE_TUNING_BATCH)
-        return min(MOST_ENOUGH_EPOCHS, max(FEWEST_ENOUGH_EPOCHS, -(-ENOUGH_STEPS // steps)))
+        return max(self.min_epochs, self.epochs_of(FEWEST_STEPS)) if self.has_enough_images else self.min_epochs
+
+    @property
+    def default_epochs(self) -> int:
+        """Epochs of a first stage without a time limit."""
+        if self.trains_head_alone:
+            return head_epochs(self.images, self.head_batch)
+        return max(self.usual_epochs, ceil(self.enough_epochs))
+
+    @property
+    def most_epochs(self) -> int:
+        """Epochs of a first stage with plenty of time; heads on features gain nothing from more than the default."""
+        fills_budget = self.budgeted and not self.trains_head_alone
+        return max(self.default_epochs, BUDGETED * self.usual_epochs) if fills_budget else self.default_epochs
 
     @property
     def min_epochs(self) -> int:
         """The fewest epochs that are trained, even if they exceed the time limit."""
-        return ceil(MIN_HEAD_SHARE * self.default_epochs) if self.trains_head_alone else int(self.enough_epochs)
+        if self.trains_head_alone:
+            return ceil(MIN_HEAD_SHARE * self.default_epochs)
+        return min(MOST_ENOUGH_EPOCHS, max(FEWEST_ENOUGH_EPOCHS, self.epochs_of(ENOUGH_STEPS)))
+
+    @property
+    def margin(self) -> float:
+        """On a CPU training must not take all of the time: the machine may turn slower."""
+        return CPU_MARGIN if self.device.type == "cpu" and not self.trains_head_alone else 1.0
 
     def settings(self, epochs: int, every: int = 1) -> dict[str, Any]:
         """The settings of a run with that many epochs in its first stage, evaluated after every ``every`` epochs."""

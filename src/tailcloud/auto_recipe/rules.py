@@ -70,19 +70,18 @@ def choose_augmentation(chosen: ChosenSettings, dataset: Dataset, side: int, fli
     choose_flips(chosen, dataset, flips)
 
 
-def choose_flips(chosen: ChosenSettings, dataset: Dataset, flips: FlipTest) -> None:
-    """Horizontal flips if the flip test allows them."""
+def choose_flips(chosen: ChosenSettings, dataset: Dataset, flips: FlipTest, *, as_they_are: bool = False) -> None:
+    """Horizontal flips if the flip test allows them; ``as_they_are``: only features of images as they are count."""
     colour = dataset.shape[2] > 1
-    hits = f"from {flips.hits:,} to {flips.flipped_hits:,} of {flips.images:,}"
-    if flips.flips_hurt:
-        chosen.set("augment.flip", False, f"No flips: nearest-mean hits fell {hits}.")
-    elif flips.informative:
-        chosen.set("augment.flip", True, f"Flips: nearest-mean hits only changed {hits}.")
-    elif colour:
-        chosen.set("augment.flip", True, "Flips: usual for colour images; too few nearest-mean hits to test them.")
+    if flips.informative:
+        flip, hits = not flips.flips_hurt, f"{flips.hits:,} of {flips.images:,} as they are"
+        why = f"nearest means recognise {hits}, and {'still' if flip else 'only'} {flips.flipped_hits:,} flipped"
     else:
-        reason = "grey images may show text, and there are too few nearest-mean hits to test flips"
-        chosen.set("augment.flip", False, f"No flips: {reason}.")
+        flip, usual = colour, "usual for colour images" if colour else "grey images may show text"
+        why = f"{usual}, and nearest means recognise too few to test it"
+    text = "Images are flipped left to right at random" if flip else "Images are not flipped"
+    reason = "Images are not flipped: features are those of each as it is." if as_they_are else f"{text}: {why}."
+    chosen.set("augment.flip", flip, reason)
 
 
 def choose_validation(chosen: ChosenSettings, dataset: Dataset) -> None:

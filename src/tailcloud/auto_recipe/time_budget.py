@@ -21,6 +21,7 @@ from tailcloud.auto_recipe.timing import (
     StepTiming,
     estimated_timing,
     known_features_timing,
+    seconds_to_time,
     time_features,
     time_recipe,
 )
@@ -33,8 +34,10 @@ UNITS = {"s": 1, "m": 60, "h": 3600}
 MAX_SECONDS = 1000 * 3600
 MOST_OVERDRAWN, ROUNDED_UP = 0.15, 1.1  # of a budget
 MOST_OVERDRAWN_SECONDS = 10.0  # of a short one
-DOUBT, FEATURES_DOUBT = 2.0, 1.3  # factors by which estimated seconds may be too many
+DOUBT, CLOSE_DOUBT = 2.0, 1.3  # factors by which estimated seconds may be wrong
 FEWEST_OF_A_CLASS = 20  # images that stay if large classes are limited
+WORTH_SECONDS, WORTH_SHARE = 1.0, 0.03  # images are left out only if that saves more: seconds, and of the time limit
+TIMING_SHARE = 0.25  # of the time that is left for a run; a CPU times candidates for no longer
 MAX_EVALUATION_SHARE, MIN_EVALUATIONS = 0.1, 10  # of the training time; but at least so many a stage
 
 logger = logging.getLogger(__name__)
@@ -58,13 +61,20 @@ def budget_text(seconds: float) -> str:
 
 @dataclass(frozen=True)
 class BudgetedDraft:
-    """A draft with its timing and as many epochs as the time limit allows."""
+    """A draft with its timing and as many epochs as the time limit allows.
+
+    ``left`` is what is left of the limit after the data were read and steps were timed, ``trial`` the seconds that are
+    set aside for the head trial. An estimated timing may be wrong by the factor ``doubt``. ``untimed``: there was no
+    time to replace it by a measured one.
+    """
 
     draft: Draft
     timing: StepTiming
     limit: float | None
-    left: float | None  # of the limit, after the data were read and steps were timed
-    trial: float = 0.0  # seconds that are set aside for the head trial
+    left: float | None
+    trial: float = 0.0
+    doubt: float = 1.0
+    untimed: bool = False
 
     @cached_property
     def affordable_epochs(self) -> int:
@@ -104,15 +114,19 @@ class BudgetedDraft:
         return self.draft.settings(self.epochs, self.evaluation_interval(self.epochs))
 
     @property
+    def needed(self) -> float:
+        """Seconds in which enough epochs fit, also if the machine turns a little slower."""
+        return self.draft.margin * self.seconds(ceil(self.draft.enough_epochs))
+
+    @property
     def is_fast_enough(self) -> bool:
-        """Whether enough epochs fit into the limit."""
-        return self.left is None or self.seconds(ceil(self.draft.enough_epochs)) <= self.left
+        """Whether enough epochs fit into the limit, also if the timing is an estimate that is too low."""
+        return self.left is None or self.doubt * self.needed <= self.left
 
     @property
     def might_be_fast_enough(self) -> bool:
-        """Whether enough epochs fit if an estimate is too high; that of features, which follow FLOPs, is closer."""
-        doubt = FEATURES_DOUBT if isinstance(self.draft, PretrainedDraft) and self.draft.trains_head_alone else DOUBT
-        return self.left is None or self.seconds(ceil(self.draft.enough_epochs)) <= doubt * self.left
+        """Whether enough epochs fit if the timing is an estimate that is too high."""
+        return self.left is None or self.needed <= self.doubt * self.left
 
     @property
     def is_much_faster_than_needed(self) -> bool:
@@ -175,25 +189,32 @@ def time_and_fit(draft: Draft, limit: float | None, started: float) -> BudgetedD
 def fit_pretrained(drafts: Sequence[PretrainedDraft], limit: float | None, started: float) -> list[BudgetedDraft]:
     """Drafts in order of preference, up to the first that is fast enough for the limit, or to the last.
 
-    On a CPU features of the last one, the cheapest, are timed first: that tells which of the others are worth timing.
-    A GPU takes seconds to prepare a network for another size, so there the first draft is timed at once.
+    On a CPU the last one, the cheapest, is timed first: from it the others are estimated, which tells which of them are
+    worth timing, and is all that is known of those for which no time is left. A GPU takes seconds to prepare a network
+    for another size, so there the first draft is timed at once.
     """
     cheapest, known, tried = drafts[-1], list[KnownTiming](), list[BudgetedDraft]()
-    if cheapest.device.type == "cpu":
-        features = time_features(cheapest.one_epoch, cheapest.dataset, cheapest.side, cheapest.device)
-        known.append(KnownTiming(cheapest, features))
+    on_cpu = cheapest.device.type == "cpu"
+    clock = TimingClock(seconds_left(limit, started) if on_cpu else None, time.perf_counter())
+    if on_cpu:
+        known.append(KnownTiming(cheapest, time_draft(cheapest)))
     for draft in drafts:
-        fitted = without_trial(fit_epochs(draft, known[-1].estimate(draft), limit, started), draft) if known else None
+        fitted = without_trial(estimate(draft, known, limit, started), draft) if known else None
         if fitted and fitted.is_much_faster_than_needed:
             return [*tried, fitted]
         measured: StepTiming | None = None
         if draft.trains_head_alone:
             measured = known_features_timing(draft.one_epoch, draft.dataset, draft.side, draft.device)
-        if measured is None and (fitted is None or fitted.might_be_fast_enough or draft is cheapest):
-            logger.info("timing %s", draft.title)
-            measure = time_features if draft.trains_head_alone else time_recipe
-            measured = measure(draft.one_epoch, draft.dataset, draft.side, draft.device)
-            known[:] = known or [KnownTiming(draft, measured)]
+        just_timed = on_cpu and draft is cheapest and len(known) == 1
+        promising = fitted is None or fitted.might_be_fast_enough or draft is cheapest
+        if measured is None and promising and not just_timed:
+            if fitted is None or clock.has(seconds_to_time(fitted.timing)):
+                logger.info("timing %s", draft.title)
+                measured = time_draft(draft)
+                if on_cpu or not known:
+                    known.append(KnownTiming(draft, measured))
+            else:
+                fitted = replace(fitted, untimed=draft is not cheapest)
         if measured:
             fitted = without_trial(fit_epochs(draft, measured, limit, started), draft)
         assert fitted is not None
@@ -201,6 +222,26 @@ def fit_pretrained(drafts: Sequence[PretrainedDraft], limit: float | None, start
         if fitted.is_fast_enough:
             break
     return tried
+
+
+def time_draft(draft: PretrainedDraft) -> StepTiming:
+    """Time features of a draft, or a few steps if it trains more than the head."""
+    measure = time_features if draft.trains_head_alone else time_recipe
+    return measure(draft.one_epoch, draft.dataset, draft.side, draft.device)
+
+
+@dataclass
+class TimingClock:
+    """A share of the time that is ``left`` for a run, in which candidates may be timed; None: as long as it takes."""
+
+    left: float | None
+    began: float  # by ``time.perf_counter``
+
+    def has(self, seconds: float) -> bool:
+        """Whether so many seconds more are within that share."""
+        if self.left is None:
+            return True
+        return time.perf_counter() - self.began + seconds <= TIMING_SHARE * (self.left - START_AND_END)
 
 
 def fit_slower(
@@ -235,11 +276,12 @@ def with_fewer_images(fitted: BudgetedDraft, started: float) -> BudgetedDraft:
         return fitted
     counts = draft.dataset.profile.counts
     fixed = START_AND_END + (1 + RESERVE) * draft.evaluated_images * fitted.timing.evaluate
-    share = (fitted.left - fixed) / (fitted.seconds(ceil(draft.enough_epochs)) - fixed)
+    share = (fitted.left - fixed) / (fitted.needed - fixed)
     limits = range(1, int(counts.max()))
     most = bisect_right(limits, share * counts.sum(), key=lambda limit: np.minimum(counts, limit).sum())
-    limited = draft.limited_to(max(most, FEWEST_OF_A_CLASS))
-    return fit_epochs(limited, fitted.timing, fitted.limit, started)
+    limited = fit_epochs(draft.limited_to(max(most, FEWEST_OF_A_CLASS)), fitted.timing, fitted.limit, started)
+    saved = fitted.needed - limited.needed
+    return limited if saved > max(WORTH_SECONDS, WORTH_SHARE * (fitted.limit or 0.0)) else fitted
 
 
 @dataclass(frozen=True)
@@ -251,9 +293,29 @@ class KnownTiming:
 
     def estimate(self, draft: PretrainedDraft) -> StepTiming:
         """The timing of another draft by its FLOPs and by the part that it trains."""
-        forward = self.timing.evaluate * draft.flops / self.draft.flops
-        estimate = estimated_timing(draft.one_epoch, forward, draft.trained_share)
+        factor = draft.flops / self.draft.flops
+        if self.is_like(draft):
+            return self.timing.scaled(factor)
+        estimate = estimated_timing(draft.one_epoch, factor * self.timing.evaluate, draft.trained_share)
         return replace(estimate, threads=self.timing.threads, thread_gain=self.timing.thread_gain)
+
+    def is_like(self, draft: PretrainedDraft) -> bool:
+        """Whether both train the same part of the network on a CPU, where only FLOPs tell them apart."""
+        same_part = self.draft.candidate.part == draft.candidate.part
+        return same_part and draft.device.type == "cpu" and not draft.trains_head_alone
+
+
+def estimate(
+    draft: PretrainedDraft, known: Sequence[KnownTiming], limit: float | None, started: float
+) -> BudgetedDraft:
+    """A draft, by the last of the known timings that is like it, else by the first.
+
+    Features follow FLOPs closely, and so do steps that train the same part of the network on a CPU.
+    """
+    like = next((each for each in reversed(known) if each.is_like(draft)), known[0])
+    close = draft.trains_head_alone or like.is_like(draft)
+    doubt = 1.0 if like.draft is draft else CLOSE_DOUBT if close else DOUBT
+    return replace(fit_epochs(draft, like.estimate(draft), limit, started), doubt=doubt)
 
 
 def without_trial(fitted: BudgetedDraft, draft: PretrainedDraft) -> BudgetedDraft:

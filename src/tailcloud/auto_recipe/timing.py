@@ -46,6 +46,8 @@ BACKWARD = 2.0  # forward passes
 RESERVE = 0.05  # share of a run for checkpoints and other work of the machine
 LOOKED_UP, NEARLY_ALL = 24, 0.9  # images that are looked up in the cache of features; the share that it must have
 KNOWN_SECONDS = 1e-3  # to read an image and find its features
+TIMED_EVALUATIONS = 2  # of TRIAL_TEST_IMAGES
+TIMING_START, SLOWER_ALONE = 1.0, 1.5  # seconds until a timing begins; how much longer it takes with one thread
 CLEARLY_FASTER = 0.9  # one thread is taken if it needs at most this share of the time
 
 
@@ -109,6 +111,18 @@ def time_recipe(recipe: Recipe, dataset: Dataset, side: int, device: torch.devic
         if not recipe.engine.threads and torch.get_num_threads() > 1 and device.type == "cpu":
             timing = fewer_threads(timing, partial(time_stages, session))
         return timing.limited_by_reading(reading_seconds(dataset.train))
+
+
+def seconds_to_time(timing: StepTiming) -> float:
+    """What it takes on a CPU, roughly, to time large images that are estimated to take as long as this."""
+    least, (short, long), train = MIN_TIMED_SECONDS["cpu"], TRIAL_STEPS["cpu"], max(timing.train.values())
+    if train <= HEAD_SECONDS:
+        once = max(least, TIMED_EVALUATIONS * TRIAL_BATCH * timing.evaluate)
+    else:
+        step = TRIAL_BATCH * train
+        epochs = max(least, short * step) + (max(least, long * step) if step <= LONG_STEP else 0.0)
+        once = step + epochs + TIMED_EVALUATIONS * TRIAL_TEST_IMAGES["cpu"] * timing.evaluate
+    return TIMING_START + once * (1 + SLOWER_ALONE if cores() > 1 else 1)
 
 
 def fewer_threads(timing: StepTiming, again: Callable[[], StepTiming]) -> StepTiming:
