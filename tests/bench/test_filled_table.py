@@ -61,6 +61,7 @@ def test_a_shortened_run_is_labelled_and_never_marked():
 def test_a_changed_recipe_is_not_held_against_the_published_number():
     filled = fill_table(numbers(90.0), HIGH, protocol=BenchProtocol(settings=["stage1.epochs=1"]))
     assert not only(filled).below
+    assert text_rows([only(filled)], ["published", "gap"])[0] == ["90.00", "–"]
     assert "within a point" not in bench_page([filled])
     assert only(fill_table(numbers(90.0), HIGH, protocol=BenchProtocol(settings=["engine.threads=1"]))).below
 

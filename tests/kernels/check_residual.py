@@ -161,8 +161,13 @@ def weigh_in_the_backward_kernel(monkeypatch):
 @interpreted_only
 @pytest.mark.parametrize(
     ("size", "tile", "modes"),
-    [((9, 7), 1024, ["moving"]), ((5, 32), 2048, ["moving", "frozen"]), ((20, 16), 1024, ["moving"])],
-    ids=["several rows per instruction", "a row per instruction", "several tiles"],
+    [
+        ((9, 7), 1024, ["moving"]),
+        ((9, 5), 1024, ["moving"]),
+        ((5, 32), 2048, ["moving", "frozen"]),
+        ((20, 16), 1024, ["moving"]),
+    ],
+    ids=["several rows per instruction", "rows that end early", "a row per instruction", "several tiles"],
 )
 def test_weight_gradients_where_their_operands_are(monkeypatch, size, tile, modes):
     """The backward kernel gives those of 16 channels too, in all but the first layer, and shares one map for gY."""

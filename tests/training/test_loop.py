@@ -1,5 +1,6 @@
 """The loop: what a run leaves behind, that it repeats, resumes, and stops when it must."""
 
+import copy
 import json
 import math
 
@@ -193,6 +194,18 @@ def test_picking_on_the_test_set_is_labelled(tmp_path):
     result = run(tmp_path / "run", small_recipe({"selection": {"pick": "best"}}))
     assert result.protocol.selection == "best on test"
     assert result.picked.on == "test"
+
+
+def test_other_weights_are_predicted_anew():
+    session = Session(small_recipe(), open_dataset("digits-lt"), torch.device("cpu"))
+    before = session.predict(session.inputs.test, 1.0)
+    assert session.predict(session.inputs.test, 1.0) is before
+    weights = {name: -value for name, value in session.model.state_dict().items()}
+    session.load_weights(weights)
+    after = session.predict(session.inputs.test, 1.0)
+    assert (after.predicted != before.predicted).any()
+    session.use_head(copy.deepcopy(session.model.head))
+    assert session.predict(session.inputs.test, 1.0) is not after
 
 
 def test_evaluating_less_often_still_evaluates_the_last_epoch(tmp_path):

@@ -228,13 +228,14 @@ def check_finite(losses: Tensor, norms: Tensor, parts: StageParts, epoch: int, l
 
 
 def evaluate(checkpointer: Checkpointer, epoch: int) -> dict[str, Any]:
-    """The metrics after an epoch, for the log; with an EMA of the weights, those of the averaged weights."""
+    """The metrics after an epoch, for the log; with an EMA of the weights, those of the averaged weights.
+
+    After the last epoch these are the weights, so what was predicted with them stays known.
+    """
     session, parts = checkpointer.session, checkpointer.parts
     with checkpointer.evaluating(), parts.optimizer.averaged():
         metrics = evaluate_epoch(session, parts, checkpointer.progress, epoch)
         metrics |= log_gradients(session, parts, epoch) if session.world.rank0 else {}
-    if parts.stage.ema:
-        session.predictions.clear()  # the weights are not the average any more
     return metrics
 
 
