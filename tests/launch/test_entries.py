@@ -216,7 +216,7 @@ def test_a_time_budget_and_a_recipe_are_refused(entry):
 
 
 def test_a_chosen_recipe_has_reasons(entry):
-    assert "No flips" in entry(SMALL, budget="1m", recipe=None)
+    assert "Images are not flipped" in entry(SMALL, budget="1m", recipe=None)
 
 
 def test_every_entry_gives_the_same_model(torchrun):
