@@ -32,8 +32,6 @@ ROWS: dict[str, dict[str, Any]] = {
     "operands through shared memory": {"REGISTERS": {}},
     "one pixel in a row for weight gradients": {"PIXELS": ONE_PIXEL},
     "kernels start when the one before has ended": {"EARLY_FROM": NEVER},
-    "weight gradients of 16 channels by the backward kernel": {"WEIGHING": {16}},
-    "the same, four times as many partial results at a time": {"WEIGHING": {16}, "ADD_SPLITS": 64},
     "as many registers as the compiler likes": {"FOUR_FIT": None, "THREE_FIT": None},
     "none of the four": {
         "REGISTERS": {},

@@ -26,15 +26,8 @@ class Language(ModuleType):
     def zeros(self, shape, dtype, _layout=None):
         return tl.zeros(shape, dtype)
 
-    def convert_layout(self, value, _layout, assert_trivial=False):
+    def convert_layout(self, value, _layout):
         return value
-
-    def inline_asm_elementwise(self, asm, _constraints, values, _dtype, is_pure, pack):
-        """The one instruction that kernels use: blocks of 8 × 8 numbers are transposed."""
-        assert (asm.split()[0], is_pure, pack) == ("movmatrix.sync.aligned.m8n8.trans.b16", True, 2)
-        rows, columns = values[0].shape
-        parts = tl.reshape(values[0], [rows // 8, 8, columns // 8, 8])
-        return tl.reshape(tl.permute(parts, (0, 3, 2, 1)), [rows, columns])
 
     def num_warps(self):
         return WARPS

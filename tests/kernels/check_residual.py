@@ -153,56 +153,6 @@ def test_operands_straight_into_registers(monkeypatch, size, tile, channel_warps
     assert past_the_end(memory) == 0
 
 
-def weigh_in_the_backward_kernel(monkeypatch):
-    monkeypatch.setattr(residual, "known_registers", lambda _dtype: {16: residual.Registers(1, contiguous=2)})
-    monkeypatch.setattr(residual, "WEIGHING", {16})
-
-
-@interpreted_only
-@pytest.mark.parametrize(
-    ("size", "tile", "modes"),
-    [
-        ((9, 7), 1024, ["moving"]),
-        ((9, 5), 1024, ["moving"]),
-        ((5, 32), 2048, ["moving", "frozen"]),
-        ((20, 16), 1024, ["moving"]),
-    ],
-    ids=["several rows per instruction", "rows that end early", "a row per instruction", "several tiles"],
-)
-def test_weight_gradients_where_their_operands_are(monkeypatch, size, tile, modes):
-    """The backward kernel gives those of 16 channels too, in all but the first layer, and shares one map for gY."""
-    weigh_in_the_backward_kernel(monkeypatch)
-    monkeypatch.setattr(residual, "TILE", tile)
-    plain, fused = pair(size, name="resnet20")
-    check_steps(plain, fused, size, modes, [2, 3][: len(modes)])
-    for memory in fused._workspaces[True]:
-        assert memory.weighing == {number for number, layer in enumerate(fused.layers) if layer.weighs} - {0}
-        assert {1, 2, 3, 4} <= memory.weighing
-        assert len({memory.bordered[number].data_ptr() for number in range(1, 5)}) == 1
-        assert past_the_end(memory) == 0
-
-
-@pytest.mark.parametrize(("count", "parts"), [(1, [1]), (4, [4]), (5, [1, 4]), (8, [4, 4]), (10, [2, 4, 4])], ids=str)
-def test_few_layers_share_a_launch_and_the_first_the_fewest(count, parts):
-    found = residual.from_the_end(list(range(count)), 4)
-    assert [len(part) for part in found] == parts
-    assert [number for part in found for number in part] == list(range(count))
-
-
-def test_layers_that_share_a_launch_or_do_not_have_the_same_weight_gradients(monkeypatch):
-    found = []
-    for most in (1, 2, 9):
-        monkeypatch.setattr(residual, "LAYERS_PER_LAUNCH", most)
-        network = FusedResNet(backbone_of("resnet20"), 8, 8, dtype=torch.float32)
-        network(normal(2, 3, 8, 8)).backward(normal(2, 16, seed=2))
-        found.append([p.grad.clone() for p in network.parameters])
-        found[-1].append(len(network.workspace(2, training=True).groups))
-    *first, many = found[0]
-    assert many > found[1][-1] > found[2][-1]
-    for *others, _ in found[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(first, others, strict=True))
-
-
 @interpreted_only
 def test_registers_are_for_maps_of_16_bits():
     _, half = pair((4, 4), dtype=torch.bfloat16)
@@ -235,8 +185,7 @@ def past_the_end(memory):
     """The sum of what lies behind the maps, where kernels may read and must not write."""
     maps = memory.raw, memory.kept[:-1], memory.kept[-1:], memory.bordered, memory.gradient, memory.weights
     total = 0.0
-    for repeated in maps:
-        pieces = list({piece.data_ptr(): piece for piece in repeated}.values())  # some layers share a buffer
+    for pieces in maps:
         whole = torch.empty(0, dtype=pieces[0].dtype, device=DEVICE).set_(pieces[0].untyped_storage())
         total += float(whole[sum(map(len, pieces)) :].abs().sum())
     return total
@@ -368,16 +317,13 @@ def test_nan_in_a_batch_spoils_its_statistics():
     assert fused.backbone.bn1.running_var.isnan().all()
 
 
-@pytest.mark.parametrize("weighing", [False, True], ids=["weights apart", "weights in the backward kernel"])
-def test_rounding_to_bfloat16_costs_no_more_than_autocast(monkeypatch, weighing):
+def test_rounding_to_bfloat16_costs_no_more_than_autocast(monkeypatch):
     """At most twice its distance to float64, over all features and over all gradients.
 
     Almost no ReLU is at 0, where a single one that rounding turns on or off would outweigh all other rounding.
     """
     # oneDNN has instructions for bfloat16 that some processors only claim to have
     monkeypatch.setattr(torch.backends.mkldnn, "enabled", False)
-    if weighing:
-        weigh_in_the_backward_kernel(monkeypatch)
     size, count = (6, 6), 4
     plain, fused = pair(size, torch.bfloat16)
     for backbone in (plain, fused.backbone):
@@ -393,7 +339,6 @@ def test_rounding_to_bfloat16_costs_no_more_than_autocast(monkeypatch, weighing)
 
     exact = step(plain, plain, images.double(), slope)
     found = step(fused.backbone, fused, images, slope), step(cast, autocast, images.float(), slope)
-    assert bool(fused.workspace(count, training=True).weighing) == weighing
     for name in ("features", "gradient"):
         ours, theirs = (distance(one, exact, name) for one in found)
         assert 1e-3 < theirs < 0.1

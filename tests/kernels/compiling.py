@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -72,7 +71,6 @@ class Launches:
         work = partial(kernel.warmup, *arguments, grid=grid, **sizes)
         name = f"gluon {kernel.fn.__name__}" if kernel.is_gluon() else kernel.fn.__name__
         name += " open" if sizes.get("OPEN") else ""
-        name += " with weights" if kernel.is_gluon() and isinstance(arguments[-1], torch.Tensor) else ""
         self.variants.setdefault((name, *sorted(sizes.items())), (name, sizes, work))
 
     def chosen(self, everything: bool):
@@ -97,10 +95,7 @@ def all_launches(arch: int) -> Launches:
         model.eval()
         with torch.no_grad():
             network(batch.images)
-    with patch.object(residual, "WEIGHING", {16}):
-        weighing = residual.FusedResNet(create_backbone("resnet8"), SIZE, SIZE)
-        weighing.workspace(IMAGES, training=True)
-    chains = [(residual.FusedResNet(model.backbone, SIZE, SIZE), batch.images), (weighing, batch.images)]
+    chains = [(residual.FusedResNet(model.backbone, SIZE, SIZE), batch.images)]
     for name in ("resnet32-two-branch", "resnet32-3-experts"):
         backbone = create_backbone(name).to(memory_format=torch.channels_last)
         chains.append((FusedBranches(backbone, SIZE, SIZE), batch.images))

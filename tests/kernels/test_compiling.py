@@ -32,7 +32,7 @@ KERNELS = {
     "operate",
     "normalise",
 }
-KERNELS |= {"gluon convolve", "gluon convolve_back", "gluon convolve_back with weights"}
+KERNELS |= {"gluon convolve", "gluon convolve_back"}
 
 
 @pytest.mark.slow

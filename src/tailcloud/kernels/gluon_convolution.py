@@ -42,109 +42,21 @@ def _place(number, R: tl.constexpr, BW: tl.constexpr, AT_ONCE: tl.constexpr):
 
 
 @gluon.jit
-def _corner(
-    home, across: tl.constexpr, channels: tl.constexpr, R: tl.constexpr, BW: tl.constexpr,
-    operand: tl.constexpr, AT_ONCE: tl.constexpr,
-):  # fmt: skip
-    """Where the first tap of each pixel lies in a bordered tile of R rows: [channels, pixels]."""
-    row, column = _place(gl.arange(0, R * BW, gl.SliceLayout(0, operand)), R, BW, AT_ONCE)
-    place = (row * across + column)[None, :] * channels
-    return home + place + gl.arange(0, channels, gl.SliceLayout(1, operand))[:, None]
-
-
-@gluon.jit
 def _convolved(
     home, weight, across: tl.constexpr, BI: tl.constexpr, BO: tl.constexpr, R: tl.constexpr, BW: tl.constexpr,
     layout: tl.constexpr, AT_ONCE: tl.constexpr, CONTIGUOUS: tl.constexpr,
 ):  # fmt: skip
     """Nine taps on a bordered tile of R rows: [BO, pixels] in float32, in the layout of tensor cores."""
+    left: tl.constexpr = gl.DotOperandLayout(0, layout, CONTIGUOUS)
     right: tl.constexpr = gl.DotOperandLayout(1, layout, CONTIGUOUS)
-    taps = _taps(weight, BI, BO, layout, CONTIGUOUS)
-    corner = _corner(home, across, BI, R, BW, right, AT_ONCE)
+    output = gl.arange(0, BO, gl.SliceLayout(1, left))
+    taps = weight + output[:, None] * BI + gl.arange(0, BI, gl.SliceLayout(0, left))[None, :]
+    row, column = _place(gl.arange(0, R * BW, gl.SliceLayout(0, right)), R, BW, AT_ONCE)
+    corner = home + (row * across + column)[None, :] * BI + gl.arange(0, BI, gl.SliceLayout(1, right))[:, None]
     total = gl.zeros([BO, R * BW], gl.float32, layout)
     for step in gl.static_range(9):
         seen = gl.load(corner + (step // 3 * across + step % 3) * BI)
         total = mma_v2(gl.load(taps + step * (BI * BO)), seen, total, input_precision="ieee")
-    return total
-
-
-@gluon.jit
-def _taps(weight, BI: tl.constexpr, BO: tl.constexpr, layout: tl.constexpr, CONTIGUOUS: tl.constexpr):
-    """Where the weights of the first tap lie: [BO, BI]."""
-    left: tl.constexpr = gl.DotOperandLayout(0, layout, CONTIGUOUS)
-    output = gl.arange(0, BO, gl.SliceLayout(1, left))
-    return weight + output[:, None] * BI + gl.arange(0, BI, gl.SliceLayout(0, left))[None, :]
-
-
-@gluon.jit
-def _of_each_warp(value, LEFT: tl.constexpr, WARPS: tl.constexpr, operand: tl.constexpr):
-    """[channel, pixel] as a product over the pixels of each warp takes it: [warp, channel, pixel], or turned if right.
-
-    Blocks of 8 × 8 numbers are transposed, each within its own registers, so no thread needs memory for it.
-    """
-    C: tl.constexpr = value.shape[0] // 8
-    times: tl.constexpr = value.shape[1] // (8 * WARPS)
-    turned = gl.inline_asm_elementwise(
-        "movmatrix.sync.aligned.m8n8.trans.b16 $0, $1;", "=r,r", [value], value.dtype, is_pure=True, pack=2
-    )
-    parts = gl.reshape(turned, [C, 8, times, WARPS, 8])
-    if LEFT:
-        whole = gl.reshape(gl.permute(parts, (3, 0, 4, 2, 1)), [WARPS, C * 8, times * 8])
-    else:
-        whole = gl.reshape(gl.permute(parts, (3, 2, 1, 0, 4)), [WARPS, times * 8, C * 8])
-    return gl.convert_layout(whole, operand, assert_trivial=True)
-
-
-@gluon.jit
-def _store_weights(
-    partial, slope, value, tap: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr, BCI: tl.constexpr, BCO: tl.constexpr,
-    layout: tl.constexpr,
-):  # fmt: skip
-    """This program's part of the gradient of one tap's weights, from gY [warp, co, pixel] and A [warp, pixel, ci]."""
-    total = mma_v2(slope, value, gl.zeros([gl.num_warps(), BCO, BCI], gl.float32, layout), input_precision="ieee")
-    added: tl.constexpr = gl.BlockedLayout(
-        [gl.num_warps(), 1, 2], [1, 64 // BCI, BCI // 2], [1, gl.num_warps(), 1], [2, 1, 0]
-    )
-    total = gl.sum(gl.convert_layout(total, added), 0)
-    kept: tl.constexpr = gl.SliceLayout(0, added)
-    co, ci = gl.arange(0, BCO, gl.SliceLayout(1, kept)), gl.arange(0, BCI, gl.SliceLayout(0, kept))
-    place = partial + ((co * 9 + tap) * CI)[:, None] + ci[None, :]
-    gl.store(place, total, (co < CO)[:, None] & (ci < CI)[None, :])
-
-
-@gluon.jit
-def _convolved_back(
-    home, weight, value, partial, across: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr,
-    BCI: tl.constexpr, BCO: tl.constexpr, R: tl.constexpr, BW: tl.constexpr,
-    layout: tl.constexpr, AT_ONCE: tl.constexpr, CONTIGUOUS: tl.constexpr,
-):  # fmt: skip
-    """``_convolved``, and the gradients of the weights: their operands are in registers already.
-
-    Taps are taken column by column, so that three of them share rows.
-    """
-    warps: tl.constexpr = gl.num_warps()
-    right: tl.constexpr = gl.DotOperandLayout(1, layout, CONTIGUOUS)
-    each: tl.constexpr = gl.NVMMADistributedLayout([2, 0], [warps, 1, 1], [1, 16, 8])
-    below = _of_each_warp(value, False, warps, gl.DotOperandLayout(1, each, 2))
-    taps = _taps(weight, BCO, BCI, layout, CONTIGUOUS)
-    corner = _corner(home, across, BCO, R, BW, right, AT_ONCE)
-    total = gl.zeros([BCI, R * BW], gl.float32, layout)
-    for column in gl.static_range(3):
-        up = gl.load(corner + column * BCO)
-        same = gl.load(corner + (across + column) * BCO)
-        down = gl.load(corner + (2 * across + column) * BCO)
-        total = mma_v2(gl.load(taps + column * (BCI * BCO)), up, total, input_precision="ieee")
-        total = mma_v2(gl.load(taps + (3 + column) * (BCI * BCO)), same, total, input_precision="ieee")
-        total = mma_v2(gl.load(taps + (6 + column) * (BCI * BCO)), down, total, input_precision="ieee")
-        for row in gl.static_range(3):
-            if row == 0:
-                slope = up
-            elif row == 1:
-                slope = same
-            else:
-                slope = down
-            operand = _of_each_warp(slope, True, warps, gl.DotOperandLayout(0, each, 2))
-            _store_weights(partial, operand, below, 8 - 3 * row - column, CI, CO, BCI, BCO, each)
     return total
 
 
@@ -223,14 +135,14 @@ def _store_moments(partial, value, inside, channel, C: tl.constexpr):
 @gluon.jit(do_not_specialize=RUNTIME)
 def convolve_back(
     gradient, raw, bordered, weight, coefficients_in,
-    skipped, kept, raw_below, result, gamma, saved, sums, coefficients, partial, counter, images, weights,
+    skipped, kept, raw_below, result, gamma, saved, sums, coefficients, partial, counter, images,
     H: tl.constexpr, W: tl.constexpr, S: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr,  # noqa: ARG001
     BCI: tl.constexpr, BCO: tl.constexpr, R: tl.constexpr, BP: tl.constexpr,
     MOVING: tl.constexpr, SKIP: tl.constexpr, LAST: tl.constexpr, OPEN: tl.constexpr,  # noqa: ARG001
     BWI: tl.constexpr, BWO: tl.constexpr,
     EARLY: tl.constexpr, CHANNEL_WARPS: tl.constexpr, CONTIGUOUS: tl.constexpr,
 ):  # fmt: skip
-    """``convolution.convolve_back`` with stride 1, and not LAST. With ``weights``, their gradients too."""
+    """``convolution.convolve_back`` with stride 1, and not LAST."""
     _after_the_kernel_before(EARLY)
     tiles: tl.constexpr = (H + R - 1) // R
     inputs: tl.constexpr = gl.BlockedLayout([1, 8], [256 // BCI, BCI // 8], [gl.num_warps(), 1], [1, 0])
@@ -267,18 +179,7 @@ def convolve_back(
         mine = _bordered(image, first + row, column, H, W, R)[:, None] * BCI + ci[None, :]
         alive = gl.load(kept + mine, valid, 0.0) > 0
         below = gl.load(raw_below + place, valid, 0.0)
-    if weights is None:
-        total = _convolved(home, weight, W + 2, BCO, BCI, R, BWI, layout, at_once, CONTIGUOUS)
-    else:
-        operand: tl.constexpr = gl.DotOperandLayout(1, layout, CONTIGUOUS)
-        inner = kept + gl.program_id(0) * ((R + 2) * (W + 2) * BCI) + (W + 3) * BCI
-        row_k, column_k = _place(gl.arange(0, R * BWI, gl.SliceLayout(0, operand)), R, BWI, at_once)
-        real = (first + row_k < H) & (column_k < W)
-        value_k = gl.load(_corner(inner, W + 2, BCI, R, BWI, operand, at_once), real[None, :], 0.0)
-        part_k = weights + gl.program_id(0).to(gl.int64) * (9 * CI * CO)
-        total = _convolved_back(
-            home, weight, value_k, part_k, W + 2, CI, CO, BCI, BCO, R, BWI, layout, at_once, CONTIGUOUS
-        )  # fmt: skip
+    total = _convolved(home, weight, W + 2, BCO, BCI, R, BWI, layout, at_once, CONTIGUOUS)
     total = gl.convert_layout(gl.permute(total, (1, 0)), inputs)
     if SKIP == 1:
         total += gl.load(skipped + place, valid, 0.0).to(gl.float32)

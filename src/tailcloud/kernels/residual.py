@@ -30,7 +30,6 @@ TILES_PER_SPLIT = 8  # tiles over which one program adds weight gradients
 CHUNK = 128  # pixels of a tile that a program loads at a time
 BUFFERS = 3  # maps of one size that evaluation needs at a time: a block's input and two intermediate maps
 ADD_BLOCK, ADD_SPLITS = 128, 16
-LAYERS_PER_LAUNCH = 4  # of weight gradients, at most
 LARGEST_BLOCK = 64  # channels
 FITTING = (CifarResNet, TwoBranchResNet, ExpertResNet)  # backbones, and no others that are derived from them
 PACKED_OUTPUTS = 16  # channels whose weights a program packs; every block is a multiple
@@ -56,9 +55,6 @@ class Registers:
 
 # By channels of a block, measured by benchmarks/kernel_passes.py. Where there is none, ``convolution`` is faster.
 REGISTERS = {16: Registers(1, 2), 32: Registers(2, 8)}
-# Blocks whose backward kernel gives weight gradients too, instead of a kernel of their own. None until one is measured:
-# benchmarks/kernel_passes.py has the row for 16. Partial results of larger blocks would be too large.
-WEIGHING: frozenset[int] = frozenset()
 PIXELS = {16: 2, 32: 2, 64: 1}  # output pixels in a row of a product that gives weight gradients
 WARPS: Sizes = {"num_warps": 4, "num_stages": 1}
 # Registers that a thread may take, measured by benchmarks/kernel_passes.py: so four programs fit on a multiprocessor.
@@ -71,12 +67,6 @@ EARLY_FROM = (9, 0)  # the compute capability from which a kernel can start whil
 def block_of(channels: int) -> int:
     """The next power of two, at least 16 as tensor cores need it."""
     return max(16, int(triton.next_power_of_2(channels)))
-
-
-def from_the_end(numbers: list[int], most: int) -> list[list[int]]:
-    """Parts of so many numbers, in order; the first part has the rest."""
-    starts = range(len(numbers) % most or most, len(numbers), most)
-    return [numbers[: starts.start], *(numbers[start : start + most] for start in starts)]
 
 
 def aligned(numbers: int) -> int:
@@ -140,14 +130,6 @@ class Layer:
         wide = 16 * found.channel_warps <= small and 4 * found.contiguous <= small
         pixel_warps = WARPS["num_warps"] // found.channel_warps
         return found if wide and 8 * pixel_warps <= self.rows * self.blocks["BWO"] else None
-
-    @cached_property
-    def weighs(self) -> bool:
-        """Whether the backward kernel of ``gluon_convolution`` gives weight gradients too."""
-        square = self.blocks["BCI"] == self.blocks["BCO"]
-        chosen = self.registers is not None and (self.registers.channel_warps, self.registers.contiguous) == (1, 2)
-        # an instruction takes 16 pixels of a warp
-        return chosen and square and self.blocks["BCI"] in WEIGHING and self.rows * self.blocks["BWO"] >= 64
 
     @property
     def kernels(self) -> Any:
@@ -270,7 +252,7 @@ class Workspace:
     """The memory that the kernels write for up to ``capacity`` images, at fixed addresses.
 
     Borders are zero from the start and never written. Without ``training``, only what the next layers read is kept.
-    ``with_input``: the gradient of the input maps is wanted too; else nothing is multiplied backward in layer 0.
+    ``with_input``: the gradient of the input maps is wanted too.
     """
 
     def __init__(
@@ -279,10 +261,8 @@ class Workspace:
         self.capacity, self.layers, self.passes = capacity, layers, 0
         self.device, self.dtype = layers[0].conv.weight.device, dtype
         last = layers[-1]
-        # without training, maps of one size take turns in a few buffers
-        turns = [number if training else (*one.shape.values(), number % BUFFERS) for number, one in enumerate(layers)]
-        self.raw = self._maps([layer.numbers for layer in layers], turns)
-        self.kept = self._maps([layer.bordered_in for layer in layers], turns)
+        self.raw = self._maps([layer.numbers for layer in layers], training=training)
+        self.kept = [*self._maps([layer.bordered_in for layer in layers], training=training)]
         self.kept.append(self._zeros([capacity * last.numbers], dtype)[0])
         channels = [layer.conv.out_channels for layer in layers]
         self.saved = self._zeros([2 * count for count in channels])
@@ -297,13 +277,10 @@ class Workspace:
         self.partial = self._zeros([aligned(count * channel) for count, channel in zip(counts, channels, strict=True)])
         self._prepare_packed()
         if training:
-            self.weighing = {number for number, one in enumerate(layers) if one.weighs and (number or with_input)}
-            self.gradient = self._maps([layer.numbers for layer in layers], turns)
+            self.gradient = self._maps([layer.numbers for layer in layers], training=True)
             inputs = layers[0].height * layers[0].width * layers[0].conv.in_channels if with_input else 0
             self.input_gradient = self._zeros([capacity * inputs], dtype)[0]
-            # the kernel that writes such a map is the only one to read it, unless weight gradients have their own
-            once = [tuple(one.shape.values()) if n in self.weighing else n for n, one in enumerate(layers)]
-            self.bordered = self._maps([layer.bordered_out for layer in layers], once)
+            self.bordered = self._maps([layer.bordered_out for layer in layers], training=True)
             self.sums = self._zeros([2 * count for count in channels])
             self.coefficients = self._zeros([3 * count for count in channels])
             self._prepare_weights()
@@ -327,18 +304,9 @@ class Workspace:
         self.pack_table = torch.tensor(rows, dtype=torch.int64).to(self.device)
 
     def _prepare_weights(self) -> None:
-        """Adjacent layers of one shape compute their weight gradients in one launch, as several partial results.
-
-        It is launched when the backward pass has left the first of them. What is launched last has nothing to run
-        beside: so launches have few layers, and those of the first layers the fewest. Layers that are ``weighing``
-        have no such launch, and a group each.
-        """
-        shapes = [(*layer.shape.values(), number in self.weighing) for number, layer in enumerate(self.layers)]
-        self.groups = [
-            part
-            for (*_, weighing), group in groupby(range(len(shapes)), shapes.__getitem__)
-            for part in from_the_end(list(group), 1 if weighing else LAYERS_PER_LAUNCH)
-        ]
+        """Adjacent layers of one shape compute their weight gradients in one launch, as several partial results."""
+        same = groupby(range(len(self.layers)), lambda number: tuple(self.layers[number].shape.values()))
+        self.groups = [list(group) for _, group in same]
         sizes = [layer.conv.weight.numel() for layer in self.layers]
         self.weights = self._zeros(sizes)
         self.group_sizes = [sum(sizes[number] for number in group) for group in self.groups]
@@ -355,8 +323,7 @@ class Workspace:
 
     def partials(self, group: Sequence[int], images: int) -> int:
         """Partial results of a group's weight gradients."""
-        layer = self.layers[group[0]]
-        return images * layer.tiles if group[0] in self.weighing else self.splits(group, images) * layer.pixels
+        return self.splits(group, images) * self.layers[group[0]].pixels
 
     def table(self, images: int) -> Tensor:
         """For every program that adds partial weight gradients: source, target, size, stride, number of partials."""
@@ -370,11 +337,16 @@ class Workspace:
             self._tables[images] = torch.tensor(rows, dtype=torch.int64).to(self.device)
         return self._tables[images]
 
-    def _maps(self, sizes: Sequence[int], buffers: Sequence[object]) -> list[Tensor]:
-        """A map of each layer, in the buffer that it names; those of one buffer have one size."""
-        unlike = {buffer: self.capacity * size for buffer, size in zip(buffers, sizes, strict=True)}
-        made = dict(zip(unlike, self._zeros(list(unlike.values()), self.dtype), strict=True))
-        return [made[buffer] for buffer in buffers]
+    def _maps(self, sizes: Sequence[int], *, training: bool) -> list[Tensor]:
+        """Maps of all layers; without training, maps of one size reuse a few buffers."""
+        sizes = [self.capacity * size for size in sizes]
+        if training:
+            return self._zeros(sizes, self.dtype)
+        buffers: dict[tuple[object, ...], Tensor] = {}
+        for number, (layer, size) in enumerate(zip(self.layers, sizes, strict=True)):
+            key = (*layer.shape.values(), number % BUFFERS)
+            buffers.setdefault(key, self._zeros([size], self.dtype)[0])
+        return [buffers[(*layer.shape.values(), number % BUFFERS)] for number, layer in enumerate(self.layers)]
 
     def _zeros(self, sizes: Sequence[int], dtype: torch.dtype = torch.float32) -> list[Tensor]:
         """One allocation, split in order, with space at the end for tiles that read past it."""
@@ -550,9 +522,8 @@ class FusedChain:
         firsts = {group[0]: number for number, group in enumerate(workspace.groups)}
         with SideStream(workspace.device) as beside:
             for number in reversed(range(len(self.layers))):
-                weights = workspace.weight_partials[firsts[number]] if number in workspace.weighing else None
-                self._layer_backward(workspace, number, count, weights)
-                if number in firsts and weights is None:
+                self._layer_backward(workspace, number, count)
+                if number in firsts:
                     beside.run(partial(self._weights_backward, workspace, firsts[number], count))
         table = workspace.table(count)
         self.launch(
@@ -579,19 +550,17 @@ class FusedChain:
         workspace = self.workspace(len(maps), training=True)
         return None if self.stem else workspace.input_gradient[: maps.numel()].view(maps.shape)
 
-    def _layer_backward(self, workspace: Workspace, number: int, images: int, weights: Tensor | None) -> None:
-        """The gradient of the norm below, or of the input maps; with ``weights``, partial results of theirs too."""
+    def _layer_backward(self, workspace: Workspace, number: int, images: int) -> None:
         layer, below = self.layers[number], max(number - 1, 0)
         skip = self._shortcut(number + 2)["SHORTCUT"] if self._starts_block(number) else 0
         last, opened = number == 0 and self.stem, number == 0 and not self.stem
         own, sizes = (kernels, WARPS) if last else (layer.kernels, layer.sizes)  # the last one multiplies nothing
-        weighing = [] if own is kernels else [weights]
         self.launch(
             own.convolve_back, (images * layer.tiles,),
             workspace.gradient[number], workspace.raw[number], workspace.bordered[number], workspace.mirrored[number],
             workspace.coefficients[number], workspace.gradient[number + 1 if skip else number], workspace.kept[number],
             workspace.raw[below], workspace.input_gradient if opened else workspace.gradient[below],
-            *self._closing(workspace, below), images, *weighing,
+            *self._closing(workspace, below), images,
             **layer.shape, BP=self.layers[below].programs_per_sum, MOVING=self.backbone.training, SKIP=skip,
             LAST=last, OPEN=opened, **sizes, **layer.limit("convolve_back"), **self.early,
         )  # fmt: skip
