@@ -1,5 +1,6 @@
 """``tailcloud train``: recipes in, run folders out."""
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tailcloud.cli.plugin_option import Plugin
+from tailcloud.cuda_driver import start_driver
 from tailcloud.errors import UsageError
 from tailcloud.formatting import shortened
 
@@ -18,6 +20,13 @@ if TYPE_CHECKING:
 
 MOST_DIGITS = 32  # of a seed that is read at all
 MOST_SEEDS = 1000  # of a range
+
+
+def start_gpu(context: typer.Context, device: str) -> str:
+    """Before the other options are read, which imports PyTorch. A process of torchrun chooses its own GPU later."""
+    if device in {"auto", "cuda"} and "WORLD_SIZE" not in os.environ and not context.resilient_parsing:
+        start_driver()
+    return device
 
 
 def train(
@@ -48,7 +57,7 @@ def train(
             metavar="N", help="A seed, or a range such as 0-4; repeatable. One run each.  [default: the recipe's, 0]"
         ),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.", callback=start_gpu, is_eager=True)] = "auto",
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the recipe.")
     ] = None,
