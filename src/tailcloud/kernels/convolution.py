@@ -306,21 +306,22 @@ def convolve(
         seen, factors = next_seen, next_factors
     rounded = total.to(result.dtype.element_ty)
     inside = (first + row < HO) & (column < WO)
-    if MOVING:  # before the maps are stored: so the programs wait for each other's partial results alone
-        _store_moments(partial, rounded.to(tl.float32), inside, tl.minimum(HO - first, R) * WO, CO, co)
+    place = result + ((image * HO + first + row) * WO + column)[:, None] * CO + co[None, :]
+    tl.store(place, rounded, inside[:, None] & (co[None, :] < CO))
+    if MOVING:
+        _store_moments(partial, rounded.to(tl.float32), inside, CO, co)
         _finish_forward(
             partial, counter, gamma, beta, running_mean, running_var, tracked, saved, affine, images * (HO * WO),
             eps, momentum, tl.arange(0, BP), co, CO, BP, HO, WO, R,
         )  # fmt: skip
-    place = result + ((image * HO + first + row) * WO + column)[:, None] * CO + co[None, :]
-    tl.store(place, rounded, inside[:, None] & (co[None, :] < CO))
 
 
 @triton.jit
-def _store_moments(partial, value, inside, pixels, C: tl.constexpr, channel):
+def _store_moments(partial, value, inside, C: tl.constexpr, channel):
     """This program's part of the statistics: the sum, and the squared deviations from its own mean."""
+    count = tl.sum(inside.to(tl.float32), 0)
     total = tl.sum(tl.where(inside[:, None], value, 0.0), 0)
-    away = tl.where(inside[:, None], value - (total / pixels)[None, :], 0.0)
+    away = tl.where(inside[:, None], value - (total / count)[None, :], 0.0)
     place = partial + tl.program_id(0) * 2 * C + channel
     tl.store(place, total, channel < C)
     tl.store(place + C, tl.sum(away * away, 0), channel < C)
@@ -370,11 +371,11 @@ def unpool(
     below = tl.load(raw + place, valid, 0.0)
     alive = tl.load(kept + place, valid, 0.0) > 0
     rounded = tl.where(alive, value[None, :], 0.0).to(result.dtype.element_ty)
+    tl.store(result + place, rounded, valid)
     _store_sums(partial, rounded.to(tl.float32), below, saved, valid, C, channel)
     _finish_backward(
         partial, counter, gamma, saved, sums, coefficients, images * HW, tl.arange(0, BP), channel, C, BP, MOVING
     )  # fmt: skip
-    tl.store(result + place, rounded, valid)
 
 
 @triton.jit
@@ -410,11 +411,11 @@ def absorb(
     below = tl.load(raw + place, valid, 0.0)
     alive = tl.load(maps + place, valid, 0.0) > 0
     rounded = tl.where(alive, tl.load(gradient + place, valid, 0.0), 0.0).to(result.dtype.element_ty)
+    tl.store(result + place, rounded, valid)
     _store_sums(partial, rounded.to(tl.float32), below, saved, valid, C, channel)
     _finish_backward(
         partial, counter, gamma, saved, sums, coefficients, images * (H * W), tl.arange(0, BP), channel, C, BP, MOVING
     )  # fmt: skip
-    tl.store(result + place, rounded, valid)
 
 
 @triton.jit
@@ -510,12 +511,12 @@ def convolve_back(
             alive = tl.load(kept + mine, valid, 0.0) > 0
             below = tl.load(raw_below + place, valid, 0.0)
             rounded = tl.where(alive, total, 0.0).to(result.dtype.element_ty)
+            tl.store(result + place, rounded, valid)
             _store_sums(partial, rounded.to(tl.float32), below, saved, valid, CI, ci)
             part = tl.arange(0, BP)
             _finish_backward(
                 partial, counter, gamma, saved, sums, coefficients, images * (H * W), part, ci, CI, BP, MOVING
             )  # fmt: skip
-            tl.store(result + place, rounded, valid)
 
 
 @triton.jit

@@ -107,26 +107,26 @@ def convolve(
     total = _convolved(home, weight, W + 2, BCI, BCO, R, BWO, layout, at_once, CONTIGUOUS)
     rounded = total.to(result.dtype.element_ty)
     co = gl.arange(0, BCO, gl.SliceLayout(0, outputs))
-    if MOVING:
-        row, column = _place(gl.arange(0, R * BWO, gl.SliceLayout(0, layout)), R, BWO, at_once)
-        inside, pixels = (first + row < H) & (column < W), gl.minimum(H - first, R) * W
-        channel = gl.arange(0, BCO, gl.SliceLayout(1, layout))
-        _store_moments(partial, rounded.to(gl.float32), inside, pixels, channel, CO)
-        _finish_forward(
-            partial, counter, gamma, beta, running_mean, running_var, tracked, saved, affine, images * (H * W),
-            eps, momentum, gl.arange(0, BP, gl.SliceLayout(1, outputs)), co, CO, BP, H, W, R,
-        )  # fmt: skip
     row, column = _place(gl.arange(0, R * BWO, gl.SliceLayout(1, outputs)), R, BWO, at_once)
     place = result + ((image * H + first + row) * W + column)[:, None] * CO + co[None, :]
     valid = ((first + row < H) & (column < W))[:, None] & (co < CO)[None, :]
     gl.store(place, gl.convert_layout(gl.permute(rounded, (1, 0)), outputs), valid)
+    if MOVING:
+        row, column = _place(gl.arange(0, R * BWO, gl.SliceLayout(0, layout)), R, BWO, at_once)
+        inside = (first + row < H) & (column < W)
+        _store_moments(partial, rounded.to(gl.float32), inside, gl.arange(0, BCO, gl.SliceLayout(1, layout)), CO)
+        _finish_forward(
+            partial, counter, gamma, beta, running_mean, running_var, tracked, saved, affine, images * (H * W),
+            eps, momentum, gl.arange(0, BP, gl.SliceLayout(1, outputs)), co, CO, BP, H, W, R,
+        )  # fmt: skip
 
 
 @gluon.jit
-def _store_moments(partial, value, inside, pixels, channel, C: tl.constexpr):
+def _store_moments(partial, value, inside, channel, C: tl.constexpr):
     """This program's part of the statistics of [channel, pixel]: the sum, and the squares around its own mean."""
+    count = gl.sum(inside.to(gl.float32), 0)
     total = gl.sum(gl.where(inside[None, :], value, 0.0), 1)
-    away = gl.where(inside[None, :], value - (total / pixels)[:, None], 0.0)
+    away = gl.where(inside[None, :], value - (total / count)[:, None], 0.0)
     place = partial + gl.program_id(0) * 2 * C + channel
     gl.store(place, total, channel < C)
     gl.store(place + C, gl.sum(away * away, 1), channel < C)
@@ -187,9 +187,9 @@ def convolve_back(
         gl.store(result + place, total.to(result.dtype.element_ty), valid)
     else:
         rounded = gl.where(alive, total, 0.0).to(result.dtype.element_ty)
+        gl.store(result + place, rounded, valid)
         _store_sums(partial, rounded.to(gl.float32), below, saved, valid, CI, ci)
         part = gl.arange(0, BP, gl.SliceLayout(1, inputs))
         _finish_backward(
             partial, counter, gamma, saved, sums, coefficients, images * (H * W), part, ci, CI, BP, MOVING
         )  # fmt: skip
-        gl.store(result + place, rounded, valid)
