@@ -76,11 +76,14 @@ def write_embedding(runs: Sequence[Path], out: Path | None, root: str | None, de
     """
     folders = list({folder.resolve(): folder for folder in runs}.values())
     target = report_path(folders, out, "embedding.html")
-    records = [read_run(folder) for folder in folders]
+    return write_page(target, embedding_page(embed_runs(folders, root, device)))
+
+
+def embed_runs(runs: Sequence[Path], root: str | None, device: torch.device) -> list[EmbeddedRun]:
+    """The embeddings of runs on the same images, and their measures."""
+    records = [read_run(folder) for folder in runs]
     dataset = _data(records, root)
-    labels = _labels(records)
-    embedded = [_embed(run, label, dataset, device) for run, label in zip(records, labels, strict=True)]
-    return write_page(target, embedding_page(embedded))
+    return [_embed(run, label, dataset, device) for run, label in zip(records, _labels(records), strict=True)]
 
 
 def embedding_page(embedded: Sequence[EmbeddedRun]) -> str:
