@@ -117,3 +117,7 @@ def described(name: str, run: RunRecord) -> dict[str, Any]:
         "counts": result.dataset.counts,
         "gradients": first[-1].gradients,
     }
+
+
+if __name__ == "__main__":
+    main()
