@@ -49,7 +49,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--epochs", type=int, default=WHOLE, help="of the first stage; the second has their share")
     parser.add_argument("--every", type=int, default=5, help="epochs between two evaluations")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--write", type=Path, default=RESULTS / "figures-cifar10-lt.json")
+    parser.add_argument("--write", type=Path, default=RESULTS / "cifar-figures.json")
     parser.add_argument("--images", type=Path, default=DOCS / "images")
     options = parser.parse_args(words)
     folders = {name: options.keep / name for name in RUNS}

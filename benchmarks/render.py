@@ -20,6 +20,7 @@ import auto_recipe_table
 import beyond_table
 import broken_writes_table
 import calibration_table
+import cifar_figures_table
 import epoch_speed_table
 import executors_table
 import finetune_speed_table
@@ -370,6 +371,7 @@ MEASURED: tuple[tuple[str, str, str, Parts], ...] = (  # a page, a block in it, 
     ("choosing.md", "first-step", "first-step-*", first_step_table.parts),
     ("choosing.md", "kept-stage", "kept-stage-*", kept_stage_table.parts),
     ("methods.md", "choose-second-stage", "choose-second-stage-*", second_stage_table.parts),
+    ("figures.md", "cifar-figures", "cifar-figures", single(cifar_figures_table.parts)),
     ("streaming.md", "streaming", "streaming-*", streaming_table.parts),
     ("review.md", "wrong-labels", "wrong-labels-*", wrong_labels.parts),
     ("robustness.md", "week-of-use", "week-of-use", single(week_of_use_table.parts)),

@@ -1,5 +1,6 @@
 """The files around the package agree with each other: versions, Pythons, what is run before a commit and by CI."""
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -36,3 +37,10 @@ def test_the_source_package_has_all_that_its_readme_links_to():
     for name in kept:
         assert (ROOT / name).exists(), name
     assert {"CONTRIBUTING.md", "SECURITY.md", "CITATION.cff"} <= set(kept)
+
+
+def test_a_program_that_says_how_it_is_started_starts():
+    for path in sorted((ROOT / "benchmarks").glob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        about = ast.get_docstring(ast.parse(text)) or ""
+        assert (f"benchmarks/{path.name}" in about) == ('if __name__ == "__main__":' in text), path.name
