@@ -55,9 +55,9 @@ def test_the_trade_is_said_in_words(top1, balanced, expected):
 
 
 def test_a_group_that_a_stage_ruins_is_named_though_the_whole_hardly_changes():
-    assert words(4.2, 4.2, error=3.1, many=-98.0, medium=1.0, few=50.0) == (
-        "Stage 2 changes neither top-1 (+4.2 points, 95 %: −1.9 to +10.3) nor balanced accuracy (+4.2 points, 95 %: "
-        "−1.9 to +10.3) beyond chance, but many-shot falls by 98.0 points, few-shot gains 50.0."
+    assert words(4.2, 4.3, error=3.1, many=-98.0, medium=1.0, few=50.0) == (
+        "Stage 2 changes neither top-1 (+4.2 points, 95 %: −1.9 to +10.3) nor balanced accuracy (+4.3 points, 95 %: "
+        "−1.8 to +10.4) beyond chance, but many-shot falls by 98.0 points, few-shot gains 50.0."
     )
     assert words(0.0, 0.0, few=-9.0).endswith("beyond chance, but few-shot falls by 9.0 points.")
 
@@ -76,6 +76,23 @@ def test_a_group_that_a_stage_ruins_is_named_though_the_whole_hardly_changes():
 )
 def test_groups_follow_what_happens_to_the_whole(top1, balanced, expected):
     assert f"{expected}, few-shot gains 8.0." in words(top1, balanced, many=-6.0, medium=-1.9, few=8.0)
+
+
+@pytest.mark.parametrize(
+    ("points", "groups", "expected"),
+    [
+        (4.4, {"few": 9.0}, "Stage 2 gains 4.4 points of top-1; few-shot gains 9.0 points."),
+        (1.4, {}, "Stage 2 makes no difference beyond chance: top-1 +1.4 points, 95 %: −0.6 to +3.4."),
+        (
+            1.4,
+            {"few": 9.0},
+            "Stage 2 does not change top-1 (+1.4 points, 95 %: −0.6 to +3.4) beyond chance, but few-shot gains 9.0 "
+            "points.",
+        ),
+    ],
+)
+def test_balanced_accuracy_is_not_said_again_where_test_images_are_balanced(points, groups, expected):
+    assert words(points, points, **groups) == expected
 
 
 def test_groups_within_chance_are_not_named():

@@ -20,20 +20,29 @@ def changes_in_words(result: Result) -> Iterator[str]:
 
 
 def _change(change: StageChange) -> str:
-    top1, balanced, groups = change.top1, change.balanced_accuracy, _groups(change)
-    if not (top1.beyond_chance or balanced.beyond_chance):
-        if groups:
-            return (
-                f"changes neither top-1 ({_interval(top1)}) nor balanced accuracy ({_interval(balanced)}) beyond "
-                f"chance, but {groups}"
-            )
-        return f"makes no difference beyond chance: top-1 {_interval(top1)}; balanced accuracy {_interval(balanced)}"
-    overall = f"{_clause(top1, 'top-1')} and {_clause(balanced, 'balanced accuracy')}"
-    if top1.beyond_chance and balanced.beyond_chance and top1.points * balanced.points < 0:
-        named = [f"{_points(top1)} of top-1", f"{_points(balanced)} of balanced accuracy"]
-        lost, gained = named if top1.points < 0 else reversed(named)
-        overall = f"gives {lost} for {gained}"
-    return f"{overall}; {groups}" if groups else overall
+    figures, groups = _figures(change), _groups(change)
+    if any(one.beyond_chance for one in figures.values()):
+        overall = _trade(figures) or " and ".join(_clause(one, name) for name, one in figures.items())
+        return f"{overall}; {groups}" if groups else overall
+    if groups:
+        unchanged = " nor ".join(f"{name} ({_interval(one)})" for name, one in figures.items())
+        return f"{'changes neither' if len(figures) > 1 else 'does not change'} {unchanged} beyond chance, but {groups}"
+    unchanged = "; ".join(f"{name} {_interval(one)}" for name, one in figures.items())
+    return f"makes no difference beyond chance: {unchanged}"
+
+
+def _trade(figures: dict[str, AccuracyChange]) -> str:
+    """The points of one figure that are given for those of another; "" if none are."""
+    changed = sorted((one.points, name) for name, one in figures.items() if one.beyond_chance)
+    if not (len(changed) > 1 and changed[0][0] < 0 < changed[-1][0]):
+        return ""
+    return "gives {} for {}".format(*(f"{_points(figures[name])} of {name}" for _, name in changed))
+
+
+def _figures(change: StageChange) -> dict[str, AccuracyChange]:
+    """Top-1 and balanced accuracy; the latter is not said again where test images are balanced."""
+    same = _interval(change.top1) == _interval(change.balanced_accuracy)
+    return {"top-1": change.top1} if same else {"top-1": change.top1, "balanced accuracy": change.balanced_accuracy}
 
 
 def _clause(change: AccuracyChange, name: str) -> str:
