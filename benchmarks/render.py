@@ -51,8 +51,7 @@ from tailcloud.bench.records import fill_from_records, recipe_text, result_recip
 from tailcloud.bench.table_text import markdown_sections
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import read_json, write_atomically, write_json
-from tailcloud.formatting import NOT_MEASURED, counted, number
-from tailcloud.profile import GROUPS
+from tailcloud.formatting import counted, number
 from tailcloud.recipe import differences, resolve
 from tailcloud.reporting.provenance import commit, distinct, machine, threads, versions
 from tailcloud.reporting.row_settings import kernels_of
@@ -63,6 +62,7 @@ from tailcloud.reporting.tables import (
     by_dataset,
     cells,
     gain,
+    informative_columns,
     markdown,
     paired,
 )
@@ -73,7 +73,6 @@ RESULTS = Path("benchmarks") / "results"
 RUNS = RESULTS / "runs"
 OF_THE_RUN = {"data", "seed"}  # settings that no method has an opinion on
 BASELINE, OURS = "ce", "gcl"
-SUMMARISED = ("top1", "balanced_accuracy", *GROUPS)
 HELD_OUT = "calibration"
 
 Parts = Callable[[Sequence[dict[str, Any]]], Iterable[str]]
@@ -240,14 +239,6 @@ def dataset_section(table: DatasetTable) -> str:
         "",
     ]
     return "\n".join(lines)
-
-
-def informative_columns(table: DatasetTable) -> list[str]:
-    """The columns without groups that have no class, and without balanced accuracy where it is top-1."""
-    means = {name: [row.summary(name).text() for row in table.rows] for name in SUMMARISED}
-    same = means["top1"] == means["balanced_accuracy"]
-    empty = {group for group in GROUPS if set(means[group]) == {NOT_MEASURED}}
-    return [column for column in COLUMNS if column not in empty and not (same and column == "balanced_accuracy")]
 
 
 def gain_sentences(table: DatasetTable) -> list[str]:

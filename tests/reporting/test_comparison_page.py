@@ -42,6 +42,14 @@ def test_balanced_accuracy_within_chance_is_no_headline(tmp_path):
     assert "leads in balanced accuracy" not in text
 
 
+@pytest.mark.parametrize("balanced", [60.0, 30.0], ids=["the same", "another figure"])
+def test_balanced_accuracy_has_a_column_where_it_is_another_figure(tmp_path, balanced):
+    result = result_of("ce", 60.0) | {"balanced_accuracy": balanced}
+    text = text_of(tmp_path, [result, result])
+    assert ("few balanced accuracy ECE" in text) == (balanced != 60.0)
+    assert ("Balanced accuracy, the mean over classes, is top-1 here." in text) == (balanced == 60.0)
+
+
 def with_epochs(result, *epochs):
     for stage, number in zip(result["stages"], epochs, strict=True):
         stage["epochs"] = number

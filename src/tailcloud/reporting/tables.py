@@ -175,6 +175,14 @@ def cells(row: MethodRow, columns: Iterable[str] = COLUMNS) -> list[str]:
     return [_cell(row, column) for column in columns]
 
 
+def informative_columns(table: DatasetTable) -> list[str]:
+    """The columns without shot groups that have no class, and without balanced accuracy where it is top-1."""
+    means = {name: [row.summary(name).text() for row in table.rows] for name in ("top1", "balanced_accuracy", *GROUPS)}
+    same = means["top1"] == means["balanced_accuracy"]
+    empty = {group for group in GROUPS if set(means[group]) == {NOT_MEASURED}}
+    return [column for column in COLUMNS if column not in empty and not (same and column == "balanced_accuracy")]
+
+
 def best_epoch_text(best: Summary, results: Sequence[Result]) -> str:
     """The top-1 of the best epochs of some runs, the split that chose them, and how many epochs were compared."""
     if best.mean is None:
