@@ -128,7 +128,7 @@ def test_a_machine_that_turns_slower_takes_smaller_images_then_fewer(timing, mon
     timing(SPEED)
     tried, seconds = [], iter((0.03, 0.05, 0.1))
 
-    def slow_at_first(fitted, draft, open_data, started, *, may_fail):
+    def slow_at_first(fitted, draft, open_data, *, may_fail):
         tried.append((draft.side, draft.max_count))
         if (slow := next(seconds, None)) is not None:
             assert may_fail
