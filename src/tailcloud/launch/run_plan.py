@@ -5,7 +5,6 @@ If the request names no recipe, one is chosen for the data (``choose_recipe``).
 
 import logging
 import os
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,8 +19,8 @@ from tailcloud.data.readers.open_path import named_root
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import check_output, expand_home
 from tailcloud.formatting import some_of
+from tailcloud.launch.command_line import command_line
 from tailcloud.launch.run_data import DataSource, has_test, note_same_images, open_data, open_for_choice
-from tailcloud.plugins import plugin_arguments
 from tailcloud.recipe import Recipe, differences, load_recipe, parse_setting, resolve
 from tailcloud.recipe.merge import merge, settings_named
 from tailcloud.recipe.schema import LARGEST_SEED, Model
@@ -108,18 +107,17 @@ class TrainRequest:
         if self.origin is not None:
             return self.origin
         if isinstance(recipe, Recipe) and self.like is None:
-            return shlex.join(["tailcloud", "train", str(folder.recipe_file), *plugin_arguments()])
-        words = ["tailcloud", "train", *([recipe] if isinstance(recipe, str) else [])]
+            return command_line("train", [str(folder.recipe_file)], {})
         budget = f"{self.time_budget:.12g}s" if isinstance(self.time_budget, int | float) else self.time_budget
-        like = None if self.like is None else str(self.like)
-        options = {"--like": like, "--data": self.spec, "--root": self.root, "--time-budget": budget}
-        for option, value in options.items():
-            words += [option, value] if value is not None else []
-        for teacher in self.teachers:
-            words += ["--teacher", str(teacher)]
-        for setting in self.settings:
-            words += ["--set", setting]
-        return shlex.join([*words, *plugin_arguments(), "--seed", str(seed)])
+        options = {
+            "--like": None if self.like is None else str(self.like),
+            "--data": self.spec,
+            "--root": self.root,
+            "--time-budget": budget,
+            "--teacher": [str(teacher) for teacher in self.teachers],
+            "--set": self.settings,
+        }
+        return command_line("train", [recipe] if isinstance(recipe, str) else [], options, seed)
 
 
 @dataclass(frozen=True)
