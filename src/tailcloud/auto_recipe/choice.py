@@ -33,13 +33,14 @@ from tailcloud.auto_recipe.time_budget import (
     time_and_fit,
     with_fewer_images,
 )
-from tailcloud.auto_recipe.timing import BACKWARD, HEAD_SECONDS, START_AND_END
+from tailcloud.auto_recipe.timing import HEAD_SECONDS, START_AND_END
 from tailcloud.data import Dataset
 from tailcloud.errors import UsageError
 from tailcloud.formatting import counted, duration
 from tailcloud.recipe import Recipe, load_recipe
 from tailcloud.training.devices import cores, using_threads
 from tailcloud.training.features.run_features import TooSlow
+from tailcloud.training.stages.cost import BACKWARD, FORWARD
 
 DEFAULT_CPU_BUDGET = 1800.0  # seconds
 FALLBACK_METHOD = "logit-adjust-posthoc"  # if too few epochs fit for GCL
@@ -285,7 +286,7 @@ def too_slow(skipped: Sequence[BudgetedDraft], best: BudgetedDraft) -> list[str]
     fails = [f"{'does' if one else 'do'} not fit into {duration(best.budget.seconds)}"] if untimed < len(titles) else []
     if untimed:
         number = f" ({untimed})" if fails else ""
-        fails.append(f"{'was' if one else 'were'} not timed for want of time{number}")
+        fails.append(f"{'was' if one else 'were'} not timed for lack of time{number}")
     candidates = counted(len(titles), "larger candidate")
     return [f"{candidates}, {which}, {', or '.join(fails)}; chosen: {best.draft.title}."]
 
@@ -318,7 +319,7 @@ def with_fallback(fitted: BudgetedDraft) -> BudgetedDraft:
 def nominal_seconds(draft: Draft) -> float:
     """The time of enough epochs of a draft on a machine like this one that does nothing else, roughly."""
     speed = NOMINAL_GPU if draft.device.type == "cuda" else NOMINAL_CORE * cores()
-    return (1 + BACKWARD) * draft.flops * draft.images * draft.enough_epochs / speed
+    return (FORWARD + BACKWARD) * draft.flops * draft.images * draft.enough_epochs / speed
 
 
 def fallback_reason(fitted: BudgetedDraft) -> Iterator[str]:

@@ -21,7 +21,6 @@ from tailcloud.calibration.held_out import MIN_HELD_OUT_IMAGES
 from tailcloud.calibration.run_calibration import can_be_corrected
 from tailcloud.classifier import meta_backbone
 from tailcloud.data.splits import limited_positions
-from tailcloud.recipe import load_recipe
 from tailcloud.recipe.merge import merge
 from tailcloud.weights import CATALOGUE
 
@@ -155,8 +154,7 @@ class PretrainedDraft(Draft):
 
         Also which stage is kept.
         """
-        so_far = {**self.method_setting, **chosen.settings, "data": self.data_setting(chosen)}
-        recipe = load_recipe(None, [so_far, *self.overrides])
+        recipe = self.recipe_so_far(chosen)
         choose_kept_stage(chosen, self.dataset, recipe)
         held_out, counts = images_held_out(self.dataset, recipe.selection.split), self.dataset.profile.counts.tolist()
         if not recipe.stage3 and held_out >= MIN_HELD_OUT_IMAGES and can_be_corrected(recipe, counts):
@@ -208,7 +206,7 @@ class PretrainedDraft(Draft):
         return HEAD_METHODS.get(self.base.method, {}) if self.trains_head_alone and not fixed else {}
 
     def needs_less_mixup(self, epochs: int) -> bool:  # noqa: ARG002
-        """There is none."""
+        """Never: its batches are not mixed."""
         return False
 
     @property

@@ -193,7 +193,7 @@ class BudgetedDraft:
         else:
             yield f"{expected}; more are not needed for these data."
         if self.timing.threads and "engine.threads" not in fields_of(self.draft.overrides):
-            gain = f"{self.timing.thread_gain:.1f} times as fast as {cores()}"
+            gain = f"{self.timing.thread_gain:.1f} times as fast as {cores()} threads"
             yield f"One thread: on this machine it is {gain} at the moment."
         if self.draft.needs_less_mixup(self.epochs) and "stage1.mixup" not in fields_of(self.draft.overrides):
             yield f"Mixup {recipe.stage1.mixup:g}: with fewer than {FEW_STEPS:,} steps, more would slow learning down."
