@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from helpers.photos import photos
 from tailcloud.auto_recipe import choose as choose_any
 from tailcloud.auto_recipe import parse_budget
-from tailcloud.auto_recipe.time_budget import BudgetedDraft
+from tailcloud.auto_recipe.time_budget import BudgetedDraft, TimeBudget
 from tailcloud.auto_recipe.timing import RESERVE, StepTiming
 from tailcloud.errors import UsageError
 from tailcloud.recipe import load_recipe
@@ -246,7 +246,7 @@ def test_as_many_epochs_as_fit_and_not_one_more(wanted, each, left, images):
 
     draft = Draft()
     draft.most_epochs, draft.images, draft.evaluated_images = wanted, images, 10
-    fitted = BudgetedDraft(draft, StepTiming({"stage1": each}, each, 0.0), left, left)
+    fitted = BudgetedDraft(draft, StepTiming({"stage1": each}, each, 0.0), TimeBudget(left, 0.0), left)
     epochs = fitted.affordable_epochs
     assert 0 <= epochs <= wanted
     assert epochs == 0 or fitted.seconds(epochs) <= left

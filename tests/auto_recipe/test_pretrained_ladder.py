@@ -128,7 +128,7 @@ def test_a_machine_that_turns_slower_takes_smaller_images_then_fewer(timing, mon
     timing(SPEED)
     tried, seconds = [], iter((0.03, 0.05, 0.1))
 
-    def slow_at_first(fitted, draft, open_data, started, *, may_fail):
+    def slow_at_first(fitted, draft, open_data, *, may_fail):
         tried.append((draft.side, draft.max_count))
         if (slow := next(seconds, None)) is not None:
             assert may_fail
@@ -187,7 +187,7 @@ def test_only_drafts_that_may_fit_are_timed(timing):
 @pytest.mark.parametrize(
     ("budget", "said"),
     [
-        (24.0, "do not fit into 24.0 s, or were not timed for want of time (2); chosen: a head on features at 160 "),
+        (24.0, "do not fit into 24.0 s, or were not timed for lack of time (2); chosen: a head on features at 160 "),
         (40.0, "do not fit into 40.0 s; chosen: a head on features at 224 pixels."),
         (200.0, "do not fit into 3 min 20 s; chosen: training the last layers at 128 pixels."),
     ],

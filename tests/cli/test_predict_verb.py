@@ -71,13 +71,13 @@ def test_an_image_whose_outputs_are_nan_has_an_error_instead_of_a_probability(ca
 
 
 def test_a_file_that_appears_while_predicting_is_kept_and_so_are_the_predictions(call, served, tmp_path, monkeypatch):
-    out, finish = tmp_path / "birds.csv", prediction_output.Summary.add
+    out, finish = tmp_path / "birds.csv", prediction_output.PredictionCounts.add
 
     def meanwhile(*arguments):
         out.write_text("of another predict")
         finish(*arguments)
 
-    monkeypatch.setattr(prediction_output.Summary, "add", meanwhile)
+    monkeypatch.setattr(prediction_output.PredictionCounts, "add", meanwhile)
     result = call("predict", "model", "photos/0.png", "--out", str(out), code=1)
     assert "birds.csv appeared in the meantime and is not overwritten; the new file is" in str(result.exception)
     assert out.read_text() == "of another predict"

@@ -9,9 +9,9 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from tailcloud.cli import app
-from tailcloud.cli.rebalance import SECOND_STAGES, rebalanced
+from tailcloud.cli.rebalance import SECOND_STAGES
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.recipe import load_recipe, parse_setting
+from tailcloud.recipe import load_recipe
 from tailcloud.training.features.run_features import forget_features
 
 
@@ -50,31 +50,6 @@ def test_the_new_run_is_a_run_like_any_other(call, tmp_path):
     assert "finished already" in call("train --resume --out other/place")
     call("rebalance other/place --with ncm --out twice")
     assert json.loads((tmp_path / "twice" / "result.json").read_text())["method"] == "gcl+ncm"
-
-
-@pytest.mark.parametrize("name", ["digits-lt/gcl", "cifar100-lt/ce-mixup", "cifar100-lt/gcl"])
-@pytest.mark.parametrize("second", SECOND_STAGES.values())
-def test_the_recipe_is_the_one_that_two_methods_have_from_the_start(name, second):
-    assert rebalanced(load_recipe(name), second, []) == load_recipe(f"{name}+{second}")
-
-
-def test_on_features_the_recipe_says_that_batch_norm_stays():
-    on_features = {"stage2": {"views": 3, "batch_norm": "frozen"}}
-    first = load_recipe("digits-lt/ce", [{"stage1": {"views": 3, "train": "head"}}])
-    assert rebalanced(first, "crt", []).stage2 == load_recipe("digits-lt/crt", [on_features]).stage2
-    assert rebalanced(first, "crt", ["stage2.views=0"]).stage2 == load_recipe("digits-lt/crt").stage2
-    plain = load_recipe("digits-lt/ce")
-    assert rebalanced(plain, "crt", ["stage2.views=3"]) == load_recipe("digits-lt/ce+crt", [on_features])
-
-
-def test_a_third_stage_goes_with_the_second_one_unless_it_is_asked_for():
-    levelled = [
-        parse_setting(setting) for setting in ("stage3.head_transform=tuned-logit-adjust", "selection.split=0.1")
-    ]
-    recipe = load_recipe("digits-lt/gcl", levelled)
-    assert rebalanced(recipe, "crt", []).stage3 is None
-    again = rebalanced(recipe, "crt", ["stage3.head_transform=tuned-logit-adjust"])
-    assert again == load_recipe("digits-lt/gcl+crt", levelled)
 
 
 def test_a_third_stage_without_held_out_images_is_refused_before_anything_is_written(call, tmp_path):

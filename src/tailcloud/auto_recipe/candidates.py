@@ -19,7 +19,7 @@ Part = Literal["all", "last", "head"]
 
 TINY_SIDE, LARGE_SIDE = 20, 96  # pixels: below, one block a stage is enough; from here on, a stem with strides
 MIN_SIDE = 32  # pixels; images are not shrunk below this to save time
-FEW_IMAGES = 20_000  # with fewer, a network from scratch stays small
+FEWEST_FOR_RESNET50 = 20_000  # training images of a network from scratch
 NEARLY_SQUARE = 1.15  # longer over shorter side, up to which a center crop loses little
 WHOLE_PICTURE: Fit = "pad"  # on photographs of 3:4 better than "squash", with a head on features
 WEIGHTS_FOLDER, WEIGHTS_SUFFIXES = "weights", (".safetensors", ".pth")
@@ -165,7 +165,7 @@ def backbones(side: int, images: int, device: torch.device) -> list[str]:
     if side < TINY_SIDE:
         return ["resnet8"]
     if side >= LARGE_SIDE:
-        return ["resnet50", "resnet18"] if device.type == "cuda" and images > FEW_IMAGES else ["resnet18"]
+        return ["resnet50", "resnet18"] if device.type == "cuda" and images > FEWEST_FOR_RESNET50 else ["resnet18"]
     return ["resnet32", "resnet20", "resnet8"]
 
 

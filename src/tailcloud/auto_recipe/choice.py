@@ -26,28 +26,29 @@ from tailcloud.auto_recipe.time_budget import (
     FEWEST_OF_A_CLASS,
     BudgetedDraft,
     KnownTiming,
+    TimeBudget,
     fit_epochs,
     fit_pretrained,
     fit_slower,
-    seconds_left,
     time_and_fit,
     with_fewer_images,
 )
-from tailcloud.auto_recipe.timing import BACKWARD, HEAD_SECONDS, START_AND_END
+from tailcloud.auto_recipe.timing import HEAD_SECONDS, START_AND_END
 from tailcloud.data import Dataset
 from tailcloud.errors import UsageError
 from tailcloud.formatting import counted, duration
 from tailcloud.recipe import Recipe, load_recipe
 from tailcloud.training.devices import cores, using_threads
 from tailcloud.training.features.run_features import TooSlow
+from tailcloud.training.stages.cost import BACKWARD, FORWARD
 
 DEFAULT_CPU_BUDGET = 1800.0  # seconds
 FALLBACK_METHOD = "logit-adjust-posthoc"  # if too few epochs fit for GCL
 FIT_TEST_BUDGET = 60.0  # seconds; with less, the whole picture is read untested
 TRIAL_SHARE = 0.3  # of the time that is left after features are computed
-HEAD_SHARE = 0.1  # of a limit, which is kept for the head, its evaluation and the report while features are computed
-FLIP_IMAGES = 5  # per second of a limit: the flip test takes no more
-FIT_TEST_SHARE = 0.1  # of a limit, after which the fit test ends with the images that it has
+HEAD_SHARE = 0.1  # of a time budget, kept for the head, its evaluation and the report while features are computed
+FLIP_IMAGES = 5  # per second of a time budget: the flip test takes no more
+FIT_TEST_SHARE = 0.1  # of a time budget, after which the fit test ends with the images that it has
 NOMINAL_CORE, NOMINAL_GPU = 16e9, 4e12  # FLOPs a second that small networks reach in training
 
 AnyDraft = TypeVar("AnyDraft", bound=Draft)
@@ -94,36 +95,31 @@ def choose(
         open_data: opens the data of a recipe, so that heads can be tried on features; None: none is tried.
         resizable: whether the data can be read at another size.
     """
-    started = time.perf_counter() if started is None else started
+    seconds = budget or (DEFAULT_CPU_BUDGET if device.type == "cpu" else None)
+    time_budget = TimeBudget(seconds, time.perf_counter() if started is None else started, asked=bool(budget))
     base = load_recipe(None, [{"data": dataset.spec}, *overrides])
-    limit = budget or (DEFAULT_CPU_BUDGET if device.type == "cpu" else None)
-    flips = run_flip_test(dataset.train, None if limit is None else int(FLIP_IMAGES * limit))
+    flips = run_flip_test(dataset.train, None if seconds is None else int(FLIP_IMAGES * seconds))
     fields = set(fields_of(overrides))
     candidates = pretrained_candidates(dataset, device, base, fields, resizable=resizable)
     if candidates:
         method = None if "method" in fields else DEFAULT_METHOD
-        may_limit = budget is not None and resizable and is_user_data(dataset) and "data.max_count" not in fields
-        draft = partial(PretrainedDraft, budgeted=budget is not None, may_limit=may_limit)
+        may_limit = time_budget.asked and resizable and is_user_data(dataset) and "data.max_count" not in fields
+        draft = partial(PretrainedDraft, budgeted=time_budget.asked, may_limit=may_limit)
         drafts = [draft(dataset, each, device, flips, overrides, method) for each in candidates]
-        if open_data and "data.fit" not in fields and enough_for_fit_test(limit):
-            drafts = with_better_fit(drafts, None if limit is None else FIT_TEST_SHARE * limit)
+        if open_data and "data.fit" not in fields and (seconds is None or seconds >= FIT_TEST_BUDGET):
+            drafts = with_better_fit(drafts, time_budget.share(FIT_TEST_SHARE))
         drafts, frozen = frozen_if_few(unique(usable(drafts)), fields)
-        skipped, best, trial = fit_with_head(drafts, limit, budget, open_data, started)
-        why = [*frozen, *too_slow(skipped, best), *best.draft.reasons(), *trial, *best.reasons(budget)]
+        skipped, best, trial = fit_with_head(drafts, time_budget, open_data)
+        why = [*frozen, *too_slow(skipped, best), *best.draft.reasons(), *trial, *best.reasons()]
     else:
         networks = scratch_candidates(dataset, device, base, resizable=resizable)
         scratch = [Draft(dataset, each, device, flips, overrides) for each in networks]
-        *skipped, best = fit_first_fast_enough(unique(scratch), limit, started)
-        best = with_fallback(best, started)
-        best.check(budget)
+        *skipped, best = fit_first_fast_enough(unique(scratch), time_budget)
+        best = with_fallback(best)
+        best.check()
         before = [*scratch_reason(dataset, base), *too_slow(skipped, best), *fallback_reason(best)]
-        why = [*before, *best.draft.reasons(), *best.reasons(budget)]
+        why = [*before, *best.draft.reasons(), *best.reasons()]
     return Choice(best.settings, [describe_data(dataset), *why], best.stage_seconds)
-
-
-def enough_for_fit_test(limit: float | None) -> bool:
-    """Whether the fit test, which takes seconds, is worth its time."""
-    return limit is None or limit >= FIT_TEST_BUDGET
 
 
 def with_better_fit(drafts: Sequence[PretrainedDraft], seconds: float | None = None) -> list[PretrainedDraft]:
@@ -189,40 +185,36 @@ def frozen_if_few(
     return kept, [f"{few} (--set stage1.train=all trains it anyway)."]
 
 
-def fit_first_fast_enough(drafts: Sequence[Draft], limit: float | None, started: float) -> list[BudgetedDraft]:
-    """Drafts in order of preference, up to the first that is fast enough for the limit, or to the last.
+def fit_first_fast_enough(drafts: Sequence[Draft], budget: TimeBudget) -> list[BudgetedDraft]:
+    """Drafts in order of preference, up to the first that is fast enough for the budget, or to the last.
 
     The last one, the cheapest, is timed first: its timing tells which of the others are worth timing.
     """
-    if limit is None or len(drafts) == 1:
-        return [time_and_fit(drafts[0], limit, started)]
-    cheapest, tried = time_and_fit(drafts[-1], limit, started), []
+    if budget.seconds is None or len(drafts) == 1:
+        return [time_and_fit(drafts[0], budget)]
+    cheapest, tried = time_and_fit(drafts[-1], budget), []
     for draft in drafts[:-1]:
-        fitted = fit_epochs(draft, cheapest.timing.scaled(draft.flops / drafts[-1].flops), limit, started)
+        fitted = fit_epochs(draft, cheapest.timing.scaled(draft.flops / drafts[-1].flops), budget)
         fitted = replace(fitted, doubt=DOUBT)
         if fitted.might_be_fast_enough or draft.device.type == "cuda":  # where FLOPs say little about time
-            fitted = time_and_fit(draft, limit, started)
+            fitted = time_and_fit(draft, budget)
         tried.append(fitted)
         if fitted.is_fast_enough:
             return tried
-    return [*tried, fit_epochs(drafts[-1], cheapest.timing, limit, started)]
+    return [*tried, fit_epochs(drafts[-1], cheapest.timing, budget)]
 
 
 def fit_with_head(
-    drafts: Sequence[PretrainedDraft],
-    limit: float | None,
-    budget: float | None,
-    open_data: Callable[[Recipe], Dataset] | None,
-    started: float,
+    drafts: Sequence[PretrainedDraft], budget: TimeBudget, open_data: Callable[[Recipe], Dataset] | None
 ) -> tuple[list[BudgetedDraft], BudgetedDraft, list[str]]:
     """The drafts that are too slow, the first that fits, and the reason for its head.
 
     Features of a network that stays as it is are computed here. If they take much longer than planned, because the
     machine has become busy, the next draft is taken.
     """
-    *skipped, best = fit_pretrained(drafts, limit, started)
-    best = with_fewer_images(best, started)
-    best.check(budget)
+    *skipped, best = fit_pretrained(drafts, budget)
+    best = with_fewer_images(best)
+    best.check()
     draft = best.draft
     if open_data is None or not isinstance(draft, PretrainedDraft) or not draft.trains_head_alone:
         trial = f"Of {len(HEAD_METHODS)} heads the best on held-out images is taken: {', '.join(HEAD_METHODS)}."
@@ -231,12 +223,12 @@ def fit_with_head(
     may_fail = bool(smaller) or can_be_limited(draft)
     while True:
         try:
-            return skipped, *with_features(best, draft, open_data, started, may_fail=may_fail)
+            return skipped, *with_features(best, draft, open_data, may_fail=may_fail)
         except TooSlow as slow:
             logger.info("features at %s pixels take too long on this machine now", draft.side)
             known = KnownTiming(draft, replace(best.timing, evaluate=slow.seconds))
             skipped.append(replace(best, timing=known.estimate(draft)))
-            before, best = draft, fit_slower(smaller or [draft], known, limit, started)
+            before, best = draft, fit_slower(smaller or [draft], known, budget)
             assert isinstance(best.draft, PretrainedDraft)
             draft, smaller = best.draft, [each for each in smaller if each.flops < best.draft.flops]
             changed = (draft.side, draft.max_count) != (before.side, before.max_count)
@@ -249,12 +241,7 @@ def can_be_limited(draft: PretrainedDraft) -> bool:
 
 
 def with_features(
-    fitted: BudgetedDraft,
-    draft: PretrainedDraft,
-    open_data: Callable[[Recipe], Dataset],
-    started: float,
-    *,
-    may_fail: bool,
+    fitted: BudgetedDraft, draft: PretrainedDraft, open_data: Callable[[Recipe], Dataset], *, may_fail: bool
 ) -> tuple[BudgetedDraft, list[str]]:
     """The draft with its features computed and, if it tries heads, with the best head; and the reason for that.
 
@@ -264,14 +251,14 @@ def with_features(
     names = list(HEAD_METHODS) if draft.tries_heads else [draft.base.method]
     drafts = {name: replace(draft, method=name) for name in names}
     recipes = {name: each.recipe(each.default_epochs) for name, each in drafts.items()}
-    first, reserved = recipes[names[0]], HEAD_SHARE * (fitted.limit or 0.0)
+    first, reserved = recipes[names[0]], fitted.budget.share(HEAD_SHARE) or 0.0
     with using_threads(torch.get_num_threads()):  # a session sets them, and choosing must not change them
         dataset = open_data(first)
-        left = seconds_left(fitted.limit, started)
+        left = fitted.budget.left
         longest = max(0.0, left - reserved) if may_fail and left is not None else None
         session = session_with_features(first, dataset, draft.device, logger.info, longest)
         pace = time_head(first, session) if any(stage.epochs for stage in first.stages.values()) else HEAD_SECONDS
-        left = seconds_left(fitted.limit, started)
+        left = fitted.budget.left
         seconds = None if left is None else min(TRIAL_SHARE * left, left - reserved)
         trial = None
         if len(names) > 1 and (seconds is None or pace * trial_images(recipes, len(dataset.train)) <= seconds):
@@ -279,7 +266,7 @@ def with_features(
     best = trial.best if trial else names[0]
     computed = replace(fitted.timing, train=dict.fromkeys(recipes[best].stages, pace), evaluate=0.0)
     reasons = [trial.reason()] if trial else [f"Head: {best}; too little time is left to compare others."]
-    return fit_epochs(drafts[best], computed, fitted.limit, started), reasons if len(names) > 1 else []
+    return fit_epochs(drafts[best], computed, fitted.budget), reasons if len(names) > 1 else []
 
 
 def trial_images(recipes: Mapping[str, Recipe], images: int) -> float:
@@ -296,10 +283,10 @@ def too_slow(skipped: Sequence[BudgetedDraft], best: BudgetedDraft) -> list[str]
     titles, untimed = [each.draft.title for each in skipped], sum(each.untimed for each in skipped)
     which = " and ".join(titles) if len(titles) <= 2 else f"from {titles[0]} to {titles[-1]}"
     one = len(titles) == 1
-    fails = [f"{'does' if one else 'do'} not fit into {duration(best.limit)}"] if untimed < len(titles) else []
+    fails = [f"{'does' if one else 'do'} not fit into {duration(best.budget.seconds)}"] if untimed < len(titles) else []
     if untimed:
         number = f" ({untimed})" if fails else ""
-        fails.append(f"{'was' if one else 'were'} not timed for want of time{number}")
+        fails.append(f"{'was' if one else 'were'} not timed for lack of time{number}")
     candidates = counted(len(titles), "larger candidate")
     return [f"{candidates}, {which}, {', or '.join(fails)}; chosen: {best.draft.title}."]
 
@@ -313,7 +300,7 @@ def scratch_reason(dataset: Dataset, base: Recipe) -> Iterator[str]:
         )
 
 
-def with_fallback(fitted: BudgetedDraft, started: float) -> BudgetedDraft:
+def with_fallback(fitted: BudgetedDraft) -> BudgetedDraft:
     """The same model with the fallback method if too few epochs fit, else the draft unchanged.
 
     GCL, mixup and a second stage need many epochs. A method, or any field of a stage, that the user sets is kept.
@@ -322,16 +309,17 @@ def with_fallback(fitted: BudgetedDraft, started: float) -> BudgetedDraft:
     """
     draft = fitted.draft
     fixed = any(field == "method" or field.startswith("stage") for field in fields_of(draft.overrides))
-    enough = fitted.limit is None or nominal_seconds(draft) <= fitted.limit
+    limit = fitted.budget.seconds
+    enough = limit is None or nominal_seconds(draft) <= limit
     if enough or fixed or draft.dataset.profile.ratio < BALANCED_RATIO:
         return fitted
-    return time_and_fit(replace(draft, method=FALLBACK_METHOD), fitted.limit, started)  # its steps are faster
+    return time_and_fit(replace(draft, method=FALLBACK_METHOD), fitted.budget)  # its steps are faster
 
 
 def nominal_seconds(draft: Draft) -> float:
     """The time of enough epochs of a draft on a machine like this one that does nothing else, roughly."""
     speed = NOMINAL_GPU if draft.device.type == "cuda" else NOMINAL_CORE * cores()
-    return (1 + BACKWARD) * draft.flops * draft.images * draft.enough_epochs / speed
+    return (FORWARD + BACKWARD) * draft.flops * draft.images * draft.enough_epochs / speed
 
 
 def fallback_reason(fitted: BudgetedDraft) -> Iterator[str]:

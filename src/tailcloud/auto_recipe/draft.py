@@ -68,11 +68,15 @@ class Draft:
         choose_stages(chosen, self.dataset, self.base)
         choose_validation(chosen, self.dataset)
         choose_engine(chosen, self.device)
-        so_far = {**self.method_setting, **chosen.settings, "data": self.data_setting(chosen)}
-        recipe = load_recipe(None, [so_far, *self.overrides])
+        recipe = self.recipe_so_far(chosen)
         choose_correction(chosen, self.dataset, recipe)
         choose_kept_stage(chosen, self.dataset, recipe)
         return chosen
+
+    def recipe_so_far(self, chosen: ChosenSettings) -> Recipe:
+        """The recipe of what is chosen, with the overrides."""
+        so_far = {**self.method_setting, **chosen.settings, "data": self.data_setting(chosen)}
+        return load_recipe(None, [so_far, *self.overrides])
 
     def data_setting(self, chosen: ChosenSettings) -> Settings:
         """The table ``data`` of the recipe."""

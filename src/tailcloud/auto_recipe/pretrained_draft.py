@@ -18,12 +18,9 @@ from tailcloud.auto_recipe.rules import (
     images_held_out,
 )
 from tailcloud.calibration.held_out import MIN_HELD_OUT_IMAGES
-from tailcloud.calibration.run_calibration import implied_prior
+from tailcloud.calibration.run_calibration import can_be_corrected
 from tailcloud.classifier import meta_backbone
 from tailcloud.data.splits import limited_positions
-from tailcloud.head_transforms.base import SHIFTED_HEADS
-from tailcloud.heads import inference_kind
-from tailcloud.recipe import head_kinds, load_recipe
 from tailcloud.recipe.merge import merge
 from tailcloud.weights import CATALOGUE
 
@@ -64,7 +61,6 @@ HEAD_STEPS, MIN_HEAD_EPOCHS, MAX_HEAD_EPOCHS = 1200, 20, 200
 ENOUGH_HEAD_SHARE, MIN_HEAD_SHARE = 0.5, 0.2  # of these epochs
 TRIAL_HEADS = 2  # the head trial trains at least three heads on two thirds of the images each
 LAST_LAYERS = 3  # of the backbone, which are trained if there is no time for all
-SAME_SHARE = 1e-6
 CROP_AREA, COLOR_JITTER = [0.3, 1.0], [0.3, 0.3, 0.3]
 
 # The heads that are tried on features, in order of preference, with what differs from their method's settings.
@@ -158,14 +154,10 @@ class PretrainedDraft(Draft):
 
         Also which stage is kept.
         """
-        so_far = {**self.method_setting, **chosen.settings, "data": self.data_setting(chosen)}
-        recipe = load_recipe(None, [so_far, *self.overrides])
+        recipe = self.recipe_so_far(chosen)
         choose_kept_stage(chosen, self.dataset, recipe)
-        prior = implied_prior(recipe, self.dataset.profile.counts.tolist())
-        balances = prior.max() - prior.min() < SAME_SHARE
-        can_be_shifted = inference_kind(list(head_kinds(recipe).values())[-1]) in SHIFTED_HEADS
-        held_out = images_held_out(self.dataset, recipe.selection.split)
-        if balances and can_be_shifted and not recipe.stage3 and held_out >= MIN_HELD_OUT_IMAGES:
+        held_out, counts = images_held_out(self.dataset, recipe.selection.split), self.dataset.profile.counts.tolist()
+        if not recipe.stage3 and held_out >= MIN_HELD_OUT_IMAGES and can_be_corrected(recipe, counts):
             reason = "At the end the re-balancing is corrected on the held-out images, if they show a bias."
             chosen.set("stage3.head_transform", "tuned-logit-adjust", reason)
             chosen.set("stage3.views", int(self.trains_head_alone))
@@ -214,7 +206,7 @@ class PretrainedDraft(Draft):
         return HEAD_METHODS.get(self.base.method, {}) if self.trains_head_alone and not fixed else {}
 
     def needs_less_mixup(self, epochs: int) -> bool:  # noqa: ARG002
-        """There is none."""
+        """Never: its batches are not mixed."""
         return False
 
     @property

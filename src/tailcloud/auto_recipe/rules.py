@@ -36,9 +36,8 @@ class ChosenSettings:
 
     def set(self, key: str, value: Any, reason: str = "") -> None:
         """Choose a value for a field of the recipe."""
-        table, *names = key.split(".")
-        inner = self.settings.setdefault(table, {})
-        inner[names[0]] = value
+        table, _, name = key.partition(".")
+        self.settings.setdefault(table, {})[name] = value
         if reason:
             self.reasons.append((key, reason))
 

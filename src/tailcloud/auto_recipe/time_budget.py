@@ -1,4 +1,4 @@
-"""The time budget of a run: the option ``--time-budget``, and how many epochs of a draft fit into it."""
+"""The time budget of a run, by ``--time-budget`` or the CPU default, and how many epochs of a draft fit into it."""
 
 import logging
 import re
@@ -36,8 +36,8 @@ MOST_OVERDRAWN, ROUNDED_UP = 0.15, 1.1  # of a budget
 MOST_OVERDRAWN_SECONDS = 10.0  # of a short one
 DOUBT, CLOSE_DOUBT = 2.0, 1.3  # factors by which estimated seconds may be wrong
 FEWEST_OF_A_CLASS = 20  # images that stay if large classes are limited
-WORTH_SECONDS, WORTH_SHARE = 1.0, 0.03  # images are left out only if that saves more: seconds, and of the time limit
-TIMING_SHARE = 0.25  # of the time that is left for a run; a CPU times candidates for no longer
+WORTH_SECONDS, WORTH_SHARE = 1.0, 0.03  # images are left out only if that saves more: seconds, and of the time budget
+TIMING_SHARE = 0.25  # of the time that is left for a run, in which a CPU times candidates
 MAX_EVALUATION_SHARE, MIN_EVALUATIONS = 0.1, 10  # of the training time; but at least so many a stage
 
 logger = logging.getLogger(__name__)
@@ -60,17 +60,41 @@ def budget_text(seconds: float) -> str:
 
 
 @dataclass(frozen=True)
-class BudgetedDraft:
-    """A draft with its timing and as many epochs as the time limit allows.
+class TimeBudget:
+    """The time that a run may take.
 
-    ``left`` is what is left of the limit after the data were read and steps were timed, ``trial`` the seconds that are
+    Args:
+        seconds: so many from ``started`` on; None: any time.
+        started: by ``time.perf_counter``.
+        asked: whether the user has set it; if not, it is the default of a CPU.
+    """
+
+    seconds: float | None
+    started: float
+    asked: bool = False
+
+    @property
+    def left(self) -> float | None:
+        """Seconds that are left now; None without a limit."""
+        return None if self.seconds is None else max(0.0, self.seconds - (time.perf_counter() - self.started))
+
+    def share(self, share: float) -> float | None:
+        """A share of the seconds; None without a limit."""
+        return None if self.seconds is None else share * self.seconds
+
+
+@dataclass(frozen=True)
+class BudgetedDraft:
+    """A draft with its timing and as many epochs as the time budget allows.
+
+    ``left`` is what is left of the budget after the data were read and steps were timed, ``trial`` the seconds that are
     set aside for the head trial. An estimated timing may be wrong by the factor ``doubt``. ``untimed``: there was no
     time to replace it by a measured one.
     """
 
     draft: Draft
     timing: StepTiming
-    limit: float | None
+    budget: TimeBudget
     left: float | None
     trial: float = 0.0
     doubt: float = 1.0
@@ -138,11 +162,11 @@ class BudgetedDraft:
         """The estimated time of each stage."""
         return self.timing.stage_seconds(self.recipe(self.epochs), self.draft.images, self.draft.evaluated_images)
 
-    def check(self, budget: float | None) -> None:
-        """Refuse a budget in which nothing sensible can be trained, and name the least that makes sense."""
-        fewest = self.draft.min_epochs
-        asked = "stage1.epochs" in fields_of(self.draft.overrides)
-        if not budget or asked or self.left is None or self.affordable_epochs >= fewest:
+    def check(self) -> None:
+        """Refuse a budget of the user in which nothing sensible can be trained, and name the least that makes sense."""
+        fewest, budget = self.draft.min_epochs, self.budget.seconds
+        fixed = "stage1.epochs" in fields_of(self.draft.overrides)
+        if not self.budget.asked or budget is None or fixed or self.left is None or self.affordable_epochs >= fewest:
             return
         missing = self.seconds(fewest) - self.left - self.trial
         if missing > max(MOST_OVERDRAWN * budget, MOST_OVERDRAWN_SECONDS):
@@ -152,11 +176,11 @@ class BudgetedDraft:
                 f"({self.draft.title})"
             )
 
-    def reasons(self, budget: float | None) -> Iterator[str]:
-        """The epochs and their estimated time; ``budget`` is None if the limit is the CPU default."""
+    def reasons(self) -> Iterator[str]:
+        """The epochs and their estimated time."""
         recipe, takes = self.recipe(self.epochs), duration(self.seconds(self.epochs))
         expected = f"{epochs_text(recipe)} epochs, about {takes} on this machine"
-        limit = f"{'the time budget' if budget else 'the CPU default'} of {duration(self.limit)}"
+        limit = f"{'the time budget' if self.budget.asked else 'the CPU default'} of {duration(self.budget.seconds)}"
         if "stage1.epochs" in fields_of(self.draft.overrides) or not recipe.stage1.epochs:  # class means train nothing
             yield f"{expected}."
         elif self.affordable_epochs < self.draft.min_epochs:
@@ -169,7 +193,7 @@ class BudgetedDraft:
         else:
             yield f"{expected}; more are not needed for these data."
         if self.timing.threads and "engine.threads" not in fields_of(self.draft.overrides):
-            gain = f"{self.timing.thread_gain:.1f} times as fast as {cores()}"
+            gain = f"{self.timing.thread_gain:.1f} times as fast as {cores()} threads"
             yield f"One thread: on this machine it is {gain} at the moment."
         if self.draft.needs_less_mixup(self.epochs) and "stage1.mixup" not in fields_of(self.draft.overrides):
             yield f"Mixup {recipe.stage1.mixup:g}: with fewer than {FEW_STEPS:,} steps, more would slow learning down."
@@ -180,48 +204,66 @@ def epochs_text(recipe: Recipe) -> str:
     return " + ".join(str(stage.epochs) for stage in recipe.stages.values() if stage.epochs) or "0"
 
 
-def time_and_fit(draft: Draft, limit: float | None, started: float) -> BudgetedDraft:
-    """Time a few steps of a draft, and fit its epochs into what is left of a limit since ``started``."""
+def time_and_fit(draft: Draft, budget: TimeBudget) -> BudgetedDraft:
+    """Time a few steps of a draft, and fit its epochs into what is left of a budget."""
     logger.info("timing %s", draft.title)
-    return fit_epochs(draft, time_recipe(draft.one_epoch, draft.dataset, draft.side, draft.device), limit, started)
+    return fit_epochs(draft, time_recipe(draft.one_epoch, draft.dataset, draft.side, draft.device), budget)
 
 
-def fit_pretrained(drafts: Sequence[PretrainedDraft], limit: float | None, started: float) -> list[BudgetedDraft]:
-    """Drafts in order of preference, up to the first that is fast enough for the limit, or to the last.
+def fit_pretrained(drafts: Sequence[PretrainedDraft], budget: TimeBudget) -> list[BudgetedDraft]:
+    """Drafts in order of preference, up to the first that is fast enough for the budget, or to the last.
 
     On a CPU the last one, the cheapest, is timed first: from it the others are estimated, which tells which of them are
     worth timing, and is all that is known of those for which no time is left. A GPU takes seconds to prepare a network
     for another size, so there the first draft is timed at once.
     """
-    cheapest, known, tried = drafts[-1], list[KnownTiming](), list[BudgetedDraft]()
-    on_cpu = cheapest.device.type == "cpu"
-    clock = TimingClock(seconds_left(limit, started) if on_cpu else None, time.perf_counter())
-    if on_cpu:
-        known.append(KnownTiming(cheapest, time_draft(cheapest)))
+    timer, tried = DraftTimer(drafts[-1], budget), list[BudgetedDraft]()
     for draft in drafts:
-        fitted = without_trial(estimate(draft, known, limit, started), draft) if known else None
-        if fitted and fitted.is_much_faster_than_needed:
-            return [*tried, fitted]
-        measured: StepTiming | None = None
-        if draft.trains_head_alone:
-            measured = known_features_timing(draft.one_epoch, draft.dataset, draft.side, draft.device)
-        just_timed = on_cpu and draft is cheapest and len(known) == 1
-        promising = fitted is None or fitted.might_be_fast_enough or draft is cheapest
-        if measured is None and promising and not just_timed:
-            if fitted is None or clock.has(seconds_to_time(fitted.timing)):
-                logger.info("timing %s", draft.title)
-                measured = time_draft(draft)
-                if on_cpu or not known:
-                    known.append(KnownTiming(draft, measured))
-            else:
-                fitted = replace(fitted, untimed=draft is not cheapest)
-        if measured:
-            fitted = without_trial(fit_epochs(draft, measured, limit, started), draft)
-        assert fitted is not None
-        tried.append(fitted)
-        if fitted.is_fast_enough:
+        tried.append(timer.fit(draft))
+        if tried[-1].is_fast_enough:
             break
     return tried
+
+
+class DraftTimer:
+    """Fits drafts into a budget, and times those that are worth it.
+
+    On a CPU timing takes ``TIMING_SHARE`` of the time that is left for the run, and no longer.
+    """
+
+    def __init__(self, cheapest: PretrainedDraft, budget: TimeBudget) -> None:
+        self.cheapest, self.budget, self.known = cheapest, budget, list[KnownTiming]()
+        self.on_cpu, left = cheapest.device.type == "cpu", budget.left
+        self.ends: float | None = None  # no timing of a CPU may last longer, by ``time.perf_counter``
+        if self.on_cpu and left is not None:
+            self.ends = time.perf_counter() + TIMING_SHARE * (left - START_AND_END)
+        if self.on_cpu:
+            self.known.append(KnownTiming(cheapest, time_draft(cheapest)))
+
+    def fit(self, draft: PretrainedDraft) -> BudgetedDraft:
+        """The draft with its timing: a measured one, or an estimate if that is enough or no time is left."""
+        estimated = without_trial(estimate(draft, self.known, self.budget), draft) if self.known else None
+        if estimated and estimated.is_much_faster_than_needed:
+            return estimated
+        timing: StepTiming | None = None
+        if draft.trains_head_alone:
+            timing = known_features_timing(draft.one_epoch, draft.dataset, draft.side, draft.device)
+        if estimated and timing is None:
+            just_timed = self.on_cpu and draft is self.cheapest and len(self.known) == 1
+            if just_timed or not (estimated.might_be_fast_enough or draft is self.cheapest):
+                return estimated
+            if not self.has(seconds_to_time(estimated.timing)):
+                return replace(estimated, untimed=draft is not self.cheapest)
+        if timing is None:
+            logger.info("timing %s", draft.title)
+            timing = time_draft(draft)
+            if self.on_cpu or not self.known:
+                self.known.append(KnownTiming(draft, timing))
+        return without_trial(fit_epochs(draft, timing, self.budget), draft)
+
+    def has(self, seconds: float) -> bool:
+        """Whether a timing of so many seconds would end in time."""
+        return self.ends is None or time.perf_counter() + seconds <= self.ends
 
 
 def time_draft(draft: PretrainedDraft) -> StepTiming:
@@ -230,39 +272,22 @@ def time_draft(draft: PretrainedDraft) -> StepTiming:
     return measure(draft.one_epoch, draft.dataset, draft.side, draft.device)
 
 
-@dataclass
-class TimingClock:
-    """A share of the time that is ``left`` for a run, in which candidates may be timed; None: as long as it takes."""
-
-    left: float | None
-    began: float  # by ``time.perf_counter``
-
-    def has(self, seconds: float) -> bool:
-        """Whether so many seconds more are within that share."""
-        if self.left is None:
-            return True
-        return time.perf_counter() - self.began + seconds <= TIMING_SHARE * (self.left - START_AND_END)
-
-
-def fit_slower(
-    drafts: Sequence[PretrainedDraft], known: "KnownTiming", limit: float | None, started: float
-) -> BudgetedDraft:
+def fit_slower(drafts: Sequence[PretrainedDraft], known: "KnownTiming", budget: TimeBudget) -> BudgetedDraft:
     """The first draft that fits on a machine that has become slower, without timing; else the last, on fewer images.
 
     Args:
         drafts: in order of preference; all train the head alone.
         known: what features take now.
-        limit: seconds from ``started`` on.
-        started: when the budget started.
+        budget: the time of the run.
     """
     for draft in drafts:
-        fitted = without_trial(fit_epochs(draft, known.estimate(draft), limit, started), draft)
+        fitted = without_trial(fit_epochs(draft, known.estimate(draft), budget), draft)
         if fitted.is_fast_enough:
             return fitted
-    return with_fewer_images(fitted, started)
+    return with_fewer_images(fitted)
 
 
-def with_fewer_images(fitted: BudgetedDraft, started: float) -> BudgetedDraft:
+def with_fewer_images(fitted: BudgetedDraft) -> BudgetedDraft:
     """The draft on fewer images of the largest classes, as many as fit; small classes keep all of theirs.
 
     The time of the head trial goes to images first: they give more. ``FEWEST_OF_A_CLASS`` are taken even if they do not
@@ -279,9 +304,9 @@ def with_fewer_images(fitted: BudgetedDraft, started: float) -> BudgetedDraft:
     share = (fitted.left - fixed) / (fitted.needed - fixed)
     limits = range(1, int(counts.max()))
     most = bisect_right(limits, share * counts.sum(), key=lambda limit: np.minimum(counts, limit).sum())
-    limited = fit_epochs(draft.limited_to(max(most, FEWEST_OF_A_CLASS)), fitted.timing, fitted.limit, started)
+    limited = fit_epochs(draft.limited_to(max(most, FEWEST_OF_A_CLASS)), fitted.timing, fitted.budget)
     saved = fitted.needed - limited.needed
-    return limited if saved > max(WORTH_SECONDS, WORTH_SHARE * (fitted.limit or 0.0)) else fitted
+    return limited if saved > max(WORTH_SECONDS, fitted.budget.share(WORTH_SHARE) or 0.0) else fitted
 
 
 @dataclass(frozen=True)
@@ -305,9 +330,7 @@ class KnownTiming:
         return same_part and draft.device.type == "cpu" and not draft.trains_head_alone
 
 
-def estimate(
-    draft: PretrainedDraft, known: Sequence[KnownTiming], limit: float | None, started: float
-) -> BudgetedDraft:
+def estimate(draft: PretrainedDraft, known: Sequence[KnownTiming], budget: TimeBudget) -> BudgetedDraft:
     """A draft, by the last of the known timings that is like it, else by the first.
 
     Features follow FLOPs closely, and so do steps that train the same part of the network on a CPU.
@@ -315,7 +338,7 @@ def estimate(
     like = next((each for each in reversed(known) if each.is_like(draft)), known[0])
     close = draft.trains_head_alone or like.is_like(draft)
     doubt = 1.0 if like.draft is draft else CLOSE_DOUBT if close else DOUBT
-    return replace(fit_epochs(draft, like.estimate(draft), limit, started), doubt=doubt)
+    return replace(fit_epochs(draft, like.estimate(draft), budget), doubt=doubt)
 
 
 def without_trial(fitted: BudgetedDraft, draft: PretrainedDraft) -> BudgetedDraft:
@@ -326,13 +349,8 @@ def without_trial(fitted: BudgetedDraft, draft: PretrainedDraft) -> BudgetedDraf
     return replace(fitted, left=fitted.left - trial, trial=trial)
 
 
-def fit_epochs(draft: Draft, timing: StepTiming, limit: float | None, started: float) -> BudgetedDraft:
+def fit_epochs(draft: Draft, timing: StepTiming, budget: TimeBudget) -> BudgetedDraft:
     """As ``time_and_fit``, with a known timing."""
     if timing.threads != draft.threads:
         draft = replace(draft, threads=timing.threads)
-    return BudgetedDraft(draft, timing, limit, seconds_left(limit, started))
-
-
-def seconds_left(limit: float | None, started: float) -> float | None:
-    """What is left of a limit since ``started``; None without a limit."""
-    return None if limit is None else max(0.0, limit - (time.perf_counter() - started))
+    return BudgetedDraft(draft, timing, budget, budget.left)

@@ -28,13 +28,13 @@ from tailcloud.training.features.views import View
 from tailcloud.training.loop import prepare_stage, train_epoch
 from tailcloud.training.model import first_model
 from tailcloud.training.session import Session
-from tailcloud.training.stages.cost import gradients_per_step
+from tailcloud.training.stages.cost import BACKWARD, FORWARD, gradients_per_step
 from tailcloud.training.stages.parts import StageParts
 from tailcloud.training.stages.start import start_stage
 
 TRIAL_STEPS = {"cpu": (1, 8), "cuda": (4, 16)}  # of a short and of a long trial epoch: both have the same fixed cost
 LONG_STEP = 0.3  # seconds: beside such steps the fixed cost of an epoch is nothing
-TRIAL_BATCH, LARGE_SIDE = 16, 96  # on a CPU, steps on images from this size on are timed on small batches
+TRIAL_BATCH, TRIAL_BATCH_SIDE = 16, 96  # on a CPU, steps on images from this size on are timed on small batches
 TRIAL_TEST_IMAGES = {"cpu": 64, "cuda": 1024}  # test images evaluated, of more than SMALL_IMAGE pixels
 SMALL_IMAGE, SMALL_TEST_IMAGES = 64 * 64, 256
 TRIAL_READS = 128  # images read from files
@@ -42,7 +42,6 @@ MIN_TIMED_SECONDS, MAX_TIMED_EPOCHS = {"cpu": 0.5, "cuda": 0.2}, 50
 TRIAL_LR = 1e-4  # any learning rate takes the same time
 OVERHEAD = 3.0  # seconds: the start of a run, and its report
 HEAD_SECONDS = 3e-5  # to train a head on the features of one image
-BACKWARD = 2.0  # forward passes
 RESERVE = 0.05  # share of a run for checkpoints and other work of the machine
 LOOKED_UP, NEARLY_ALL = 24, 0.9  # images that are looked up in the cache of features; the share that it must have
 KNOWN_SECONDS = 1e-3  # to read an image and find its features
@@ -152,7 +151,7 @@ class FasterThreads:
 
 def with_trial_batch(recipe: Recipe, side: int, device: torch.device) -> Recipe:
     """The recipe with small batches if steps are long: an image takes about as long in a small batch."""
-    if device.type != "cpu" or side < LARGE_SIDE:
+    if device.type != "cpu" or side < TRIAL_BATCH_SIDE:
         return recipe
     stages = {
         name: stage.model_copy(update={"batch": min(stage.batch, TRIAL_BATCH)}) for name, stage in recipe.stages.items()
@@ -217,7 +216,7 @@ def estimated_timing(recipe: Recipe, forward: float, trained: float) -> StepTimi
         forward: seconds of a forward pass of one image.
         trained: the share of it that also has a backward pass; steps on features do not depend on the network.
     """
-    step = forward * (1 + BACKWARD * trained)
+    step = forward * (FORWARD + BACKWARD * trained)
     train = {
         name: HEAD_SECONDS if stage.views else gradients_per_step(stage) * step for name, stage in recipe.stages.items()
     }
@@ -280,7 +279,7 @@ def evaluation_seconds(session: Session, train: dict[str, float]) -> float:
     """The time to evaluate one image; on a GPU, which prepares for that for seconds, it follows from the steps."""
     if session.device.type == "cuda" and any(train.values()):
         stages = session.recipe.stages
-        return max(seconds / gradients_per_step(stages[name]) for name, seconds in train.items()) / (1 + BACKWARD)
+        return max(seconds / gradients_per_step(stages[name]) for name, seconds in train.items()) / (FORWARD + BACKWARD)
     session.predict(session.images.test, 1.0)
     session.predictions.clear()
     started = time.perf_counter()

@@ -4,16 +4,15 @@ Runs with the same first stage train it once: a ``BenchStep`` names the run that
 """
 
 import json
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
-from tailcloud import plugins
 from tailcloud.bench.table import CellKey, PaperTable, TableRow
 from tailcloud.data.benchmarks.cifar import TUNE
 from tailcloud.errors import UsageError
+from tailcloud.launch.command_line import command_line
 from tailcloud.recipe import Recipe, load_recipe, parse_setting
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.fork import MAY_DIFFER, first_stage_file
@@ -157,7 +156,8 @@ def cell_runs(row: TableRow, spec: str, protocol: BenchProtocol, out: Path) -> l
         every = [*own, *protocol_settings(unchanged, protocol)]
         recipe = load_recipe(reference, [*map(parse_setting, every), data, {"seed": seed}])
         folder = cell_folder(row.key, spec, seed, out)
-        runs.append(BenchRun(row, spec, folder, recipe, train_command(reference, data, every, seed)))
+        options = {"--data": spec, "--root": protocol.root or None, "--set": every}
+        runs.append(BenchRun(row, spec, folder, recipe, command_line("train", [reference], options, seed)))
     return runs
 
 
@@ -185,16 +185,6 @@ def protocol_settings(recipe: Recipe, protocol: BenchProtocol) -> list[str]:
                 settings.append(f"{name}.epochs={max(1, round(share * protocol.epochs))}")
     absent = {"stage2"} - set(recipe.stages)  # every recipe has a first stage, and --set may add a third
     return settings + [setting for setting in protocol.settings if not absent & set(parse_setting(setting))]
-
-
-def train_command(reference: str, data: dict[str, str], settings: Sequence[str], seed: int) -> str:
-    """The command that trains the same run alone."""
-    words = ["tailcloud", "train", reference]
-    for option, value in data.items():
-        words += [f"--{option}", value]
-    for setting in settings:
-        words += ["--set", setting]
-    return shlex.join([*words, *plugins.plugin_arguments(), "--seed", str(seed)])
 
 
 def steps_of(runs: Sequence[BenchRun]) -> list[BenchStep]:

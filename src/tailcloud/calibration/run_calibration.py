@@ -15,12 +15,15 @@ from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.images import Images
 from tailcloud.errors import UsageError
 from tailcloud.evaluation.paired_difference import few_shot_classes, image_weights
-from tailcloud.recipe import Recipe, Stage
+from tailcloud.head_transforms.base import SHIFTED_HEADS
+from tailcloud.heads import inference_kind
+from tailcloud.recipe import Recipe, Stage, head_kinds
 from tailcloud.sampling import class_shares
 from tailcloud.training.stages.factory import make_head_transform, make_loss, make_objective
 
 ABSENT = 0.5  # images, for a class without a held-out one
 SMALLEST_SHARE = 1e-12  # of a class that no stage has trained on: it may still occur
+SAME_SHARE = 1e-6  # shares of classes that differ by less are equal
 
 
 def calibrate_run(
@@ -64,6 +67,16 @@ def implied_prior(recipe: Recipe, counts: list[int], before: str | None = None) 
             break
         prior = _prior_after(stage, known) if stage.epochs else make_head_transform(stage, known).prior(prior)
     return normalised(np.maximum(prior, SMALLEST_SHARE))
+
+
+def can_be_corrected(recipe: Recipe, counts: list[int]) -> bool:
+    """Whether the last stage leaves equal shares of all classes, and a head whose outputs can be shifted.
+
+    Then a further stage can correct the re-balancing on held-out images (``tuned-logit-adjust``).
+    """
+    prior = implied_prior(recipe, counts)
+    shiftable = inference_kind(list(head_kinds(recipe).values())[-1]) in SHIFTED_HEADS
+    return shiftable and bool(prior.max() - prior.min() < SAME_SHARE)
 
 
 def _prior_after(stage: Stage, counts: list[int]) -> Prior:

@@ -1,6 +1,5 @@
 """``tailcloud inspect``: what is in a data set, before anything is trained on it."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -54,6 +53,7 @@ def inspect(
     from tailcloud.data.inspection.duplicates import find_duplicates
     from tailcloud.data.inspection.group_suggestions import group_suggestions
     from tailcloud.data.readers.open_path import named_root
+    from tailcloud.launch.command_line import command_line
     from tailcloud.recipe import load_recipe, parse_setting
     from tailcloud.reporting.inspection_page import inspection_path, write_inspection
 
@@ -68,8 +68,7 @@ def inspect(
     suggestions = list(group_suggestions(surveyed))
     for sentence in suggestions:
         print_note(sentence)
-    words = ["tailcloud", "train", "--data", spec, *(["--root", root] if root else [])]
-    command = shlex.join([*words, *(word for setting in settings or [] for word in ("--set", setting))])
+    command = command_line("train", [], {"--data": spec, "--root": root or None, "--set": settings})
     planned = print_plan(surveyed, device, layers, command) if plan else None
     for sentence in surveyed.refusals:
         print_note(f"Training would not start: {sentence}.")

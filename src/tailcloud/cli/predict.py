@@ -107,7 +107,7 @@ def predict(
     if model.fitted_on is None:
         print_note(NOT_CALIBRATED)
     folder = SortedFolder(sort_into, model.class_names, threshold=threshold, link=link) if sort_into else None
-    summary = prediction_output.Summary(threshold)
+    summary = prediction_output.PredictionCounts(threshold)
     shown = Gallery(model.class_names, threshold=threshold) if gallery else None
     kind = _kind(out, as_csv=as_csv, as_json=as_json, elsewhere=bool(sort_into or gallery))
     outputs = Outputs(out, sort_into, gallery, kind)
@@ -172,7 +172,7 @@ class Outputs:
         return f"{self.sort_into / LIST} says why" if self.sort_into else f"{self.page} says why"
 
 
-def _print_outcome(summary: prediction_output.Summary, outputs: Outputs) -> None:
+def _print_outcome(summary: prediction_output.PredictionCounts, outputs: Outputs) -> None:
     """Print counts and outputs, on standard error if standard output has the rows. Raise if a file was unreadable."""
     to_errors = outputs.kind is not None and outputs.out is None
     for line in [] if outputs.only_rows else summary.lines():

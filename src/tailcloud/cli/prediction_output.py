@@ -73,7 +73,7 @@ def as_table(stream: "SupportsWrite[str]", class_names: Sequence[str], top: int,
     return write
 
 
-class Summary:
+class PredictionCounts:
     """Counts predictions: images of each class, unsure ones, and files that could not be read."""
 
     def __init__(self, threshold: float) -> None:

@@ -1,18 +1,13 @@
 """``tailcloud rebalance``: train another second stage for a finished run."""
 
-import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tailcloud.cli.plugin_option import Plugin
 from tailcloud.errors import TailcloudError, UsageError, unknown
 
-if TYPE_CHECKING:
-    from tailcloud.recipe import Recipe
-
-RESULT = "the re-balanced run"
 SECOND_STAGES = {  # option value → the method that has this second stage
     "crt": "crt",
     "lws": "lws",
@@ -59,6 +54,8 @@ def rebalance(
     from tailcloud.cli.console import outlive_readers, print_note
     from tailcloud.cli.progress import execute_with_progress
     from tailcloud.cli.train_output import finish_with_errors, print_result
+    from tailcloud.launch.command_line import command_line
+    from tailcloud.launch.rebalanced_run import rebalanced
     from tailcloud.launch.run_data import open_data
     from tailcloud.launch.run_plan import PlannedRun, check_machine
     from tailcloud.runs.folder import RunFolder
@@ -73,7 +70,8 @@ def rebalance(
             f"{run} is an average of {len(members)} runs, and has no first stage; re-balance each of them, and average "
             "the new runs"
         )
-    child = PlannedRun(RunFolder(out), recipe, command(run, second, settings or [], out))
+    command = command_line("rebalance", [str(run)], {"--with": second, "--out": str(out), "--set": settings})
+    child = PlannedRun(RunFolder(out), recipe, command)
     child.folder.check_free()
     check_machine(recipe, pick_device(device))
     open_data(recipe)  # refuses data that the new stages cannot use
@@ -109,41 +107,3 @@ def default_folder(run: Path, second: str) -> Path:
     """A folder next to the run: RUN-NAME."""
     path = run if run.name else run.resolve()
     return path.with_name(f"{path.name}-{second}")
-
-
-def rebalanced(recipe: "Recipe", second: str, settings: list[str]) -> "Recipe":
-    """The recipe of a run with the second stage of another method on the same data.
-
-    A third stage is dropped: it belongs to the second stage that is replaced. A run whose first stage was trained on
-    features is re-balanced on features, unless a setting says otherwise.
-    """
-    from tailcloud.recipe import find_recipe, parse_setting, read_toml, resolve
-    from tailcloud.recipe.library import default_recipe
-    from tailcloud.recipe.merge import merge, settings_named
-
-    table = recipe.model_dump(exclude={"stage2", "stage3"}, exclude_none=True)
-    table["selection"]["stage"] = "last"
-    table["method"] = f"{recipe.method.partition('+')[0]}+{second}"
-    own = read_toml(find_recipe(f"{default_recipe(recipe.data.spec).partition('/')[0]}/{second}"))
-    table |= {"stage2": own["stage2"]} if "stage2" in own else {}
-    for setting in settings:
-        if "method" in parse_setting(setting):
-            raise UsageError(
-                f"--set {setting} cannot be used with rebalance: the method is FIRST+SECOND, and --with names SECOND"
-            )
-        table = merge(table, parse_setting(setting))
-    views = table.get("stage2", {}).get("views", recipe.stage1.views)
-    with settings_named(RESULT, [parse_setting(setting) for setting in settings]):
-        if views and resolve(table, RESULT).stage2:
-            table = merge(table, {"stage2": {"views": views, "batch_norm": "frozen"}})
-        return resolve(table, RESULT)
-
-
-def command(run: Path, second: str, settings: list[str], out: Path) -> str:
-    """The command that repeats the run."""
-    from tailcloud import plugins
-
-    words = ["tailcloud", "rebalance", str(run), "--with", second, "--out", str(out)]
-    for setting in settings:
-        words += ["--set", setting]
-    return shlex.join([*words, *plugins.plugin_arguments()])

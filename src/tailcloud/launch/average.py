@@ -1,7 +1,6 @@
 """``tailcloud.average``: one model of several finished runs, in a run folder of its own."""
 
 import os
-import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 import torch
 
 import tailcloud
-from tailcloud import plugins
 from tailcloud.calibration.priors import normalised
 from tailcloud.calibration.run_calibration import calibrate
 from tailcloud.classifier import Classifier, cost_of
@@ -19,6 +17,7 @@ from tailcloud.data.loaders.placement import place_images
 from tailcloud.errors import TailcloudError
 from tailcloud.evaluation import confusion
 from tailcloud.files import expand_home, write_atomically
+from tailcloud.launch.command_line import command_line
 from tailcloud.launch.evaluation_data import open_evaluation_data
 from tailcloud.launch.train import process_state_restored
 from tailcloud.reporting import write_report
@@ -96,9 +95,8 @@ def average(
 
 def average_command(members: Sequence[Member], out: str, root: str | os.PathLike[str] | None) -> str:
     """The command that repeats the average."""
-    words = ["tailcloud", "average", *(member.run for member in members), "--out", out]
-    words += [] if root is None else ["--root", os.fspath(root)]
-    return shlex.join([*words, *plugins.plugin_arguments()])
+    options = {"--out": out, "--root": None if root is None else os.fspath(root)}
+    return command_line("average", [member.run for member in members], options)
 
 
 def other_data(members: Sequence[Member]) -> list[str]:

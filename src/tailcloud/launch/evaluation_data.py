@@ -85,7 +85,7 @@ def open_evaluation_data(
     listed = list_labelled(expand_home(data), place)
     if recipe and result and _is_moved(recipe, result, len(listed.labels)):
         return _own_test_images(folder, recipe, result, named=True)
-    chosen = Selection(data, listed.labels, model.class_names, [*listed.remarks])
+    chosen = EvaluatedRows(data, listed.labels, model.class_names, [*listed.remarks])
     chosen.keep_split(listed.splits)
     chosen.keep_known_classes(ignore_unknown=ignore_unknown)
     if recipe and result:
@@ -137,7 +137,7 @@ def _is_moved(recipe: Recipe, result: Result, images: int) -> bool:
 # Other data
 
 
-class Selection:
+class EvaluatedRows:
     """The rows of labelled images that are evaluated, and remarks on the others."""
 
     def __init__(self, spec: str, labels: Sequence[str], class_names: Sequence[str], remarks: list[str]) -> None:
@@ -284,7 +284,7 @@ def _digest(file: Path) -> bytes:
         return os.fsencode(file)  # equal to no digest
 
 
-def _read(chosen: Selection, listed: LabelledImages, model: TrainedClassifier) -> Dataset:
+def _read(chosen: EvaluatedRows, listed: LabelledImages, model: TrainedClassifier) -> Dataset:
     height, width = model.size
     if height != width:
         raise UsageError(f"the model takes images of {height} × {width} pixels, and files are read as squares only")
@@ -297,7 +297,7 @@ def _benchmark(model: TrainedClassifier, spec: str, root: str, *, ignore_unknown
     """The test images of a data set that has a name."""
     dataset = open_dataset(spec, root, ReadOptions(size=model.size[0]) if spec in EDITIONS else ReadOptions())
     names = np.array(dataset.class_names, object)[dataset.test.labels]
-    chosen = Selection(spec, names.tolist(), model.class_names, [*dataset.remarks])
+    chosen = EvaluatedRows(spec, names.tolist(), model.class_names, [*dataset.remarks])
     chosen.keep_known_classes(ignore_unknown=ignore_unknown)
     return _dataset(spec, replace(dataset.test.take(chosen.rows), labels=chosen.labels), model, chosen.remarks)
 

@@ -14,10 +14,10 @@ from functools import partial
 
 import torch
 
-from tailcloud import plugins
 from tailcloud.data import Dataset
 from tailcloud.data.loaders.batch import WHOLE_BATCH
 from tailcloud.errors import TailcloudError, disk_full, explained
+from tailcloud.launch.command_line import command_line
 from tailcloud.launch.fleet import After, Job, Outcome, train_on_streams, train_side_by_side
 from tailcloud.launch.run_data import open_data
 from tailcloud.launch.run_plan import PlannedRun, check_machine
@@ -232,9 +232,7 @@ def resume_command(runs: Sequence[PlannedRun]) -> str:
         if len(seeds) == len(runs) and not any(word.partition("=")[0] == "--out" for word in words):
             words = [*words, "--out", str(runs[0].folder.path.parent)]  # a chosen method is a part of this path
         return shlex.join(["tailcloud", *words])
-    return shlex.join(
-        ["tailcloud", "train", "--resume", "--out", str(runs[0].folder.path), *plugins.plugin_arguments()]
-    )
+    return command_line("train", ["--resume"], {"--out": str(runs[0].folder.path)})
 
 
 def run_jobs(

@@ -3,11 +3,9 @@
 from typing import Any
 
 from tailcloud.backbones import plain_name
-from tailcloud.calibration.run_calibration import implied_prior
+from tailcloud.calibration.run_calibration import can_be_corrected
 from tailcloud.head_transforms import HEAD_TRANSFORMS
-from tailcloud.head_transforms.base import SHIFTED_HEADS
-from tailcloud.heads import inference_kind
-from tailcloud.recipe import Recipe, Stage, head_kinds, load_recipe, resolve
+from tailcloud.recipe import Recipe, Stage, load_recipe, resolve
 from tailcloud.recipe.library import default_recipe
 from tailcloud.recipe.validate import compares_views
 from tailcloud.runs.folder import RunFolder
@@ -16,7 +14,6 @@ from tailcloud.runs.folder import RunFolder
 MIXING = {"mixup", "cutmix", "cutmix_sampler", "cutmix_probability"}
 OF_METHOD = {"sampler", "second_sampler", *MIXING, "loss", "objective", "head_transform"}
 ANY_COUNTS = [10, 1]  # to see whether a method re-balances classes
-SAME_SHARE = 1e-6
 
 
 def recipe_as_trained(run: RunFolder) -> Recipe:
@@ -72,10 +69,8 @@ def with_correction(recipe: Recipe, third: Stage | None) -> Recipe:
     """The recipe with the run's correction on held-out images, if it has one and the method re-balances classes."""
     if third is None or third.epochs or recipe.stage3:
         return recipe
-    prior = implied_prior(recipe, ANY_COUNTS)
     fitted = HEAD_TRANSFORMS[third.head_transform.name](ANY_COUNTS, **third.head_transform.options).needs_held_out
-    can_be_shifted = inference_kind(list(head_kinds(recipe).values())[-1]) in SHIFTED_HEADS
-    if not (fitted and can_be_shifted and prior.max() - prior.min() < SAME_SHARE):
+    if not (fitted and can_be_corrected(recipe, ANY_COUNTS)):
         return recipe
     correction = {"head_transform": third.head_transform.model_dump(), "views": third.views}
     return resolve({**recipe.model_dump(exclude_none=True), "stage3": correction}, recipe.method)

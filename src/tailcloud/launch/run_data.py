@@ -98,7 +98,8 @@ def open_data(recipe: Recipe, source: DataSource | None = None) -> Dataset:
         UsageError: a stage needs held-out images and there are none.
     """
     whole = open_whole(recipe, source)
-    dataset = hold_out(whole, recipe.selection.split) if source else _open_held_out(recipe)
+    split = recipe.selection.split
+    dataset = hold_out(whole, split) if source else _opened(recipe, split)
     if not has_test(whole):
         dataset = with_test_split(dataset, recipe)
     check_held_out(recipe, dataset)
@@ -109,16 +110,13 @@ def open_data(recipe: Recipe, source: DataSource | None = None) -> Dataset:
 
 def open_whole(recipe: Recipe, source: DataSource | None = None) -> Dataset:
     """The data of a recipe before any training image is held out."""
-    if source:
-        return source.open(recipe.data.read_options)
-    with _lock:
-        return _cached_dataset(_same_images.get(recipe.data, recipe.data), recipe.root, 0.0)
+    return source.open(recipe.data.read_options) if source else _opened(recipe, 0.0)
 
 
-def _open_held_out(recipe: Recipe) -> Dataset:
+def _opened(recipe: Recipe, split: float) -> Dataset:
+    """The data of a recipe by name or path, with that share of each class held out."""
     with _lock:
-        data = _same_images.get(recipe.data, recipe.data)
-        return _cached_dataset(data, recipe.root, recipe.selection.split)
+        return _cached_dataset(_same_images.get(recipe.data, recipe.data), recipe.root, split)
 
 
 def open_for_choice(recipe: Recipe, source: DataSource | None = None) -> Dataset:

@@ -5,7 +5,6 @@ If the request names no recipe, one is chosen for the data (``choose_recipe``).
 
 import logging
 import os
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,8 +19,8 @@ from tailcloud.data.readers.open_path import named_root
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import check_output, expand_home
 from tailcloud.formatting import some_of
+from tailcloud.launch.command_line import command_line
 from tailcloud.launch.run_data import DataSource, has_test, note_same_images, open_data, open_for_choice
-from tailcloud.plugins import plugin_arguments
 from tailcloud.recipe import Recipe, differences, load_recipe, parse_setting, resolve
 from tailcloud.recipe.merge import merge, settings_named
 from tailcloud.recipe.schema import LARGEST_SEED, Model
@@ -108,18 +107,17 @@ class TrainRequest:
         if self.origin is not None:
             return self.origin
         if isinstance(recipe, Recipe) and self.like is None:
-            return shlex.join(["tailcloud", "train", str(folder.recipe_file), *plugin_arguments()])
-        words = ["tailcloud", "train", *([recipe] if isinstance(recipe, str) else [])]
+            return command_line("train", [str(folder.recipe_file)], {})
         budget = f"{self.time_budget:.12g}s" if isinstance(self.time_budget, int | float) else self.time_budget
-        like = None if self.like is None else str(self.like)
-        options = {"--like": like, "--data": self.spec, "--root": self.root, "--time-budget": budget}
-        for option, value in options.items():
-            words += [option, value] if value is not None else []
-        for teacher in self.teachers:
-            words += ["--teacher", str(teacher)]
-        for setting in self.settings:
-            words += ["--set", setting]
-        return shlex.join([*words, *plugin_arguments(), "--seed", str(seed)])
+        options = {
+            "--like": None if self.like is None else str(self.like),
+            "--data": self.spec,
+            "--root": self.root,
+            "--time-budget": budget,
+            "--teacher": [str(teacher) for teacher in self.teachers],
+            "--set": self.settings,
+        }
+        return command_line("train", [recipe] if isinstance(recipe, str) else [], options, seed)
 
 
 @dataclass(frozen=True)
@@ -189,10 +187,16 @@ def with_recipe_of_run(request: TrainRequest, like: Path) -> TrainRequest:
     return replace(request, recipes=[recipe_like(run, methods[-1] if methods else run.method)])
 
 
-def check_objective(recipe: Recipe) -> None:
-    """Refuse an objective that chooses nothing."""
+def check_settings(request: TrainRequest, recipe: Recipe, *, choosing: bool) -> None:
+    """Refuse teachers for a run whose recipe is chosen, and for any other run an objective that chooses nothing."""
+    if choosing and recipe.distill:
+        raise UsageError(
+            "no recipe is chosen for a run with teachers, which cost time at every step; name one, such as own/gcl, "
+            "or take that of a run with --like"
+        )
     selection = recipe.selection
-    if selection.objective and selection.stage == selection.pick == "last":
+    asked = selection.objective and any("objective" in layer.get("selection", {}) for layer in request.overrides())
+    if asked and not choosing and selection.stage == selection.pick == "last":
         raise UsageError(
             f'selection.objective = "{selection.objective}" has no effect, because this recipe keeps the last epoch of '
             "the last stage; add --set selection.stage=best --set selection.split=0.1"
@@ -205,13 +209,7 @@ def runs_of_recipe(reference: str | Recipe | None, request: TrainRequest) -> lis
     reasons: tuple[str, ...] = ()
     limit: TimeLimit | None = None
     choosing = needs_choice(request, recipe)
-    if choosing and recipe.distill:
-        raise UsageError(
-            "no recipe is chosen for a run with teachers, which cost time at every step; name one, such as own/gcl, "
-            "or take that of a run with --like"
-        )
-    if not choosing and any("objective" in layer.get("selection", {}) for layer in request.overrides()):
-        check_objective(recipe)
+    check_settings(request, recipe, choosing=choosing)
     seeds = list(request.seeds) or [recipe.seed]
     folders = {seed: run_folder(reference, with_seed(recipe, seed), request) for seed in seeds}
     new = [seed for seed, folder in folders.items() if not (request.resume and folder.exists)]
@@ -222,11 +220,7 @@ def runs_of_recipe(reference: str | Recipe | None, request: TrainRequest) -> lis
     elif not request.dry_run:
         check_output("--out", folders[seeds[0]].path, folder=True)
     if new:
-        decided = not choosing or weights_are_decided(request, recipe)
-        check_machine(recipe, pick_device(request.device), weights=decided, download=not request.dry_run)
-        if not decided and recipe.model.pretrained:
-            check_tag(recipe.model.pretrained)
-        check_teachers(recipe)
+        check_needs(request, recipe, choosing=choosing)
     if choosing and new:
         others = [folder.recipe() for seed, folder in folders.items() if seed not in new]
         recipe, reasons, limit = (others[0], (), None) if others else choose_recipe(request, requested)
@@ -326,6 +320,15 @@ def for_timing(dataset: Dataset, overrides: Sequence[Mapping[str, Any]]) -> Data
     return replace(dataset, test=hold_out(dataset, split or EXPECTED_SPLIT).val or dataset.train)
 
 
+def check_needs(request: TrainRequest, recipe: Recipe, *, choosing: bool) -> None:
+    """Refuse new runs that lack a device, a package, weights or teachers, before a recipe is chosen for them."""
+    decided = not choosing or weights_are_decided(request, recipe)
+    check_machine(recipe, pick_device(request.device), weights=decided, download=not request.dry_run)
+    if not decided and recipe.model.pretrained:
+        check_tag(recipe.model.pretrained)
+    check_teachers(recipe)
+
+
 def weights_are_decided(request: TrainRequest, recipe: Recipe) -> bool:
     """Whether the weights are known before a recipe is chosen: they are a file, or the request names the backbone."""
     from tailcloud.weights.resolve import is_file_name
@@ -408,7 +411,7 @@ def unfinished_runs(parent: Path) -> list[Path]:
 
 def run_folder(reference: str | Recipe | None, recipe: Recipe, request: TrainRequest) -> RunFolder:
     """``--out`` is the run folder itself; with several recipes or seeds it holds a folder for each."""
-    base = request.out or Path("runs") / f"{short_name(recipe.data.spec)}-{recipe.method}"
+    base = request.out or RUNS / f"{short_name(recipe.data.spec)}-{recipe.method}"
     if request.out and isinstance(reference, str) and len(request.recipes) > 1:
         base = base / Path(reference).name.removesuffix(".toml")
     if base != request.out or len(request.seeds) > 1:

@@ -46,11 +46,7 @@ def try_loss(factory: Callable[..., Loss]) -> None:
         raise UsageError(f"{called(factory)} must return a tailcloud.losses.Loss; write class {called(factory)}(Loss)")
     if not isinstance(getattr(loss, "scale", None), float | int):
         raise UsageError(f"{called(factory)} has no scale; call super().__init__(scale) in its __init__")
-    if trained := [name for name, _ in loss.named_parameters()]:
-        raise UsageError(
-            f"{called(factory)} has the parameter {trained[0]}, which no stage trains or saves; put it into a head "
-            "of your own, or make it a buffer if it is fixed"
-        )
+    check_no_parameters(called(factory), loss, "a head of your own")
     if "epsilon" not in inspect.signature(loss.forward).parameters:
         raise UsageError(f"{called(factory)}.forward must take epsilon: forward(self, output, target, *, epsilon=None)")
     output, target = torch.tensor([[0.5, -0.5], [0.1, 0.2]], requires_grad=True), torch.tensor([0, 1])
@@ -119,6 +115,15 @@ def try_backbone(factory: Callable[..., nn.Module]) -> None:
         raise UsageError(f"the backbone {called(factory)} must take the parameters channels and width")
     if not isinstance(getattr(factory(channels=1, width=1.0), "features", None), int):
         raise UsageError(f"{called(factory)} needs the attribute features, the length of its feature vectors")
+
+
+def check_no_parameters(owner: str, part: nn.Module, place: str) -> None:
+    """A loss or an objective has no parameters; ``place`` is where they belong."""
+    if trained := [name for name, _ in part.named_parameters()]:
+        raise UsageError(
+            f"{owner} has the parameter {trained[0]}, which no stage trains or saves; put it into {place}, or make it "
+            "a buffer if it is fixed"
+        )
 
 
 def check_prior(owner: str, prior: object) -> None:

@@ -23,6 +23,7 @@ from tailcloud.plugins.contracts import (
     FEATURES,
     NO_MEAN,
     called,
+    check_no_parameters,
     check_prior,
     moved_tensors,
     same_gradients,
@@ -80,7 +81,7 @@ class CountingNetwork:
 
 
 @dataclass(frozen=True)
-class Trial:
+class ObjectiveTrial:
     """An objective, its name, its loss, and the model that it is tried on."""
 
     name: str
@@ -116,7 +117,7 @@ def try_objective(objective: type[Objective]) -> None:
     _check_methods(name, objective)
     loss = ProbeLoss()
     model = _model_for(name, objective(loss, list(COUNTS), FEATURES))
-    trial = Trial(name, objective(loss, list(COUNTS), model.backbone.features), loss, model)
+    trial = ObjectiveTrial(name, objective(loss, list(COUNTS), model.backbone.features), loss, model)
     _check_what_it_keeps(trial)
     plain = _batch(trial.objective)
     mixed = replace(plain, other=1 - plain.target, lam=torch.tensor(0.3)) if trial.objective.mixes else plain
@@ -156,16 +157,12 @@ def _model_for(name: str, objective: Objective) -> Classifier:
     return build_classifier(Architecture(backbone, heads[0], 0.25, 1, CLASSES), 0)
 
 
-def _check_what_it_keeps(trial: Trial) -> None:
+def _check_what_it_keeps(trial: ObjectiveTrial) -> None:
     """The loss, no parameters, and tensors as buffers; what recipes ask of the class, not of an object, is there."""
     name, objective = trial.name, trial.objective
     if getattr(objective, "loss", None) is not trial.loss:
         raise UsageError(f"{name} must keep its loss; call super().__init__(loss, counts, features) in its __init__")
-    if trained := [parameter for parameter, _ in objective.named_parameters()]:
-        raise UsageError(
-            f"{name} has the parameter {trained[0]}, which no stage trains or saves; put it into a head of your own "
-            "(needs), or make it a buffer if it is fixed"
-        )
+    check_no_parameters(name, objective, "a head of your own (needs)")
     if loose := [key for key, value in vars(objective).items() if isinstance(value, Tensor)]:
         raise UsageError(
             f"{name} keeps the tensor {loose[0]} where no GPU finds it; write "
@@ -188,7 +185,7 @@ def _batch(objective: Objective) -> Batch:
     return Batch(images(), torch.tensor(TARGET), views=views, second=second)
 
 
-def _check_value(trial: Trial, batch: Batch) -> None:
+def _check_value(trial: ObjectiveTrial, batch: Batch) -> None:
     """Finite, with finite gradients, from one pass of the network, and nothing is remembered for the next step."""
     buffers = {key: value.clone() for key, value in trial.objective.named_buffers()}
     value, network = trial.value(batch)
@@ -219,7 +216,7 @@ def _check_value(trial: Trial, batch: Batch) -> None:
         )
 
 
-def _check_repeats(trial: Trial, batch: Batch) -> None:
+def _check_repeats(trial: ObjectiveTrial, batch: Batch) -> None:
     """The value depends on the arguments and the share of the stage, on nothing else."""
     trial.objective.advance(0.0)
     first, _ = trial.value(batch)
@@ -251,7 +248,7 @@ def _places(objective: Objective) -> dict[str, Tensor]:
     return {key: value.detach() for key, value in objective.named_buffers()}
 
 
-def _check_pieces(trial: Trial, batch: Batch) -> None:
+def _check_pieces(trial: ObjectiveTrial, batch: Batch) -> None:
     """With ``per_image``, the gradients of pieces add up to that of the batch."""
     cuts = ((0, 4), (4, len(TARGET)))
     if not same_gradients(trial.gradients([batch]), trial.gradients([_piece(batch, *ends) for ends in cuts])):
@@ -273,7 +270,7 @@ def _piece(batch: Batch, start: int, end: int) -> Batch:
     )
 
 
-def _check_outputs(trial: Trial, batch: Batch) -> None:
+def _check_outputs(trial: ObjectiveTrial, batch: Batch) -> None:
     """With ``distills``, ``with_outputs`` gives the outputs for the images of the batch too."""
     noise = trial.objective.draw(batch, torch.Generator().manual_seed(0))
     _, outputs = trial.objective.with_outputs(CountingNetwork(trial.model), batch, noise)

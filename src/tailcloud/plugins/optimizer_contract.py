@@ -34,7 +34,7 @@ class HostReads(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-class Trial:
+class OptimizerTrial:
     """Parameters, and an optimiser that updates them along gradients that depend on the number of the step alone."""
 
     def __init__(self, factory: type[Optimizer], weights: Mapping[str, Tensor] | None = None) -> None:
@@ -82,14 +82,14 @@ def try_optimizer(optimizer: type[Optimizer]) -> None:
             "or () for nothing"
         )
     optimizer(STAGE, {}, CPU, ())  # as recipes are checked
-    steps = Trial(optimizer)
+    steps = OptimizerTrial(optimizer)
     _check_steps(name, steps)
     _check_repeats(name, optimizer, steps)
     _check_resumes(name, optimizer)
     _check_rate(name, optimizer)
 
 
-def _check_steps(name: str, trial: Trial) -> None:
+def _check_steps(name: str, trial: OptimizerTrial) -> None:
     """Three updates: finite, in place, and of parameters with a gradient only."""
     before, places = trial.weights(), trial.places()
     for number in range(3):
@@ -111,9 +111,9 @@ def _check_steps(name: str, trial: Trial) -> None:
         )
 
 
-def _check_repeats(name: str, factory: type[Optimizer], steps: Trial) -> None:
+def _check_repeats(name: str, factory: type[Optimizer], steps: OptimizerTrial) -> None:
     """The same updates again, whatever PyTorch's own generator has; and with a fused kernel, if there is one."""
-    again, unfused = Trial(factory), Trial(factory)
+    again, unfused = OptimizerTrial(factory), OptimizerTrial(factory)
     unfused.optimizer.device = UNFUSED
     torch.default_generator.manual_seed(1)
     for number in range(3):
@@ -128,10 +128,10 @@ def _check_repeats(name: str, factory: type[Optimizer], steps: Trial) -> None:
 
 def _check_resumes(name: str, factory: type[Optimizer]) -> None:
     """A third update from the saved state of two is the third of three."""
-    first = Trial(factory)
+    first = OptimizerTrial(factory)
     for number in range(2):
         first.step(number)
-    resumed = Trial(factory, first.weights())
+    resumed = OptimizerTrial(factory, first.weights())
     resumed.optimizer.restore(first.saved())
     for trial in (first, resumed):
         trial.step(2)
@@ -144,7 +144,7 @@ def _check_resumes(name: str, factory: type[Optimizer]) -> None:
 
 def _check_rate(name: str, factory: type[Optimizer]) -> None:
     """Updates follow the learning rate, which is a tensor on a GPU."""
-    plain, larger, tensor = Trial(factory), Trial(factory), Trial(factory)
+    plain, larger, tensor = OptimizerTrial(factory), OptimizerTrial(factory), OptimizerTrial(factory)
     plain.step(0)
     larger.step(0, 2 * RATE)
     if _equal(plain.weights(), larger.weights()):

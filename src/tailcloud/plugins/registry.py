@@ -46,9 +46,7 @@ def register_loss(name: str, loss: Callable[..., Loss]) -> None:
     >>> tailcloud.register_loss("my-loss", MyLoss)  # doctest: +SKIP
     """
     check_signature("loss", loss, ("counts",))
-    with torch.random.fork_rng(devices=[]):
-        try_loss(loss)
-    _register("loss", LOSSES, name, loss)
+    _register_tried("loss", LOSSES, name, loss, try_loss)
 
 
 def register_sampler(name: str, weigh: Weigh) -> None:
@@ -73,9 +71,7 @@ def register_head(name: str, head: Callable[..., nn.Module]) -> None:
     Its class attribute ``cosine`` says whether its outputs lie in [−1, 1].
     """
     check_signature("head", head, ("features", "classes"))
-    with torch.random.fork_rng(devices=[]):
-        try_head(head)
-    _register("head", HEADS, name, head)
+    _register_tried("head", HEADS, name, head, try_head)
 
 
 def register_backbone(name: str, backbone: Callable[..., nn.Module]) -> None:
@@ -83,9 +79,7 @@ def register_backbone(name: str, backbone: Callable[..., nn.Module]) -> None:
 
     Its attribute ``features`` is the length of a feature vector; ``width`` is ``model.width`` of the recipe.
     """
-    with torch.random.fork_rng(devices=[]):
-        try_backbone(backbone)
-    _register("backbone", BACKBONES, name, backbone)
+    _register_tried("backbone", BACKBONES, name, backbone, try_backbone)
 
 
 def register_objective(name: str, objective: type[Objective]) -> None:
@@ -94,9 +88,7 @@ def register_objective(name: str, objective: type[Objective]) -> None:
     It is a class derived from ``tailcloud.objectives.Objective``.
     """
     check_signature("objective", objective, ("loss", "counts", "features"))
-    with torch.random.fork_rng(devices=[]):
-        try_objective(objective)
-    _register("objective", OBJECTIVES, name, objective)
+    _register_tried("objective", OBJECTIVES, name, objective, try_objective)
 
 
 def register_head_transform(name: str, transform: Callable[..., HeadTransform]) -> None:
@@ -105,9 +97,7 @@ def register_head_transform(name: str, transform: Callable[..., HeadTransform]) 
     It is a ``tailcloud.head_transforms.HeadTransform``, and is tried on every head that it does not refuse.
     """
     check_signature("head transform", transform, ("counts",))
-    with torch.random.fork_rng(devices=[]):
-        try_head_transform(transform)
-    _register("head transform", HEAD_TRANSFORMS, name, transform)
+    _register_tried("head transform", HEAD_TRANSFORMS, name, transform, try_head_transform)
 
 
 def register_optimizer(name: str, optimizer: type[Optimizer]) -> None:
@@ -116,9 +106,7 @@ def register_optimizer(name: str, optimizer: type[Optimizer]) -> None:
     It is a class derived from ``tailcloud.optimizers.Optimizer``.
     """
     check_signature("optimiser", optimizer, ("settings", "parameters", "device", "layers"))
-    with torch.random.fork_rng(devices=[]):
-        try_optimizer(optimizer)
-    _register("optimiser", OPTIMIZERS, name, optimizer)
+    _register_tried("optimiser", OPTIMIZERS, name, optimizer, try_optimizer)
 
 
 def register_method(name: str, toml: str | Path) -> None:
@@ -127,6 +115,13 @@ def register_method(name: str, toml: str | Path) -> None:
     The comment at its top is its description in ``tailcloud recipes ls``.
     """
     _register("method", PLUGIN_METHODS, name, plugin_method(name, toml))
+
+
+def _register_tried(kind: str, known: dict[str, Any], name: str, part: Any, attempt: Callable[[Any], object]) -> None:
+    """Try a part, without an effect on PyTorch's random numbers, and add it to those of its kind."""
+    with torch.random.fork_rng(devices=[]):
+        attempt(part)
+    _register(kind, known, name, part)
 
 
 def _register(kind: str, known: dict[str, Any], name: str, part: object) -> None:

@@ -51,7 +51,7 @@ LATEX = str.maketrans(
 )
 
 
-class Part(NamedTuple):
+class TableWithNotes(NamedTuple):
     """A table, how its runs were not trained alike, and the notes on each of its rows: sentences."""
 
     table: DatasetTable
@@ -64,17 +64,17 @@ def comparison_table(runs: Sequence[RunRecord], ending: str) -> str:
     results = [run.result for run in runs]
     return WRITERS[ending](
         [
-            Part(table, unequal_training(table, results), [row_notes(row, runs) for row in table.rows])
+            TableWithNotes(table, unequal_training(table, results), [row_notes(row, runs) for row in table.rows])
             for table in by_dataset(results)
         ]
     )
 
 
-def _csv(parts: Sequence[Part]) -> str:
+def _csv(tables: Sequence[TableWithNotes]) -> str:
     stream = io.StringIO()
     write = row_writer(stream)
     write(CSV_HEADER)
-    for table, unequal, notes in parts:
+    for table, unequal, notes in tables:
         flag = [" ".join([UNEQUAL, *unequal])] if unequal else []
         for row, of_row in zip(table.rows, notes, strict=True):
             write([*_csv_cells(table, row), no_formula(" ".join([*flag, *of_row]))])
@@ -93,9 +93,9 @@ def _csv_cells(table: DatasetTable, row: MethodRow) -> Iterator[str]:
     yield no_formula(row.epochs)
 
 
-def _markdown(parts: Sequence[Part]) -> str:
+def _markdown(tables: Sequence[TableWithNotes]) -> str:
     lines = [f"{MARKS['.md']}: written by tailcloud {tailcloud.__version__} -->", ""]
-    for table, unequal, notes in parts:
+    for table, unequal, notes in tables:
         lines += [f"## {markdown_text(table.spec)}", "", markdown_text(_about(table)), ""]
         lines += [f"**{UNEQUAL}** {markdown_text(' '.join(unequal))}", ""] if unequal else []
         rows = [[markdown_text(cell) for cell in cells(row, TEXT_COLUMNS)] for row in table.rows]
@@ -105,9 +105,9 @@ def _markdown(parts: Sequence[Part]) -> str:
     return "\n".join(lines)
 
 
-def _latex(parts: Sequence[Part]) -> str:
+def _latex(tables: Sequence[TableWithNotes]) -> str:
     lines = [rf"{MARKS['.tex']}: written by tailcloud {tailcloud.__version__}; needs \usepackage{{booktabs}}"]
-    for table, unequal, notes in parts:
+    for table, unequal, notes in tables:
         flag = [rf"\textbf{{{UNEQUAL}}}", *map(_latex_text, unequal)] if unequal else []
         said = [_latex_text(note) for of_row in notes for note in of_row]
         data = f"{table.spec}: {_about(table)}"
@@ -119,7 +119,7 @@ def _latex(parts: Sequence[Part]) -> str:
     return "\n".join([*lines, ""])
 
 
-WRITERS: Mapping[str, Callable[[Sequence[Part]], str]] = {".csv": _csv, ".md": _markdown, ".tex": _latex}
+WRITERS: Mapping[str, Callable[[Sequence[TableWithNotes]], str]] = {".csv": _csv, ".md": _markdown, ".tex": _latex}
 
 
 def _header() -> list[str]:

@@ -103,9 +103,9 @@ def _comparison_headline(data_tables: Sequence[DatasetTable], runs: int) -> str:
     rows = table.rows
     first, leader = rows[0], _leader(rows, "top1")
     top1, few = leader.summary("top1").text(), leader.summary("few")
-    level = [row for row in rows if row is not leader and not clearly_above(table, leader, row, "top1")]
-    if level:
-        return f"{_level_headline(table, [leader, *level])}{_balanced_leader(table, leader)}"
+    tied = [row for row in rows if row is not leader and not clearly_above(table, leader, row, "top1")]
+    if tied:
+        return f"{_tie_headline(table, [leader, *tied])}{_balanced_leader(table, leader)}"
     verb = " leads" if len(rows) > 1 else ""
     gain = tables.gain(leader, first, "top1").text(signed=True)
     ahead = f", {gain} points over {first.label}" if leader is not first else ""
@@ -114,10 +114,10 @@ def _comparison_headline(data_tables: Sequence[DatasetTable], runs: int) -> str:
     return f"{leader.label}{verb} on {table.spec}: {top1}\u00a0% top-1 accuracy{ahead}{tail}{balanced}"
 
 
-def _level_headline(table: DatasetTable, level: Sequence[MethodRow]) -> str:
+def _tie_headline(table: DatasetTable, tied: Sequence[MethodRow]) -> str:
     """Several methods have the highest accuracy, as far as these test images and seeds can tell."""
-    means = [mean for row in level if (mean := row.summary("top1").mean) is not None]
-    names = " and ".join([", ".join(row.label for row in level[:-1]), level[-1].label])
+    means = [mean for row in tied if (mean := row.summary("top1").mean) is not None]
+    names = " and ".join([", ".join(row.label for row in tied[:-1]), tied[-1].label])
     between = " to ".join(formatting.number(mean) for mean in (min(means), max(means))) if means else "n/a"
     return f"No clear leader on {table.spec}: {names} have {between}\u00a0% top-1 accuracy, a difference within chance"
 

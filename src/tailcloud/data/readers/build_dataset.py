@@ -211,21 +211,9 @@ class OpenedFiles:
         assignment = _assign(self.spec, good, options, Problems(collect=False))
         size, remarks = choose_size(self.sides, options)
         images = UndecodedImages(**vars(self.images(size, options.fit)))
-        train, val, test = (_split_of_files(images, assignment, split) for split in SPLIT_NAMES)
-        return Dataset(
-            spec=self.spec,
-            train=train,
-            test=test if assignment.has_test else train,
-            class_names=assignment.class_names,
-            mean=[0.5] * self.channels,
-            std=[0.25] * self.channels,
-            val=val if len(val) else None,
-            remarks=(*good.remarks, *assignment.remarks, *remarks),
-            fit=options.fit,
-            native_side=native_side(self.sides),
-            native_ratio=native_ratio(self.sides),
-            class_sizes=assignment.class_sizes,
-        )
+        known = [*good.remarks, *assignment.remarks, *remarks]
+        statistics = [0.5] * self.channels, [0.25] * self.channels
+        return _dataset(assignment, _splits_of_files(images, assignment), statistics, options.fit, known, self.sides)
 
 
 def _assign(spec: str, files: FileList, options: ReadOptions, problems: Problems) -> SplitAssignment:
@@ -259,21 +247,33 @@ def assemble(
         None if assignment.groups is None else assignment.groups[order],
         None if names is None else np.array(names, object)[order],
     )
-    splits = (_cut_out(whole, assignment.splits[order] == split, kept) for split in range(len(SPLIT_NAMES)))
+    splits = [_cut_out(whole, assignment.splits[order] == split, kept) for split in range(len(SPLIT_NAMES))]
+    statistics = channel_statistics(splits[0].pixels if len(splits[0]) else images)
+    return _dataset(assignment, splits, statistics, fit, remarks, sides)
+
+
+def _dataset(
+    assignment: SplitAssignment,
+    splits: Sequence[Split],
+    statistics: tuple[list[float], list[float]],
+    fit: Fit,
+    remarks: Sequence[str],
+    sides: Sequence[tuple[int, int]] | None,
+) -> Dataset:
+    """The data set of three splits, with mean and deviation; ``sides`` as for ``assemble``, None if not known."""
     train, val, test = splits
-    mean, std = channel_statistics(train.pixels if len(train) else images)
     return Dataset(
         spec=assignment.spec,
         train=train,
         test=test if assignment.has_test else train,
         class_names=assignment.class_names,
-        mean=mean,
-        std=std,
+        mean=statistics[0],
+        std=statistics[1],
         val=val if len(val) else None,
         remarks=tuple(remarks),
         fit=fit,
-        native_side=native_side(sides),
-        native_ratio=native_ratio(sides),
+        native_side=None if sides is None else native_side(sides),
+        native_ratio=None if sides is None else native_ratio(sides),
         class_sizes=assignment.class_sizes,
     )
 
@@ -310,23 +310,11 @@ def build_streamed(
     """
     size, size_remarks = unopened.size(options)
     images = FileImages(unopened.root, unopened.names, size, options.fit, channels=CHANNELS)
-    train, val, test = (_split_of_files(images, assignment, split) for split in SPLIT_NAMES)
+    splits = _splits_of_files(images, assignment)
     mean, std, unreadable = _sample_statistics(unopened, assignment.rows("train"), size, options)
     known = [*remarks, *assignment.remarks, *stream_remark(reason), *size_remarks]
-    dataset = Dataset(
-        spec=unopened.spec,
-        train=train,
-        test=test if assignment.has_test else train,
-        class_names=assignment.class_names,
-        mean=mean,
-        std=std,
-        val=val if len(val) else None,
-        remarks=(*known, *unreadable),
-        fit=options.fit,
-        native_side=native_side(unopened.sides) if options.size is None else None,  # opens a sample
-        native_ratio=native_ratio(unopened.sides) if options.size is None else None,
-        class_sizes=assignment.class_sizes,
-    )
+    sides = unopened.sides if options.size is None else None  # opens a sample
+    dataset = _dataset(assignment, splits, (mean, std), options.fit, [*known, *unreadable], sides)
     return ReadFiles(dataset, known, unreadable)
 
 
@@ -337,10 +325,12 @@ def stream_remark(reason: str | None) -> list[str]:
     return [f"{reason}: they stay in their files, and each is read when it is needed (data.loader)."]
 
 
-def _split_of_files(images: FileImages, assignment: SplitAssignment, split: str) -> Split:
-    rows = assignment.rows(split)
-    groups = None if assignment.groups is None else assignment.groups[rows]
-    return Split(images[rows], assignment.labels[rows], groups)
+def _splits_of_files(images: FileImages, assignment: SplitAssignment) -> list[Split]:
+    """Training, validation and test split of images that stay in their files."""
+    of_splits, groups = [assignment.rows(split) for split in SPLIT_NAMES], assignment.groups
+    return [
+        Split(images[rows], assignment.labels[rows], None if groups is None else groups[rows]) for rows in of_splits
+    ]
 
 
 def _sample_statistics(

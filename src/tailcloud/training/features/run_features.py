@@ -127,7 +127,7 @@ class RunFeatures:
             found = Remembered(ref(split.images), [])
         new = [view for view in views if view.key not in found.views]
         if new:
-            features = Embedding(self, name, images, new).all()
+            features = SplitFeatures(self, name, images, new).all()
             together = features if found.features is None else torch.cat([found.features, features])
             found = Remembered(found.images, [*found.views, *(view.key for view in new)], together)
         _remembered[key] = found
@@ -153,7 +153,7 @@ def known_share(pixels: Pixels, embedder: Embedder, cache: FeatureCache) -> floa
     return len(known.find(pixel_digests(pixels))[0]) / max(1, len(pixels))
 
 
-class Embedding:
+class SplitFeatures:
     """The features of one split, from the cache or computed: every image is read once for all of its views."""
 
     def __init__(self, run: RunFeatures, name: str, images: Images, views: list[View]) -> None:
