@@ -11,14 +11,13 @@ from hashlib import sha256
 from pathlib import Path
 
 from tailcloud import plugins
-from tailcloud.bench.table import CellKey, PaperTable, TableRow
+from tailcloud.bench.table import TABLE_FIELDS, CellKey, PaperTable, TableRow
 from tailcloud.data.benchmarks.cifar import TUNE
 from tailcloud.errors import UsageError
 from tailcloud.recipe import Recipe, load_recipe, parse_setting
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.fork import MAY_DIFFER, first_stage_file
 
-TABLE_FIELDS = {"data", "method", "seed", "root"}  # recipe fields that the table decides, so that --set may not
 NEUTRAL_FIELDS = {"engine", "logging"}  # recipe fields that change results by rounding at most
 
 
