@@ -123,9 +123,9 @@ def other_teachers(table: PaperTable, runs: Sequence[BenchRun], protocol: BenchP
 
 
 def leave_out_untaught(plan: BenchPlan) -> None:
-    """Take unfinished runs out of the plan whose teachers of other seeds are neither in it nor finished."""
+    """Take unfinished runs out of the plan whose teachers are neither in it nor finished."""
     planned = {run.folder.path for run in plan.runs}
-    for run in [run for run in plan.runs if run.row.teacher_seeds and not run.folder.finished]:
+    for run in [run for run in plan.runs if run.row.teacher and not run.folder.finished]:
         folders = [RunFolder(teacher) for teacher in teachers_of(run)]
         missing = [folder.path.name for folder in folders if folder.path not in planned and not folder.finished]
         if missing:
