@@ -35,6 +35,13 @@ def expand_home(text: str) -> Path:
     return Path(text).expanduser() if text == "~" or text.startswith("~/") else Path(text)
 
 
+def refuse_single_path(name: str, paths: object) -> None:
+    """Refuse a path in the place of a list of them, whose letters would be taken as paths; ``name`` is the argument."""
+    if isinstance(paths, str | os.PathLike):
+        path = os.fspath(paths)
+        raise UsageError(f'{name} = "{path}" should be a list of run folders; write ["{path}"]')
+
+
 def is_temporary(path: Path) -> bool:
     """Whether this is a file that a process was writing here, and not one that belongs to the user."""
     return bool(TEMPORARY_NAME.fullmatch(path.name)) and path.is_file() and not path.is_symlink()

@@ -55,6 +55,7 @@ def test_a_shortened_run_is_labelled_and_never_marked():
     assert legend(filled).startswith("Shortened: stage 1 has at most 2 epochs. ")
     assert "shortened" in bench_page([filled])
     assert filled.record()["shortened"] is True
+    assert filled.record()["cells"][0]["gap"] is None
     assert fill_table(numbers(90.0), HIGH).record()["shortened"] is False
 
 
@@ -136,6 +137,13 @@ def test_the_record_has_everything():
     assert cell["many"]["mean"] == 90.0
     assert cell["ece"]["mean"] == 3.0
     assert record["cells"][1]["top1"] == {"mean": None, "std": None, "n": 0}
+
+
+def test_the_record_has_the_balanced_accuracy_that_tuning_compares():
+    found = {("ce", "digits-lt"): [measured(seed, 72.0, balanced_accuracy=60.0 + seed) for seed in (0, 2)]}
+    cell = fill_table(table(), found).record()["cells"][0]
+    assert cell["balanced_accuracy"]["mean"] == 61.0
+    assert [one["balanced_accuracy"] for one in cell["per_seed"]] == [60.0, 62.0]
 
 
 def test_the_page_is_whole_and_escapes_what_it_is_told():

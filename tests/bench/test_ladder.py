@@ -156,6 +156,12 @@ def test_a_student_whose_teachers_are_not_trained_is_no_part_of_the_plan(tmp_pat
     assert len(plan_bench(small, BenchProtocol(seeds=(0,)), tmp_path).runs) == 1
 
 
+def test_a_student_without_the_teacher_of_its_own_seed_is_no_part_of_the_plan(tmp_path):
+    small = filter_table(table(rows=ROWS, columns=["digits-lt"]), ["Distilled"])
+    with pytest.raises(UsageError, match=r"learns from digits-lt-ce-experts-seed1, which .* add --only ce-experts"):
+        plan_bench(small, BenchProtocol(seeds=(1,)), tmp_path)
+
+
 @pytest.mark.parametrize("data", ["cifar10-lt", "cifar100-lt"])
 def test_the_recipe_that_is_called_best_is_a_row_of_beyond_and_of_the_ladder(data):
     best = recipe_text(load_recipe(f"{data}/best").training_substance())

@@ -168,9 +168,28 @@ def test_a_table_of_ones_own_is_a_file(tmp_path):
         ("[50.0]", "[50.0, 51.0]", "mine.toml is no table: CE has 2 values for 1 columns"),
         ('"digits-lt:20"', '"photos/birds"', 'the column "photos/birds" of .*mine.toml is a path'),
         ("[50.0]", "[50.0", "mine.toml is not valid TOML"),
+        ("columns", 'name = "../yours"\ncolumns', "name is no key; its name is that of the file"),
+        ('"digits-lt:20"', '"digits-lt", "digits-lt"', "a column is there twice"),
+        ('"digits-lt:20"', "", "it has no columns"),
+        ('["digits-lt:20"]', '"digits-lt:20"', "columns is no list"),
+        ('["model.width=2.0"]', '"model.width=2.0"', "rows number 2: set is no list"),
+        ('["model.width=2.0"]', "2", "rows number 2: set is no list"),
+        ("model.width=2.0", "seed=7", 'rows number 2: "seed=7" is no setting of a row, .* the table decides seed'),
+        ("model.width=2.0", "method=gcl", "the table decides method"),
+        ('"wide"', '"../wide"', 'rows number 2: the variant "../wide" is part of folder names'),
+        ("paper", "other", "rows number 1: other needs a source"),
     ],
 )
 def test_a_file_that_is_no_table_is_a_sentence(tmp_path, old, new, sentence):
     (tmp_path / "mine.toml").write_text(OWN.replace(old, new, 1))
+    with pytest.raises(UsageError, match=sentence):
+        read_table(str(tmp_path / "mine.toml"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"), [("[]", "it has no rows"), ("5", "rows is no list"), ("[5]", "rows number 1: is no table")]
+)
+def test_a_table_without_usable_rows_is_a_sentence(tmp_path, rows, sentence):
+    (tmp_path / "mine.toml").write_text(f'columns = ["digits-lt"]\nrows = {rows}\n')
     with pytest.raises(UsageError, match=sentence):
         read_table(str(tmp_path / "mine.toml"))

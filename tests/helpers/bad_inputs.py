@@ -612,6 +612,7 @@ SECTIONS = {
         Case("experts of a network that has none", "train --set model.experts=3 --set model.backbone=resnet18"),
         Case("more experts than taus", "train digits-lt/ce --set model.experts=4 --set stage1.objective=experts"),
         Case("a teacher that does not exist", "train --teacher runs/nowhere"),
+        Case("a teacher twice", "train --teacher run --teacher run --out student", trained()),
         Case("a teacher of a network with two branches", "train digits-lt/bbn --teacher runs/nowhere"),
         Case("adapters in a convolution network", "train --set model.adapter=lora"),
         Case("adapters trained that are not there", "train --set stage1.train=adapters+head"),

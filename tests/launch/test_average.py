@@ -299,6 +299,13 @@ def test_the_same_run_twice_and_a_copy_of_it_are_refused(tmp_path, members):
         tailcloud.average([members[0], tmp_path / "copy"], tmp_path / "average")
 
 
+def test_a_path_in_the_place_of_a_list_of_runs_is_a_sentence(tmp_path):
+    with pytest.raises(
+        UsageError, match=r'runs = "runs/seed0" should be a list of run folders; write \["runs/seed0"\]'
+    ):
+        tailcloud.average("runs/seed0", tmp_path / "average")
+
+
 def test_an_average_of_averages_and_of_one_run_are_refused(tmp_path, members):
     tailcloud.average(members[:2], tmp_path / "average", device="cpu")
     with pytest.raises(UsageError, match="is an average already; give the runs that it was made of"):

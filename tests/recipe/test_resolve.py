@@ -94,6 +94,16 @@ def test_a_part_that_changes_its_name_keeps_none_of_its_options():
     assert below == {"loss": {"name": "gcl", "scale": 20.0}, "sampler": "cben"}
 
 
+def test_options_without_a_name_are_those_of_the_default_part():
+    nesterov = load_recipe("digits-lt/ce", [parse_setting("stage1.optimizer.nesterov=true")])
+    assert nesterov.stage1.optimizer.model_dump() == {"name": "sgd", "nesterov": True}
+    named = [parse_setting("stage1.optimizer=adamw"), parse_setting("stage1.optimizer.beta1=0.8")]
+    assert load_recipe("digits-lt/ce", named[::-1]).stage1.optimizer.name == "adamw"
+    assert load_recipe("digits-lt/ce", named).stage1.optimizer.options["beta1"] == 0.8
+    with pytest.raises(UsageError, match=r'--set stage1.optimizer.nestrov=1: .* did you mean "nesterov"'):
+        load_recipe("digits-lt/ce", [parse_setting("stage1.optimizer.nestrov=1")])
+
+
 def test_later_layers_win():
     recipe = load_recipe("digits-lt/gcl", [{"stage1": {"epochs": 5}}, {"stage1": {"epochs": 6}}, {"seed": 4}])
     assert (recipe.stage1.epochs, recipe.stage2.epochs, recipe.seed) == (6, 10, 4)

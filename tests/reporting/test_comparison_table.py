@@ -105,6 +105,13 @@ def test_hostile_names_are_text(tmp_path):
     assert len(re.findall(r"(?<!\\)\|", line)) == 11
 
 
+def test_paths_may_be_text_and_one_alone_is_a_sentence(tmp_path):
+    runs, out = runs_of(tmp_path, *four_runs()), tmp_path / "comparison.csv"
+    assert write_report([str(run) for run in runs], str(out)) == out
+    with pytest.raises(UsageError, match=r'runs = ".*0" should be a list of run folders; write \["'):
+        write_report(str(runs[0]))
+
+
 @pytest.mark.parametrize("ending", [".csv", ".md", ".tex"])
 def test_an_earlier_table_is_replaced_and_another_file_is_not(tmp_path, ending):
     runs, out = runs_of(tmp_path, make_result(10)), tmp_path / f"table{ending}"

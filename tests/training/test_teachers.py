@@ -193,6 +193,21 @@ def test_a_missing_teacher_is_refused_before_anything_is_written(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_teacher_that_would_count_twice_is_refused_before_anything_is_written(tmp_path, teachers):
+    shutil.copytree(teachers[0], tmp_path / "copy")
+    names = ("--teacher", teachers[0], "--teacher", teachers[1], "--teacher")
+    said = refusal("train", "digits-lt/gcl", *names, teachers[0], "--out", tmp_path / "run")
+    assert "is given twice, and would count twice; give every teacher once" in said
+    said = refusal("train", "digits-lt/gcl", *names, tmp_path / "copy", "--out", tmp_path / "run")
+    assert f"copy has the weights of {teachers[0]}" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_path_in_the_place_of_a_list_of_teachers_is_a_sentence(finished_run):
+    with pytest.raises(UsageError, match=r'teachers = ".*" should be a list of run folders; write \["'):
+        tailcloud.train("digits-lt/gcl", teachers=str(finished_run))
+
+
 def test_a_teacher_of_other_data_is_refused_before_anything_is_written(tmp_path, teachers):
     other = tmp_path / "teacher"
     shutil.copytree(teachers[0], other)

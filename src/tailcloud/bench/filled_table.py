@@ -10,7 +10,7 @@ from tailcloud.reporting.tables import MethodRow, Summary, seed_place
 from tailcloud.runs.result import Result
 
 TOLERANCE = 1.0  # percentage points; a cell further below the published number is marked
-METRICS = ("top1", "best", "many", "medium", "few", "ece", "seconds")
+METRICS = ("top1", "best", "balanced_accuracy", "many", "medium", "few", "ece", "seconds")
 
 
 @dataclass(frozen=True)
@@ -31,14 +31,14 @@ class TableCell:
 
     @property
     def gap(self) -> float | None:
-        """Percentage points above the published number, last epoch."""
+        """Percentage points above the published number, last epoch; None for runs that differ from their recipes."""
         mean = self.summary("top1").mean
-        return None if mean is None or self.reference is None else mean - self.reference.value
+        return None if mean is None or self.reference is None or not self.comparable else mean - self.reference.value
 
     @property
     def below(self) -> bool:
-        """Whether the cell is marked: comparable, and more than ``TOLERANCE`` below the published number."""
-        return self.comparable and self.gap is not None and self.gap < -TOLERANCE
+        """Whether the cell is marked: more than ``TOLERANCE`` below the published number."""
+        return self.gap is not None and self.gap < -TOLERANCE
 
     def record(self) -> dict[str, Any]:
         """The cell as JSON."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
-from tailcloud.bench.table import CellKey, PaperTable, TableRow
+from tailcloud.bench.table import TABLE_FIELDS, CellKey, PaperTable, TableRow
 from tailcloud.data.benchmarks.cifar import TUNE
 from tailcloud.errors import UsageError
 from tailcloud.launch.command_line import command_line
@@ -17,7 +17,6 @@ from tailcloud.recipe import Recipe, load_recipe, parse_setting
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.fork import MAY_DIFFER, first_stage_file
 
-TABLE_FIELDS = {"data", "method", "seed", "root"}  # recipe fields that the table decides, so that --set may not
 NEUTRAL_FIELDS = {"engine", "logging"}  # recipe fields that change results by rounding at most
 
 
@@ -123,9 +122,9 @@ def other_teachers(table: PaperTable, runs: Sequence[BenchRun], protocol: BenchP
 
 
 def leave_out_untaught(plan: BenchPlan) -> None:
-    """Take unfinished runs out of the plan whose teachers of other seeds are neither in it nor finished."""
+    """Take unfinished runs out of the plan whose teachers are neither in it nor finished."""
     planned = {run.folder.path for run in plan.runs}
-    for run in [run for run in plan.runs if run.row.teacher_seeds and not run.folder.finished]:
+    for run in [run for run in plan.runs if run.row.teacher and not run.folder.finished]:
         folders = [RunFolder(teacher) for teacher in teachers_of(run)]
         missing = [folder.path.name for folder in folders if folder.path not in planned and not folder.finished]
         if missing:

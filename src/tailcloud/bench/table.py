@@ -3,6 +3,7 @@
 ``with_methods`` adds rows (``--method``), ``with_data`` columns (``--data``), ``filter_table`` selects (``--only``).
 """
 
+import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from tailcloud.data import OWN, parse_spec
 from tailcloud.errors import UsageError, unknown
 from tailcloud.files import expand_home
-from tailcloud.recipe import read_toml
+from tailcloud.recipe import parse_setting, read_toml
 
 PAPER_TABLES = {
     "table1": "CIFAR-10-LT and CIFAR-100-LT, every method",
@@ -31,6 +32,7 @@ TABLES = {
     "ladder": "what each ingredient adds beyond the paper, with GCL and without",
     "beyond": "one ResNet-32 by what came after the paper, and three of them distilled into one",
 }
+TABLE_FIELDS = {"data", "method", "seed", "root"}  # recipe fields that the table decides, so that no setting may
 CellKey = tuple[str, str]  # a row's key and a data set
 PublishedValues = tuple[float | Literal["-"], ...]  # one for each column; "-": not published
 
@@ -59,6 +61,17 @@ class TableRow(TableSection):
     paper: PublishedValues = ()
     other: PublishedValues = ()
     source: str = ""  # who published ``other``
+
+    @model_validator(mode="after")
+    def _check_row(self) -> "TableRow":
+        if self.variant and not re.fullmatch(r"[\w.-]+", self.variant):
+            raise ValueError(f'the variant "{self.variant}" is part of folder names; use letters, digits, "-", "_"')
+        if any(value != "-" for value in self.other) and not self.source:
+            raise ValueError("other needs a source: who published these numbers")
+        for setting in self.settings:
+            if fixed := TABLE_FIELDS & set(parse_setting(setting)):
+                raise ValueError(f'"{setting}" is no setting of a row, because the table decides {min(fixed)}')
+        return self
 
     @property
     def key(self) -> str:
@@ -102,9 +115,11 @@ class PaperTable(TableSection):
         """Put the settings of the row that a row is ``over`` before its own."""
         known: dict[str, tuple[str, ...]] = {}
         rows = []
-        for row in content.get("rows", ()):
+        if not isinstance(content.get("rows"), list):
+            return content
+        for row in content["rows"]:
             joined = row
-            if isinstance(row, dict):
+            if isinstance(row, dict) and isinstance(row.get("set", []), list):
                 below, own = str(row.get("over", "")), tuple(row.get("set", ()))
                 if below and below not in known:
                     raise ValueError(f'{row.get("label")} is over "{below}", which is no earlier row')
@@ -115,6 +130,10 @@ class PaperTable(TableSection):
 
     @model_validator(mode="after")
     def _check_rows(self) -> "PaperTable":
+        if not self.rows or not self.columns:
+            raise ValueError(f"it has no {'columns' if self.rows else 'rows'}")
+        if len(set(self.columns)) < len(self.columns):
+            raise ValueError("a column is there twice")
         if len({row.key for row in self.rows}) < len(self.rows):
             raise ValueError("two rows have the same method and variant")
         for row in self.rows:
@@ -169,7 +188,10 @@ def shipped_table(name: str) -> PaperTable:
 def table_of_file(path: Path) -> PaperTable:
     """A table of your own; its name is that of the file."""
     try:
-        table = PaperTable.model_validate({"name": path.stem, "title": path.stem, "about": ""} | read_toml(path))
+        content = read_toml(path)
+        if "name" in content:
+            raise UsageError(f"{path} is no table: name is no key; its name is that of the file")
+        table = PaperTable.model_validate({"name": path.stem, "title": path.stem, "about": ""} | content)
     except ValidationError as error:
         raise UsageError(f"{path} is no table: {problem_of(error)}") from None
     for spec in table.columns:
@@ -181,7 +203,13 @@ def problem_of(error: ValidationError) -> str:
     """What is wrong with a table, and where; an unknown key before those that are missing."""
     first = next((one for one in error.errors() if one["type"] == "extra_forbidden"), error.errors()[0])
     place = " ".join(f"number {step + 1}:" if isinstance(step, int) else str(step) for step in first["loc"])
-    what = {"extra_forbidden": "is no key", "missing": "is missing"}.get(first["type"], first["msg"])
+    known = {
+        "extra_forbidden": "is no key",
+        "missing": "is missing",
+        "model_type": "is no table of keys",
+        "tuple_type": "is no list",
+    }
+    what = known.get(first["type"], first["msg"])
     return f"{place} {what.removeprefix('Value error, ')}".strip()
 
 

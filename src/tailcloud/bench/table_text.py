@@ -45,7 +45,7 @@ def seeds(cell: TableCell) -> str:
 
 def gap(cell: TableCell) -> str:
     """Points above the published number, with a mark if the cell is too far below; nothing for changed recipes."""
-    if cell.gap is None or not cell.comparable:
+    if cell.gap is None:
         return NO_VALUE
     return number(cell.gap, signed=True) + (f" {MARK}" if cell.below else "")
 

@@ -16,7 +16,7 @@ from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.placement import place_images
 from tailcloud.errors import TailcloudError
 from tailcloud.evaluation import confusion
-from tailcloud.files import expand_home, write_atomically
+from tailcloud.files import expand_home, refuse_single_path, write_atomically
 from tailcloud.launch.command_line import command_line
 from tailcloud.launch.evaluation_data import open_evaluation_data
 from tailcloud.launch.train import process_state_restored
@@ -61,6 +61,7 @@ def average(
     >>> result = tailcloud.average(["runs/seed0", "runs/seed1", "runs/seed2"], "runs/average")  # doctest: +SKIP
     >>> model = tailcloud.load("runs/average")  # doctest: +SKIP
     """
+    refuse_single_path("runs", runs)
     folder, place = RunFolder(expand_home(os.fspath(out))), pick_device(device)
     folder.check_free()
     members = read_members([os.fspath(run) for run in runs])

@@ -17,6 +17,7 @@ import torch
 from tailcloud import plugins
 from tailcloud.data import Dataset
 from tailcloud.errors import UsageError
+from tailcloud.files import refuse_single_path
 from tailcloud.formatting import number
 from tailcloud.launch.execute import execute, resume_advice, resume_command
 from tailcloud.launch.run_data import CachedSource, OpenDataset, clear_data_cache
@@ -109,6 +110,7 @@ def train(
     >>> run.model.predict_proba(images).argmax(dim=1)  # doctest: +SKIP
     """
     started = time.perf_counter()
+    refuse_single_path("teachers", teachers)
     source = CachedSource(OpenDataset(data)) if isinstance(data, Dataset) else None
     request = TrainRequest(
         recipes=() if recipe is None else [recipe if isinstance(recipe, Recipe) else os.fspath(recipe)],

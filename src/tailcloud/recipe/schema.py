@@ -4,10 +4,11 @@
 """
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from tailcloud.backbones.adapters import AdapterKind
 from tailcloud.data.augment import Augment
@@ -219,6 +220,18 @@ class Stage(RecipeTable):
     def trains_only_head(self) -> bool:
         """Whether the backbone stays as it is."""
         return not self.epochs or all(part.partition(".")[0] == "head" for part in self.parts)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_default_parts(cls, table: object) -> object:
+        """Options without a name, as of ``--set stage1.optimizer.nesterov=true``, are those of the default part."""
+        if not isinstance(table, Mapping):
+            return table
+        defaults = {
+            key: field.default for key, field in cls.model_fields.items() if isinstance(field.default, PartSpec)
+        }
+        nameless = {key for key in defaults if isinstance(table.get(key), Mapping) and "name" not in table[key]}
+        return {**table, **{key: {"name": defaults[key].name, **table[key]} for key in nameless}}
 
 
 class Distill(RecipeTable):

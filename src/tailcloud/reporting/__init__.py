@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tailcloud.errors import TailcloudError, UsageError
-from tailcloud.files import write_atomically
+from tailcloud.files import refuse_single_path, write_atomically
 
 __all__ = ["report_path", "write_page", "write_report"]
 
 GENERATOR_TAG = b'<meta name="generator" content="tailcloud '  # near the top of every page
 
 
-def write_report(runs: Sequence[Path], out: Path | None = None) -> Path:
+def write_report(runs: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str] | None = None) -> Path:
     """Write the page of one run folder, or the comparison of several, and return its path.
 
     Without ``out`` it is report.html in the run folder, or in the folder that all runs have in common. If ``out`` ends
@@ -31,10 +31,11 @@ def write_report(runs: Sequence[Path], out: Path | None = None) -> Path:
     from tailcloud.reporting.page import comparison_page, run_page
     from tailcloud.reporting.run_record import read_run
 
-    folders = list({folder.resolve(): folder for folder in runs}.values())
+    refuse_single_path("runs", runs)
+    folders = list({folder.resolve(): folder for folder in map(Path, runs)}.values())
     if not folders:
         raise UsageError("a report needs at least one run folder")
-    target = report_path(folders, out, tables=MARKS)
+    target = report_path(folders, None if out is None else Path(out), tables=MARKS)
     records = [read_run(folder) for folder in folders]
     if target.suffix in MARKS:
         return write_page(target, comparison_table(records, target.suffix))

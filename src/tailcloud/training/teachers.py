@@ -98,9 +98,10 @@ def teacher_folders(distill: Distill) -> list[RunFolder]:
 
 
 def check_digests(distill: Distill) -> list[str]:
-    """The SHA-256 of each teacher's weights; refuses a teacher that is missing, or not the one that is recorded."""
-    digests = []
-    for number, folder in enumerate(teacher_folders(distill)):
+    """The SHA-256 of each teacher's weights; refuses one that is missing, there twice, or not the one recorded."""
+    digests: list[str] = []
+    folders = teacher_folders(distill)
+    for number, folder in enumerate(folders):
         try:
             read_description(folder)
             digests.append(weights_digest(folder))
@@ -112,6 +113,9 @@ def check_digests(distill: Distill) -> list[str]:
                 f"the teacher {folder.path} is not the one that this recipe records ({folder.weights_file.name} has "
                 f"the SHA-256 {digests[-1][:12]}…, recorded is {recorded[:12]}…); restore it, or start a new run"
             )
+        if (first := folders[digests.index(digests[-1])]) is not folder:
+            which = "is given twice" if first.path == folder.path else f"has the weights of {first.path}"
+            raise UsageError(f"the teacher {folder.path} {which}, and would count twice; give every teacher once")
     return digests
 
 
