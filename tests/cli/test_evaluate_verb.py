@@ -323,6 +323,15 @@ def test_a_class_with_an_accent_is_known_in_both_of_its_forms(of_model, of_folde
     assert figures("--data season")["images"] == sum(SEASON)
 
 
+def test_images_that_moved_are_asked_for_and_found_again(place):
+    Path("photos").rename("elsewhere")
+    missing = f"photos, with the images of run, does not exist in {place}; "
+    assert f"{missing}pass where it is now with --data" in refusal("")
+    assert figures("--data elsewhere")["own_test_images"]
+    for verb in ("rebalance run --with tau-norm", "train --resume --out run"):
+        assert f"{missing}move it back, or run this command from the folder" in " ".join(command(verb)[1].split())
+
+
 def rename_class(model_file, name):
     """Give the first class of a model another name."""
     content = json.loads(model_file.read_text("utf-8"))
