@@ -115,9 +115,7 @@ def test_a_run_whose_images_moved_is_followed_on_those_that_are_named(tmp_path, 
     RunFolder(tmp_path / "run").create(load_recipe("own/gcl", [{"data": "photos"}]))
     Path("photos").rename("elsewhere")
     request = TrainRequest(like=tmp_path / "run", out=tmp_path / "other")
-    with pytest.raises(
-        tailcloud.errors.TailcloudError, match=r"does not exist in .*; pass where it is now with"
-    ):
+    with pytest.raises(tailcloud.errors.TailcloudError, match=r"does not exist in .*; pass where it is now with"):
         plan_runs(request)
     for where in ({"data": "elsewhere"}, {"settings": ["data.spec=elsewhere"]}):
         (planned,) = plan_runs(replace(request, **where))

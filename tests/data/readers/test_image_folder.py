@@ -56,6 +56,16 @@ def test_accents_as_macos_writes_them_make_no_other_class(folders, tmp_path):
     assert opened(tmp_path).class_names == sorted({name.partition("/")[2] or name for name in folders})
 
 
+@pytest.mark.parametrize(("folders", "told"), [(("cat", "dog"), True), (("cat",), False), (("cat", "dog", "."), False)])
+def test_classes_one_folder_too_deep_are_told(folders, told, tmp_path):
+    draw_classes(tmp_path / "photos" / "unpacked", dict.fromkeys(folders, 3))
+    remarks = read_folder(tmp_path / "photos").remarks
+    assert bool(remarks) == told
+    if told:
+        place = tmp_path / "photos"
+        assert remarks == (f"If cat, dog are the classes, give {place / 'unpacked'} instead of {place}.",)
+
+
 def test_a_folder_with_a_tilde_is_not_the_home_of_another_user(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     draw_classes(tmp_path / "~root", {"cat": 4, "dog": 4})
