@@ -168,11 +168,15 @@ class _SkipInitialisation(TorchFunctionMode):
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a classifier: parameters, and for one image the forward FLOPs and activations (floats)."""
+    """The cost of a classifier: parameters, and for one image the forward FLOPs and activations (floats).
+
+    ``largest_activation`` is the output of the layer with the largest one.
+    """
 
     parameters: int
     flops: int
     activations: int
+    largest_activation: int
 
 
 def cost(architecture: Architecture, height: int, width: int) -> Cost:
@@ -203,7 +207,9 @@ def cost_of(model: Classifier, channels: int, height: int, width: int) -> Cost:
     finally:
         for hook in hooks:
             hook.remove()
-    return Cost(sum(parameter.numel() for parameter in model.parameters()), counter.flops, sum(kept))
+    return Cost(
+        sum(parameter.numel() for parameter in model.parameters()), counter.flops, sum(kept), max(kept, default=0)
+    )
 
 
 def _on_cpu(model: Classifier) -> Classifier:

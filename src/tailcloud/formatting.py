@@ -90,6 +90,11 @@ def readable(text: str) -> str:
     return "".join(kept)
 
 
+def composed(text: str) -> str:
+    """A name with each accent and its letter as one character (NFC): names of files from macOS have them apart."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
 def one_line(text: str) -> str:
     """A text as one line of printable characters."""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())

@@ -1,6 +1,7 @@
 """The class prior that a user asks for, from a word or a file."""
 
 import json
+import unicodedata
 
 import pytest
 
@@ -78,3 +79,10 @@ def test_a_prior_of_another_length_and_a_model_that_does_not_say_what_it_assumes
     model.prior = None
     with pytest.raises(TailcloudError, match="older tailcloud"):
         model.shift([1] * 10)
+
+
+@pytest.mark.parametrize(("of_model", "of_file"), [("NFC", "NFD"), ("NFD", "NFC")])
+def test_an_accent_is_the_same_in_both_of_its_forms(of_model, of_file, tmp_path):
+    names = [unicodedata.normalize(of_model, name) for name in ("Käuze", "lynx")]
+    (tmp_path / "prior.csv").write_text(unicodedata.normalize(of_file, "class,share\nKäuze,3\nlynx,1\n"), "utf-8")
+    assert read_prior(str(tmp_path / "prior.csv"), names, [1, 1]).tolist() == pytest.approx([0.75, 0.25])

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -312,3 +313,27 @@ def test_another_spelling_of_a_class_is_asked_about(place):
         "--data season"
     )
     assert "Digit_0 (9; did you mean digit 0?)" in notes(figures("--data season --ignore-unknown"))
+
+
+@pytest.mark.parametrize(("of_model", "of_folder"), [("NFC", "NFD"), ("NFD", "NFC")])
+def test_a_class_with_an_accent_is_known_in_both_of_its_forms(of_model, of_folder, place):
+    """Folders from macOS have an accent and its letter apart; so had models that were trained on them."""
+    rename_class(place / "run/model.json", unicodedata.normalize(of_model, "Käuze"))
+    Path("season/digit 0").rename(place / "season" / unicodedata.normalize(of_folder, "Käuze"))
+    assert figures("--data season")["images"] == sum(SEASON)
+
+
+def test_images_that_moved_are_asked_for_and_found_again(place):
+    Path("photos").rename("elsewhere")
+    missing = f"photos, with the images of run, does not exist in {place}; "
+    assert f"{missing}pass where it is now with --data" in refusal("")
+    assert figures("--data elsewhere")["own_test_images"]
+    for verb in ("rebalance run --with tau-norm", "train --resume --out run"):
+        assert f"{missing}move it back, or run this command from the folder" in " ".join(command(verb)[1].split())
+
+
+def rename_class(model_file, name):
+    """Give the first class of a model another name."""
+    content = json.loads(model_file.read_text("utf-8"))
+    content["class_names"][0] = name
+    model_file.write_text(json.dumps(content), "utf-8")

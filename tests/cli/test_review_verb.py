@@ -186,7 +186,7 @@ def test_images_that_moved_are_found_again(here):
     Path("photos").rename("elsewhere")
     code, said = command("review run --device cpu")
     assert code == 1
-    assert "photos, with the images of run, does not exist; pass where it is now with --data" in said
+    assert f"photos, with the images of run, does not exist in {here}; pass where it is now with --data" in said
     said = call("review run --data elsewhere --csv suspects.csv --device cpu")
     assert "has changed" not in said
 

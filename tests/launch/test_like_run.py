@@ -2,11 +2,14 @@
 
 import json
 import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 import tailcloud
+from helpers.drawing import draw_classes
 from helpers.runs import small_recipe
 from tailcloud.cli import app
 from tailcloud.errors import UsageError
@@ -105,6 +108,18 @@ def test_stages_that_a_time_budget_ended_have_the_epochs_that_were_trained(finis
     assert run.recipe().stage1.epochs == 3
     (planned,) = plan_runs(TrainRequest(like=run.path, settings=["method=ce"], out=tmp_path / "other"))
     assert planned.recipe.stage1.epochs == 2
+
+
+def test_a_run_whose_images_moved_is_followed_on_those_that_are_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(draw_classes(tmp_path, {"photos/cat": 4, "photos/dog": 4}))
+    RunFolder(tmp_path / "run").create(load_recipe("own/gcl", [{"data": "photos"}]))
+    Path("photos").rename("elsewhere")
+    request = TrainRequest(like=tmp_path / "run", out=tmp_path / "other")
+    with pytest.raises(tailcloud.errors.TailcloudError, match=r"does not exist in .*; pass where it is now with"):
+        plan_runs(request)
+    for where in ({"data": "elsewhere"}, {"settings": ["data.spec=elsewhere"]}):
+        (planned,) = plan_runs(replace(request, **where))
+        assert (planned.recipe.data.spec, planned.recipe.method) == ("elsewhere", "gcl")
 
 
 def test_what_contradicts_like_is_refused(tmp_path):

@@ -8,6 +8,7 @@ from typing import Any
 
 from tailcloud.calibration.priors import Prior, normalised, train_prior, uniform_prior
 from tailcloud.errors import UsageError
+from tailcloud.formatting import composed
 
 LARGEST_FILE = 1 << 26  # bytes
 LISTED = 5  # missing classes that an error lists
@@ -31,7 +32,9 @@ def read_prior(text: str | None, class_names: list[str], frequencies: list[int])
 
 def _from_file(path: Path, class_names: list[str]) -> Prior:
     shares: dict[str, float] = {}
-    for name, text in _rows(path):
+    known = {composed(name): name for name in class_names}
+    for written, text in _rows(path):
+        name = known.get(composed(written), written)
         if name not in class_names:
             close = get_close_matches(name, class_names, n=1)
             hint = f'did you mean "{close[0]}"?' if close else f"its classes are {class_names[0]} … {class_names[-1]}"

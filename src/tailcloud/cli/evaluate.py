@@ -49,13 +49,15 @@ def evaluate(
     from tailcloud.files import json_text
     from tailcloud.launch.evaluation_data import open_evaluation_data
     from tailcloud.reporting.accuracy_intervals import FEW_IMAGES
-    from tailcloud.runs.folder import RunFolder
+    from tailcloud.runs.folder import NAME_DATA, RunFolder
     from tailcloud.serving.evaluate import evaluate_model
     from tailcloud.serving.load import load
     from tailcloud.training.devices import pick_device
 
     folder = RunFolder(run)
     recipe = None
+    if folder.exists and data is None:
+        folder.check_data(way_out=NAME_DATA)
     if folder.exists or data is None:  # with other data, the files of the model are enough
         recipe = folder.recipe({"data": {"spec": data}} if data else None)
     model = load(run)

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from itertools import islice
+from pathlib import Path
 from time import monotonic
 from typing import TypeVar
 
@@ -91,11 +92,20 @@ def check_unreadable(spec: str, names: Sequence[str], broken: Mapping[int, Unrea
     first = broken[min(broken)]
     way_out = "repair or remove them"
     if first.why == MISSING:
-        way_out = f"the first was expected at {first.path}; --root sets the folder that paths of a list start from"
+        way_out = f"the first was expected at {first.path}; {_way_to(first.path)}"
     raise TailcloudError(
         f"{spec}: {len(broken):,} of {len(names):,} images ({number(share, 0)} %, more than "
         f"{number(MAX_UNREADABLE, 0)} %) cannot be read: {_some(names, broken)}; {way_out}"
     )
+
+
+def _way_to(missing: Path) -> str:
+    """What may be wrong with the path of a missing file."""
+    if not missing.suffix:
+        return "paths of a list have the suffix of the file, such as .jpg"
+    if "\\" in missing.name:  # a separator on Windows only
+        return "write paths as this system does, with / between folders"
+    return "--root sets the folder that paths of a list start from"
 
 
 def unreadable_remark(

@@ -27,7 +27,7 @@ from tailcloud.data.readers.open_path import list_files, named_root
 from tailcloud.data.splits import Vector
 from tailcloud.errors import TailcloudError, UsageError, other_spellings
 from tailcloud.files import expand_home
-from tailcloud.formatting import counted, readable, some_of
+from tailcloud.formatting import composed, counted, readable, some_of
 from tailcloud.launch.run_data import open_data
 from tailcloud.profile import classes_text
 from tailcloud.recipe import Recipe
@@ -141,7 +141,9 @@ class EvaluatedRows:
     """The rows of labelled images that are evaluated, and remarks on the others."""
 
     def __init__(self, spec: str, labels: Sequence[str], class_names: Sequence[str], remarks: list[str]) -> None:
-        self.spec, self.names, self.class_names, self.remarks = spec, np.array(labels, object), class_names, remarks
+        known = {composed(name): name for name in class_names}  # a model may be older than names in one form
+        self.spec, self.class_names, self.remarks = spec, class_names, remarks
+        self.names = np.array([known.get(label, label) for label in labels], object)
         self.rows: Vector = np.arange(len(labels))
 
     @property

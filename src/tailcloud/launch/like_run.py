@@ -8,7 +8,7 @@ from tailcloud.head_transforms import HEAD_TRANSFORMS
 from tailcloud.recipe import Recipe, Stage, load_recipe, resolve
 from tailcloud.recipe.library import default_recipe
 from tailcloud.recipe.validate import compares_views
-from tailcloud.runs.folder import RunFolder
+from tailcloud.runs.folder import NAME_DATA, RunFolder
 
 # The fields of a first stage that make the method; all others are RUN's.
 MIXING = {"mixup", "cutmix", "cutmix_sampler", "cutmix_probability"}
@@ -16,9 +16,14 @@ OF_METHOD = {"sampler", "second_sampler", *MIXING, "loss", "objective", "head_tr
 ANY_COUNTS = [10, 1]  # to see whether a method re-balances classes
 
 
-def recipe_as_trained(run: RunFolder) -> Recipe:
-    """The recipe of a run, with the epochs that were trained: a time budget may have ended its stages earlier."""
-    recipe = run.recipe()
+def recipe_as_trained(run: RunFolder, data: str | None = None) -> Recipe:
+    """The recipe of a run, with the epochs that were trained: a time budget may have ended its stages earlier.
+
+    ``data`` takes the place of its data, for example where they are now.
+    """
+    if run.exists and data is None:
+        run.check_data(way_out=NAME_DATA)
+    recipe = run.recipe({"data": {"spec": data}} if data else None)
     trained = {stage.name: stage.epochs for stage in run.result().stages} if run.finished else {}
     stages = {
         name: stage.model_copy(update={"epochs": trained.get(name, stage.epochs)})

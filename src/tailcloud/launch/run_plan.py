@@ -23,6 +23,7 @@ from tailcloud.launch.command_line import command_line
 from tailcloud.launch.run_data import DataSource, has_test, note_same_images, open_data, open_for_choice
 from tailcloud.recipe import Recipe, differences, load_recipe, parse_setting, resolve
 from tailcloud.recipe.merge import merge, settings_named
+from tailcloud.recipe.resolve import spec_of
 from tailcloud.recipe.schema import LARGEST_SEED, Model
 from tailcloud.runs.folder import RunFolder
 from tailcloud.training.devices import check_engine, pick_device
@@ -182,8 +183,10 @@ def with_recipe_of_run(request: TrainRequest, like: Path) -> TrainRequest:
         raise UsageError(f"--like {like} takes the recipe of that run; leave out {request.names()[0]}, or --like")
     if request.time_budget is not None:
         raise UsageError(f"--like {like} trains as long as that run, by epochs; leave out --time-budget, or --like")
-    run = recipe_as_trained(RunFolder(like))
-    methods = [str(layer["method"]) for layer in request.overrides() if "method" in layer]
+    layers = request.overrides()
+    specs = [spec for layer in layers if (spec := spec_of(layer, ""))]
+    run = recipe_as_trained(RunFolder(like), specs[-1] if specs else None)
+    methods = [str(layer["method"]) for layer in layers if "method" in layer]
     return replace(request, recipes=[recipe_like(run, methods[-1] if methods else run.method)])
 
 

@@ -11,13 +11,13 @@ from tailcloud.data.file_images import FileImages
 from tailcloud.data.inspection.duplicates import Duplicates, find_duplicates
 from tailcloud.data.readers.open_path import list_files, named_root
 from tailcloud.data.splits import Vector
-from tailcloud.errors import TailcloudError, UsageError
+from tailcloud.errors import UsageError
 from tailcloud.files import expand_home
 from tailcloud.formatting import readable
 from tailcloud.launch.run_data import open_data, open_whole
 from tailcloud.recipe import Recipe, load_recipe, read_toml
 from tailcloud.recipe.resolve import spec_of
-from tailcloud.runs.folder import RunFolder
+from tailcloud.runs.folder import NAME_DATA, RunFolder
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,7 @@ def run_recipe(run: Path, data: str | None = None, root: str | None = None) -> R
             f"{run} was trained on {spec}, whose images are not files of their own; a review ends in a list of files, "
             "so it needs a run on a folder or list of images"
         )
-    if not expand_home(spec).exists():
-        raise TailcloudError(f"{spec}, with the images of {run}, does not exist; pass where it is now with --data")
+    folder.check_data(data, way_out=NAME_DATA)
     if data is None and root is None:
         return folder.recipe()
     return load_recipe(

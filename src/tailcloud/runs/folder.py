@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from tailcloud.data import SOURCES
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import (
     FORMAT,
@@ -17,15 +18,19 @@ from tailcloud.files import (
     LineFile,
     check_output,
     check_regular,
+    expand_home,
     is_temporary,
     named_in_errors,
     write_atomically,
 )
 from tailcloud.plugins import loaded_files
-from tailcloud.recipe import Recipe, differences, load_recipe
+from tailcloud.recipe import Recipe, differences, load_recipe, read_toml
+from tailcloud.recipe.resolve import spec_of
 from tailcloud.runs.result import Result, read_result
 
 LOCK, TENSORBOARD_FOLDER = ".lock", "tensorboard"
+MOVE_BACK = "move it back, or run this command from the folder in which the run was trained"
+NAME_DATA = "pass where it is now with --data"  # for verbs with that option
 
 
 class FolderInUse(TailcloudError):
@@ -105,6 +110,8 @@ class RunFolder:
         try:
             return load_recipe(str(self.recipe_file), [settings or {}])
         except UsageError:
+            if not spec_of(settings or {}, ""):
+                self.check_data()
             loaded = {Path(file).name for file in loaded_files()}
             missing = [word for file in self.plugins() if Path(file).name not in loaded for word in ("--plugin", file)]
             if not missing:
@@ -113,6 +120,17 @@ class RunFolder:
                 f"{self.path} has parts from a plugin: add {shlex.join(missing)}, with which it was started "
                 "(or where that file is now)"
             ) from None
+
+    def check_data(self, data: str | None = None, *, way_out: str = MOVE_BACK) -> None:
+        """Refuse the run if its images are no longer where they were, or not at ``data``, where a user moved them.
+
+        ``way_out`` ends the sentence.
+        """
+        spec = data or spec_of(read_toml(self.recipe_file), "digits-lt")
+        place = expand_home(spec)
+        if spec.partition(":")[0] not in SOURCES and not place.exists():
+            where = "" if place.is_absolute() else f" in {Path.cwd()}"
+            raise TailcloudError(f"{spec}, with the images of {self.path}, does not exist{where}; {way_out}")
 
     def _why_no_run(self) -> str:
         """What this folder has instead of a run."""

@@ -3,7 +3,6 @@
 import errno
 import os
 import shutil
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,6 +14,7 @@ from uuid import uuid4
 from tailcloud.csv_cells import no_formula, path_cell, row_writer
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import TEMPORARY, LineFile, check_output
+from tailcloud.formatting import composed
 from tailcloud.serving.predict import FilePrediction
 
 UNSURE_FOLDER = "unsure"
@@ -147,7 +147,7 @@ def folder_names(class_names: Iterable[str]) -> dict[str, str]:
 
 
 def _key(name: str) -> str:
-    return unicodedata.normalize("NFC", name).casefold()
+    return composed(name).casefold()
 
 
 def _portable(name: str) -> str:

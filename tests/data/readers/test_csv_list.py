@@ -1,6 +1,7 @@
 """List files: CSV, TSV and lines of path and label; parts, groups, and every way to get them wrong."""
 
 import logging
+import os
 import shutil
 from pathlib import Path
 
@@ -261,6 +262,9 @@ def test_labels_that_look_alike_are_not_one_class(photos):
         ("photo,what,label\n1.jpg,x,a\n2.jpg,x,b\n", ': rename "photo" to path'),
         ("path,a\n1.jpg,x\n2.jpg,y\n", " (or class)"),
         ("path,a;label\n1.jpg,x;y\n", " (or class)"),
+        ("path,size,kind_of_crop\n1.jpg,1,3\n2.jpg,2,3\n3.jpg,3,4\n4.jpg,4,4\n", ': rename "kind_of_crop" to label'),
+        ("path,grade\n1.jpg,3\n2.jpg,3\n3.jpg,4\n4.jpg,4\n", ': rename "grade" to label'),
+        ("image,cat,dog\n1.jpg,1,0\n2.jpg,1,0\n3.jpg,0,1\n4.jpg,0,1\n", " (or class)"),  # a column for each class
     ],
 )
 def test_a_list_of_other_columns_is_told_which_look_right(tmp_path, lines, advice):
@@ -268,3 +272,27 @@ def test_a_list_of_other_columns_is_told_which_look_right(tmp_path, lines, advic
     with pytest.raises(UsageError) as error:
         read_list(tmp_path / "list.csv")
     assert str(error.value).endswith(advice)
+
+
+def test_a_list_with_two_columns_for_the_same_says_which_is_read(photos):
+    lines = "filename,Class,path,label\n" + "".join(f"{i}.jpg,bird,photos/{i}.png,{i % 2}\n" for i in range(12))
+    assert read_list(written(photos, lines)).remarks == (
+        'Paths are those of the column "path", not of filename.',
+        'Classes are those of the column "label", not of Class.',
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "way_out"),
+    [
+        ("photos\\7.png", "write paths as this system does, with / between folders"),
+        ("photos/7", "paths of a list have the suffix of the file, such as .jpg"),
+        ("foto/7.png", "--root sets the folder that paths of a list start from"),
+    ],
+)
+@pytest.mark.skipif(os.sep == "\\", reason="Windows has such paths")
+def test_paths_that_lead_nowhere_are_told_why(photos, path, way_out):
+    lines = "path,label\n" + "".join(f"{path.replace('7', str(i))},{'ox' if i % 2 else 'cat'}\n" for i in range(9))
+    with pytest.raises(TailcloudError) as error:
+        opened(written(photos, lines))
+    assert str(error.value).endswith(f"; {way_out}")

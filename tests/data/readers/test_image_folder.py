@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import unicodedata
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from helpers.drawing import draw, draw_classes
 from tailcloud.data import ReadOptions, hold_out, open_dataset
 from tailcloud.data.readers.image_folder import read_folder
 from tailcloud.errors import TailcloudError, UsageError
+
+FORMS = ("NFD", "NFC")  # how macOS writes accents in names of files, and how everybody else does
 
 
 def opened(path, **options):
@@ -45,6 +48,22 @@ def test_classes_whose_names_look_alike_are_not_one_class(folders, tmp_path):
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
 def test_one_name_that_is_not_utf8_is_a_class(tmp_path):
     assert opened(draw_classes(tmp_path, {os.fsdecode(b"caf\xe9"): 4, "tea": 4})).class_names == ["caf\ufffd", "tea"]
+
+
+@pytest.mark.parametrize("folders", [("train/Käuze", "test/Käuze"), ("Käuze", "Krähen")])
+def test_accents_as_macos_writes_them_make_no_other_class(folders, tmp_path):
+    draw_classes(tmp_path, {unicodedata.normalize(form, name): 4 for form, name in zip(FORMS, folders, strict=True)})
+    assert opened(tmp_path).class_names == sorted({name.partition("/")[2] or name for name in folders})
+
+
+@pytest.mark.parametrize(("folders", "told"), [(("cat", "dog"), True), (("cat",), False), (("cat", "dog", "."), False)])
+def test_classes_one_folder_too_deep_are_told(folders, told, tmp_path):
+    draw_classes(tmp_path / "photos" / "unpacked", dict.fromkeys(folders, 3))
+    remarks = read_folder(tmp_path / "photos").remarks
+    assert bool(remarks) == told
+    if told:
+        place = tmp_path / "photos"
+        assert remarks == (f"If cat, dog are the classes, give {place / 'unpacked'} instead of {place}.",)
 
 
 def test_a_folder_with_a_tilde_is_not_the_home_of_another_user(tmp_path, monkeypatch):

@@ -30,6 +30,13 @@ def test_a_class_whose_training_images_have_another_spelling_is_asked_about():
     )
 
 
+def test_classes_that_differ_in_case_or_spacing_only_are_told():
+    said = "Names of classes that differ only in case or spacing: Hat and hat, T shirt and t-shirt and t_shirt."
+    spellings = ["hat", "Hat", "t-shirt", "t_shirt", "T shirt", "tshirts", "1-2", "12", "C", "C++"]
+    assert arranged(dict.fromkeys(spellings, 3)).remarks == [f"{said} If they are one class, rename it."]
+    assert arranged({"hat": 3, "shirt": 3}).remarks == []
+
+
 def test_tiny_classes_stay_unless_asked():
     assert arranged({"a": 50, "b": 1}).class_names == ["a", "b"]
 

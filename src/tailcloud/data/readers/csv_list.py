@@ -53,6 +53,7 @@ def read_list(file: Path, group: str | None = None) -> FileList:
     if not rows:
         raise UsageError(f"{file} lists no images; each line should be a path and a label")
     unique = _unique(rows)
+    remarks += _unused_columns_remarks(file)
     remarks += repeated_remark(len(rows) - len(unique))
     unique.sort(key=lambda row: (row.label, row.path))
     groups = [row.group for row in unique] if group is not None and group in _header(file) else None
@@ -72,6 +73,16 @@ def other_columns(file: Path) -> list[str]:
     header = _header(file)
     known = {_column(header, names) for names in (PATH_COLUMNS, LABEL_COLUMNS, SPLIT_COLUMNS)}
     return [name for place, name in enumerate(header) if name and place not in known]
+
+
+def _unused_columns_remarks(file: Path) -> Iterator[str]:
+    """A remark for each kind of column of which a list has several: only the first by rank is read."""
+    header = _header(file)
+    for what, names in (("Paths", PATH_COLUMNS), ("Classes", LABEL_COLUMNS), ("Splits", SPLIT_COLUMNS)):
+        used = _column(header, names)
+        others = [name for place, name in enumerate(header) if name.lower() in names and place != used]
+        if used is not None and others:
+            yield f'{what} are those of the column "{readable(header[used])}", not of {readable(some_of(others))}.'
 
 
 def lists_of_splits(file: Path) -> dict[str, Path]:
@@ -111,7 +122,8 @@ def _rows(file: Path, group: str | None, split: str = "") -> Iterator[ListRow]:
     lines = _text_lines(file) if file.suffix.lower() == ".txt" else _csv_lines(file, group)
     for line, (path, label, word, key) in lines:
         if not path or not label:
-            raise UsageError(f"line {line} of {file} has no {'path' if not path else 'label'}")
+            what = "path" if not path else "label"
+            raise UsageError(f"line {line} of {file} has no {what}; write one there, or remove the line")
         if word and word.lower() not in SPLIT_WORDS:
             raise UsageError(f'line {line} of {file} has the split "{readable(word)}"; it should be train, val or test')
         yield ListRow(file, line, _normalized(path), label, split or SPLIT_WORDS.get(word.lower(), ""), key)
@@ -180,7 +192,10 @@ def _renames(file: Path, columns: Sequence[int | None]) -> str:
 
 
 def _like_labels(header: Sequence[str], values: Mapping[int, Sequence[str]]) -> list[int]:
-    """The columns that look like labels, the likeliest first: by their name, or by words that repeat."""
+    """The columns that look like labels, the likeliest first: by their name, or by words that repeat.
+
+    Numbers that repeat are labels only if no other column has such numbers: several may be a column for each class.
+    """
     repeated = [
         place
         for place, cells in values.items()
@@ -188,7 +203,7 @@ def _like_labels(header: Sequence[str], values: Mapping[int, Sequence[str]]) -> 
     ]
     named = [place for place in values if any(word in header[place].lower() for word in LABEL_WORDS)]
     words = [place for place in repeated if not any(_is_number(cell) for cell in values[place])]
-    return [*named, *words, *repeated]
+    return [*named, *words, *(repeated if len(repeated) == 1 else [])]
 
 
 def _is_image_name(cell: str) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tailcloud.data.packed_names import Names
 from tailcloud.errors import UsageError
-from tailcloud.formatting import readable
+from tailcloud.formatting import composed, readable
 
 SPLIT_WORDS = {  # names of folders, and values of a split column
     "train": "train",
@@ -21,12 +21,13 @@ SPLIT_WORDS = {  # names of folders, and values of a split column
 
 
 def printable_labels(spec: str | Path, labels: Sequence[str]) -> list[str]:
-    """Class names as they can be printed.
+    """Class names as they can be printed. Names that are written alike are the same class (see ``composed``).
 
     Raises:
         UsageError: two classes would have the same name.
     """
-    printed = {label: readable(label) for label in set(labels)}
+    written = {label: composed(label) for label in set(labels)}
+    printed = {label: readable(label) for label in written.values()}
     first: dict[str, str] = {}
     for label in sorted(printed):
         if (other := first.setdefault(printed[label], label)) != label:
@@ -34,7 +35,7 @@ def printable_labels(spec: str | Path, labels: Sequence[str]) -> list[str]:
                 f"{spec} has the classes {other!a} and {label!a}, whose names differ only in characters that "
                 "cannot be printed or are not UTF-8; rename them"
             )
-    return [printed[label] for label in labels]
+    return [printed[written[label]] for label in labels]
 
 
 @dataclass(frozen=True)

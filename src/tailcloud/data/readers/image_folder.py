@@ -87,12 +87,25 @@ def read_folder(root: Path, *, needs_training: bool = True) -> FileList:
     remarks = [
         *scan.remarks(),
         *([hint] if lists else []),
+        *_nested_remark(root, scan),
         *([f"Not read, because beside the training folder: {some_of(beside)}."] if beside else []),
     ]
     above = len(root.parts)
     files = ["/".join(path.parts[above:]) for path in scan.paths]  # as relative_to, which takes a second for 30,000
     labels = printable_labels(root, scan.labels)
     return FileList(files, list(map(readable, files)), labels, scan.splits, None, tuple(remarks), root)
+
+
+def _nested_remark(root: Path, scan: _FolderScan) -> list[str]:
+    """A remark if the only class has all its images in several folders, which are probably the classes."""
+    if len(set(scan.labels)) > 1 or any(scan.splits):
+        return []
+    place = root / scan.labels[0]
+    below = [path.relative_to(place).parts for path in scan.paths]
+    folders = sorted({readable(parts[0]) for parts in below})
+    if len(folders) < 2 or any(len(parts) == 1 for parts in below):
+        return []
+    return [f"If {some_of(folders)} are the classes, give {readable(str(place))} instead of {readable(str(root))}."]
 
 
 def _split_folders(root: Path, needs_training: bool) -> dict[Path, str]:

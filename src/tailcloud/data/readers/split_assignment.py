@@ -1,5 +1,6 @@
 """Which class and which split each image belongs to: the same rules for folders, lists and arrays."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,11 +11,12 @@ from numpy.typing import NDArray
 from tailcloud.data.read_options import ReadOptions
 from tailcloud.data.splits import Vector, limit_remark, limited_positions, set_aside
 from tailcloud.errors import UsageError, other_spellings
-from tailcloud.formatting import number
+from tailcloud.formatting import number, some_of
 from tailcloud.profile import classes_text
 
 SMALLEST_TO_TEST = 2  # a class of one image gives none to the test split
 OTHER = "other"
+SPACING = re.compile(r"[\s_-]+")
 MAX_DIGITS = 100  # a longer class name is sorted as text
 SPLIT_NAMES = ("train", "val", "test")
 TRAIN, VAL, TEST, NO_SPLIT = range(4)  # numbers, because text takes more memory for millions of images
@@ -89,6 +91,7 @@ def complete_assignment(assignment: SplitAssignment, options: ReadOptions) -> Sp
         _drop_or_merge_tiny_classes(assignment, options)
     if options.max_count:
         _limit_large_classes(assignment, options.max_count)
+    assignment.remarks += _similar_names_remark(assignment.class_names)
     untested = np.flatnonzero(assignment.counts("test") == 0).tolist()
     if untested and assignment.has_test:
         text = classes_text(untested, assignment.class_names)
@@ -101,6 +104,19 @@ def sort_class_names(names: set[str]) -> list[str]:
     if all(len(name) <= MAX_DIGITS and name.removeprefix("-").isdecimal() for name in names):
         return sorted(names, key=lambda name: (int(name), name))
     return sorted(names)
+
+
+def _similar_names_remark(names: Sequence[str]) -> list[str]:
+    """A remark on classes whose names differ only in case, spaces, underscores or hyphens."""
+    similar: dict[str, list[str]] = {}
+    for name in names:
+        similar.setdefault(SPACING.sub(" ", name).casefold(), []).append(name)
+    listed = [" and ".join(each) for each in similar.values() if len(each) > 1]
+    if not listed:
+        return []
+    return [
+        f"Names of classes that differ only in case or spacing: {some_of(listed)}. If they are one class, rename it."
+    ]
 
 
 def _find_test_split(assignment: SplitAssignment, options: ReadOptions) -> None:
