@@ -979,6 +979,8 @@ SECTIONS = {
         Case("less than one prediction", "predict run . --top 0", trained()),
         Case("predictions in words", "predict run . --top three", trained()),
         Case("a threshold of two", "predict run . --threshold 2", trained()),
+        Case("a threshold in percent", "predict run . --threshold 80%", trained()),
+        Case("a threshold that is a word", "predict run . --threshold high", trained()),
         Case("a negative threshold", "predict run . --threshold -0.5", trained()),
         Case("a threshold that is not a number", "predict run . --threshold nan", trained(then=images("1.png"))),
         Case("a port beyond all ports", "review run --port 99999", trained()),

@@ -5,8 +5,9 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -39,9 +40,10 @@ def predict(
         typer.Argument(metavar="PATH", help="Image files, folders or patterns; - reads a list from standard input."),
     ],
     top: Annotated[int, typer.Option(min=1, help="Number of classes per image.")] = 1,
-    threshold: Annotated[
-        float, typer.Option(metavar="0…1", help='Below this probability, the prediction is "unsure".')
-    ] = 0.0,
+    threshold_text: Annotated[
+        str,
+        typer.Option("--threshold", metavar="0…1", help='Below this probability, the prediction is "unsure".'),
+    ] = "0",
     prior: Annotated[
         str | None,
         typer.Option(metavar="uniform|train|FILE", help="Expected class frequencies; FILE has lines of class,share."),
@@ -88,7 +90,7 @@ def predict(
     from tailcloud.serving.sort_into import SortedFolder
     from tailcloud.training.devices import pick_device
 
-    check_threshold(threshold)
+    threshold = read_threshold(threshold_text)
     if out is not None:
         check_output("--out", out, folder=False)
     if as_csv and as_json:
@@ -136,11 +138,15 @@ def predict(
     _print_outcome(summary, outputs)
 
 
-def check_threshold(threshold: float) -> None:
-    """Refuse a threshold that is no probability."""
-    if not 0 <= threshold <= 1:
-        percent = f"; write {threshold / 100:g} for {threshold:g} %" if 1 < threshold <= 100 else ""
-        raise UsageError(f"--threshold {threshold:g} is not a probability, which is from 0 to 1{percent}")
+def read_threshold(text: str) -> float:
+    """The probability that ``--threshold`` names; anything else is refused."""
+    value = nan
+    with suppress(ValueError):
+        value = float(text.removesuffix("%"))
+    if 0 <= value <= 1 and not text.endswith("%"):
+        return value
+    way_out = f"; write {value / 100:g} for {value:g} %" if 0 <= value <= 100 else ""
+    raise UsageError(f"--threshold {text} is not a probability, which is from 0 to 1{way_out}")
 
 
 @dataclass(frozen=True)
