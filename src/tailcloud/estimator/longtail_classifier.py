@@ -26,9 +26,9 @@ from tailcloud.training.devices import pick_device
 class LongTailClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """An image classifier for long-tailed classes, as a scikit-learn estimator.
 
-    ``fit`` does what ``tailcloud train --data`` does, with the same checks: it chooses backbone, image size, batch and
-    epochs from the data and the machine, trains all stages of the method, and calibrates probabilities on held-out
-    images.
+    ``fit`` does what ``tailcloud train --data … --set method=METHOD`` does, with the same checks: it chooses backbone,
+    image size, batch and epochs from the data and the machine, trains all stages of the method, and calibrates
+    probabilities on held-out images. Other methods or heads are not compared with it.
 
     Args:
         method: one of ``tailcloud recipes ls``, for example "ce" or "mislas".
