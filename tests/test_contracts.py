@@ -123,6 +123,13 @@ class ForgetsItsLoss(Plain):
         self.criterion = loss
 
 
+class OtherLoss(Plain):
+    """A loss that is not the one of the recipe."""
+
+    def __init__(self, loss, counts, features):
+        super().__init__(LOSSES["ce"](), counts, features)
+
+
 class Trained(Plain):
     """A module of its own."""
 
@@ -147,6 +154,14 @@ class LateViews(Plain):
         self.views = 2
 
 
+class LateSecond(Plain):
+    """A second batch that recipes do not see."""
+
+    def __init__(self, loss, counts, features):
+        super().__init__(loss, counts, features)
+        self.second = True
+
+
 class UnnamedHead(Head):
     """A head that is not registered."""
 
@@ -162,6 +177,13 @@ class NoScalar(Plain):
 
     def forward(self, network, batch, noise):
         return F.cross_entropy(network(batch.images), batch.target, reduction="none")
+
+
+class NoGradient(Plain):
+    """A figure to look at."""
+
+    def forward(self, network, batch, noise):
+        return super().forward(network, batch, noise).detach()
 
 
 class Detached(Plain):
@@ -180,12 +202,49 @@ class AloneIsNaN(Plain):
         return -((features @ features.T * positives).sum(dim=1) / positives.sum(dim=1)).mean()
 
 
+class Infinite(Plain):
+    """An infinite value whose gradients are finite."""
+
+    def forward(self, network, batch, noise):
+        return super().forward(network, batch, noise) + (batch.target == 7).sum().log()
+
+
+class RootOfZero(Plain):
+    """A finite value whose gradient is not: the root has none at 0."""
+
+    def forward(self, network, batch, noise):
+        features = network.features(batch.images)
+        distance = (features[:1] - features[:1]).square().sum().sqrt()
+        return self.loss(network.head(features), batch.target, epsilon=noise) + distance
+
+
+class EndsInNaN(Plain):
+    """A value that is finite at the start of a stage only."""
+
+    weight = 0.0
+
+    def advance(self, share):
+        super().advance(share)
+        self.weight = 0.0 if share < 0.5 else float("inf")
+
+    def forward(self, network, batch, noise):
+        return super().forward(network, batch, noise) + self.weight
+
+
 class Passes(Plain):
     """Passes of the network one after the other."""
 
     def forward(self, network, batch, noise):
         consistency = (network(batch.images) - network(batch.images.flip(3))).square().mean()
         return super().forward(network, batch, noise) + consistency
+
+
+class PassesForMixed(Classify):
+    """Another pass for images that are mixed."""
+
+    def forward(self, network, batch, noise):
+        value = super().forward(network, batch, noise)
+        return value if batch.other is None else value + network(batch.images).square().mean()
 
 
 class Queue(Plain):
@@ -292,13 +351,20 @@ OBJECTIVE_REFUSALS = {
     NoDraw: "NoDraw needs draw(self, batch, generator)",
     NoForward: "NoForward needs forward(self, network, batch, noise)",
     ForgetsItsLoss: "ForgetsItsLoss must keep its loss; call super().__init__(loss, counts, features)",
+    OtherLoss: "OtherLoss must keep its loss; call super().__init__(loss, counts, features)",
     Trained: "Trained has the parameter projection.weight, which no stage trains or saves; put it into a head",
     Loose: 'Loose keeps the tensor margins where no GPU finds it; write self.register_buffer("margins"',
     LateViews: "LateViews must set views in the class",
+    LateSecond: "LateSecond must set second in the class",
     NeedsUnnamed: "NeedsUnnamed needs the head UnnamedHead, which has no name yet; call tailcloud.register_head first",
     NoScalar: "NoScalar must return the value to minimise as a scalar tensor with a gradient",
+    NoGradient: "NoGradient must return the value to minimise as a scalar tensor with a gradient",
     Detached: "the value of Detached does not depend on the network",
     AloneIsNaN: "AloneIsNaN has a value or a gradient that is NaN or infinite, for a batch of 6 images of which one is",
+    Infinite: "Infinite has a value or a gradient that is NaN or infinite",
+    RootOfZero: "RootOfZero has a value or a gradient that is NaN or infinite",
+    EndsInNaN: "EndsInNaN has a value or a gradient that is NaN or infinite",
+    PassesForMixed: "PassesForMixed computes features 2 times in a step",
     Passes: "Passes computes features 3 times in a step; join the images with torch.cat",
     Queue: "Queue changes its buffer queue in a step, which no checkpoint saves",
     Undrawn: "Undrawn calls its loss without random numbers",
@@ -324,6 +390,22 @@ def test_an_objective_that_would_go_wrong_later_is_refused_by_a_sentence(objecti
 def test_the_smallest_objective_is_accepted_with_its_random_numbers_and_without_mixing():
     register_objective("mine", Plain)
     assert OBJECTIVES["mine"] is Plain
+
+
+class Consistent(Plain):
+    """A mean over images, each with a view of its own."""
+
+    per_image = True
+    views = 1
+
+    def forward(self, network, batch, noise):
+        outputs, others = network(torch.cat([batch.images, *batch.views])).chunk(2)
+        return self.loss(outputs, batch.target, epsilon=noise) + (outputs - others).square().mean()
+
+
+def test_pieces_of_a_batch_have_the_views_of_their_images():
+    register_objective("mine", Consistent)
+    assert OBJECTIVES["mine"] is Consistent
 
 
 class Keep(HeadTransform):

@@ -43,6 +43,23 @@ def test_the_context_of_the_first_gpu_is_made(monkeypatch, failing, called):
     assert driver.called == called
 
 
+def test_the_context_is_that_of_the_device_that_the_driver_names(monkeypatch):
+    asked = []
+
+    class Named(Driver):
+        def cuDeviceGet(self, device, number):  # noqa: N802
+            device._obj.value = 7 + number
+            return 0
+
+        def cuDevicePrimaryCtxRetain(self, context, device):  # noqa: N802
+            asked.append((type(context._obj), device.value))
+            return 0
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: Named())
+    start_driver().join()
+    assert asked == [(ctypes.c_void_p, 7)]
+
+
 def test_without_a_driver_nothing_happens(monkeypatch):
     monkeypatch.setattr(cuda_driver, "LIBRARY", "no-such-library.so.1")
     start_driver().join()

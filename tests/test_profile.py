@@ -83,14 +83,24 @@ def test_remarks_name_what_is_unusual():
     assert "class bee: a single training image" in remarks
     assert Profile(np.array([9, 5]), ["ant", "bee"]).remarks() == []
     assert "no tail" in Profile(np.array([5, 5]), ["ant", "bee"]).remarks()[0]
-    assert "only one class" in Profile(np.array([5]), ["ant"]).remarks()[0]
+    (alone,) = Profile(np.array([5]), ["ant"]).remarks()
+    assert "only one class" in alone
+
+
+def test_the_imbalance_ratio_is_that_of_the_classes_that_are_present():
+    assert Profile(np.array([10, 0, 4]), ["ant", "bee", "cat"]).ratio == 2.5
 
 
 def test_fingerprints_see_contents_shapes_and_types():
     a = np.arange(6)
-    different = [a, a.reshape(2, 3), a.astype(np.int32), a + 1]
-    assert len({fingerprint(x) for x in different}) == 4
-    assert fingerprint(a) == fingerprint(a.copy())
+    different = [a, a.reshape(2, 3), a.astype(np.int32), a + 1, a.view(np.float64)]
+    assert len({fingerprint(x) for x in different}) == 5
+    table = a.reshape(2, 3)
+    assert fingerprint(table) == fingerprint(table.copy()) == fingerprint(np.asfortranarray(table))
+
+
+def test_fingerprints_stay_what_runs_have_recorded():
+    assert fingerprint(np.arange(3, dtype="<i8"), np.zeros((2, 1), np.uint8)) == "5d8da67a27f382b5"
 
 
 CLASSES = st.tuples(st.sampled_from([1, 5, 19, 20, 100, 101, 500]), st.sampled_from([None, 0.0, 12.5, 99.9, 100.0]))

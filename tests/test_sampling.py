@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tailcloud.data.longtail import exponential_counts
 from tailcloud.errors import UsageError
-from tailcloud.sampling import WEIGHTS, WeightedSampler, make_sampler, sample_weights
+from tailcloud.sampling import WEIGHTS, WeightedSampler, class_shares, make_sampler, sample_weights
 
 CIFAR10_LT = exponential_counts(5000, 10, 100)
 RELEASED = {"a": 0.9999, "b": 1e-5}
@@ -104,13 +104,20 @@ def test_draws_follow_the_class_masses_and_are_even_within_a_class(name):
     assert (seen > 0).mean() > 0.9
 
 
-def test_an_absent_last_class_is_never_drawn():
-    class Almost:
+@pytest.mark.parametrize(("drawn", "image"), [(0.0, 0), (1 - 2**-53, 4)])
+def test_the_least_and_the_largest_draw_are_images_of_classes_that_have_some(drawn, image):
+    class Always:
         def random(self, size):
-            return np.full(size, 1 - 2**-53)
+            return np.full(size, drawn)
 
-    sampler = WeightedSampler([0, 0, 1], sample_weights("cb", [2, 1, 0]))
-    assert sampler.draw(Almost()).tolist() == [2, 2, 2]
+    sampler = WeightedSampler([1, 1, 2, 2, 2], sample_weights("cb", [0, 2, 3, 0]))
+    assert sampler.draw(Always()).tolist() == [image] * 5
+
+
+def test_class_shares_are_those_at_the_end_of_a_stage_and_an_absent_class_is_taken_for_one_image():
+    np.testing.assert_allclose(class_shares("pb", [6, 2]), [0.5, 0.5])
+    np.testing.assert_allclose(class_shares("ib", [6, 2, 0]), [6 / 9, 2 / 9, 1 / 9])
+    np.testing.assert_allclose(class_shares("cb", [6, 2, 0]), [1 / 3] * 3)
 
 
 def test_draws_do_not_depend_on_the_blocks_they_are_made_in(monkeypatch):
@@ -167,6 +174,8 @@ def test_class_aware_sampling_goes_through_classes_and_their_images_in_turn(coun
 def test_class_aware_orders_are_shuffled_anew():
     labels = np.repeat([0, 1], [1000, 10])
     drawn = make_sampler("class-aware", labels, 2).draw(np.random.default_rng(0))
+    in_turn = labels[drawn[:1008]].reshape(-1, 4)  # four images of a class, unless the recipe says otherwise
+    assert (in_turn == in_turn[:, :1]).all()
     rare = drawn[drawn >= 1000]
     rounds = {tuple(rare[at : at + 10]) for at in range(0, 500, 10)}
     assert len(rounds) == 50

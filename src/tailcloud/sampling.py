@@ -185,7 +185,6 @@ class ProgressiveSampler(WeightedSampler):
     def cumulative_masses(self, share: float) -> Weights:
         """Instance-balanced at the start, class-balanced at the end."""
         mixed: Weights = (1 - share) * self.own + share * self.cumulative
-        mixed /= mixed[-1]
         return mixed
 
 

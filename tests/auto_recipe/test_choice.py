@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from helpers.photos import photos
 from tailcloud.auto_recipe import choose as choose_any
 from tailcloud.auto_recipe import parse_budget
-from tailcloud.auto_recipe.time_budget import BudgetedDraft, TimeBudget
+from tailcloud.auto_recipe.time_budget import BudgetedDraft, TimeBudget, budget_text
 from tailcloud.auto_recipe.timing import RESERVE, StepTiming
 from tailcloud.errors import UsageError
 from tailcloud.recipe import load_recipe
@@ -250,10 +250,18 @@ def test_as_many_epochs_as_fit_and_not_one_more(wanted, each, left, images):
     epochs = fitted.affordable_epochs
     assert 0 <= epochs <= wanted
     assert epochs == 0 or fitted.seconds(epochs) <= left
+    assert epochs == wanted or fitted.seconds(epochs + 1) > left
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.2, "1s"), (119.2, "120s"), (121, "3m"), (180, "3m"), (181, "4m")])
+def test_a_budget_that_is_named_is_rounded_up(seconds, text):
+    assert budget_text(seconds) == text
+    assert parse_budget(text) >= seconds
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("90s", 90), ("10m", 600), ("1.5h", 5400), ("1h30m", 5400), ("0.5s", 0.5)]
+    ("text", "seconds"),
+    [("90s", 90), ("10m", 600), ("1.5h", 5400), ("1h30m", 5400), ("0.5s", 0.5), ("1000h", 3_600_000)],
 )
 def test_budgets_are_read_as_people_write_them(text, seconds):
     assert parse_budget(text) == seconds

@@ -87,6 +87,13 @@ def test_a_ratio_is_not_the_beginning_of_another_one():
         filter_table(table(columns=["digits-lt:5000", "digits-lt:50"]), ["digits-lt:500"])
 
 
+@pytest.mark.parametrize("text", ["nothing", "/"])
+def test_what_is_no_data_with_recipes_cannot_be_added_as_a_column(text):
+    with pytest.raises(UsageError, match="in no row and no data set of t") as refused:
+        filter_table(table(), [text])
+    assert "--data" not in str(refused.value)
+
+
 def test_other_data_are_a_column_more_without_published_numbers():
     more = with_data(table(), ["digits-lt:5", "digits-lt", "digits-lt:5"])
     assert more.columns == ("digits-lt", "digits-lt:20", "digits-lt:5")

@@ -35,10 +35,10 @@ def test_a_row_has_means_and_a_mark_where_it_is_more_than_a_point_below():
 
 def test_an_average_is_a_row_of_its_own_with_its_parameters():
     recipe = load_recipe("digits-lt/gcl", [{"data": "digits-lt:20"}]).model_dump(exclude_none=True)
-    model = {"parameters": 1_392_462, "members": [{"run": f"seed{seed}", "sha256": "0"} for seed in range(3)]}
+    model = {"parameters": 1_392_462, "members": [{"run": f"seed{seed}", "sha256": "0"} for seed in range(4)]}
     average = measured(None, 52.34, spec="digits-lt:20", recipe=recipe, model=model)
     rows = lines([average])
-    assert rows[4] == ["Two: 3 networks, averaged", "1.39 M", "–", "52.3"]
+    assert rows[4] == ["Two: 4 networks, averaged", "1.39 M", "–", "52.3"]
     assert len(rows) == 7
     other = measured(None, 52.34, spec="digits-lt:20", recipe=recipe | {"root": "x", "method": "ce"}, model=model)
     assert len(lines([other])) == 6

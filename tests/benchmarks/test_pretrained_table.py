@@ -49,6 +49,11 @@ def test_a_single_seed_has_the_interval_of_its_test_images():
     assert "| 60.0 (54.5 – 65.3) | 50.0 | 70.0 |" in row
 
 
+def test_two_seeds_have_a_deviation_instead():
+    [row] = rows(pretrained_table.photographs([record(seed=0), record(seed=1)]))
+    assert "| 60.5 ± 0.7 | 51.0 ± 1.4 | 70.0 ± 0.0 |" in row
+
+
 def test_rows_are_in_order_and_choices_that_differ_are_all_named():
     records = [record("plain"), record("zeta"), record(seed=1, method="ncm"), on_gpu(budget=120), record()]
     records += [record("before", budget=None, part="scratch"), record("before", part="scratch")]
@@ -85,6 +90,14 @@ def test_the_readme_has_the_better_plain_script():
     first = "| 2 CPU cores, 3\u00a0min 0\u00a0s | 45.0 in 1\u00a0min 1\u00a0s | 50.0 in 2\u00a0min 50\u00a0s |"
     assert row == first
     assert other.startswith("| a GPU, 3\u00a0min 0\u00a0s | n/a | 50.0 in")
+
+
+def test_the_readme_has_the_time_before_pretrained_networks_where_it_is_known():
+    scratch, before = record("scratch", balanced_accuracy=20.0), record("before", balanced_accuracy=15.0)
+    later = [record("scratch", budget=None, balanced_accuracy=30.0), record(budget=None)]
+    [row, other] = rows(pretrained_table.readme([scratch, before, record(), *later]))
+    assert row.startswith("| 2 CPU cores, 3\u00a0min 0\u00a0s | 15.0 in")
+    assert other.startswith("| 2 CPU cores, no time budget | 30.0 in")
 
 
 @pytest.fixture

@@ -76,6 +76,43 @@ def test_weighted_bins_are_those_of_images_counted_one_by_one(images, seed):
     assert sum(one["count"] for one in found["reliability"]) == len(target)
 
 
+def test_accuracies_are_those_of_the_model_as_it_is_and_adjusted_to_the_frequencies_of_training():
+    """They are given apart from the counts that define the shot groups, of fewer images."""
+    network, batches, x, target = perfect_model([90, 50, 20])
+    assumed, frequencies = normalised([1, 2, 3]), [4000, 500, 40]
+    fitted = LogitCalibration(1.0, 0.5, assumed, "val", 50)
+    found = measure_deployment(network, batches, fitted, COUNTS, train_prior(COUNTS), frequencies=frequencies)["priors"]
+    logits = network(x).numpy() / 0.5
+    for name, mix in (("forward", frequencies), ("uniform", [1] * 3), ("backward", frequencies[::-1])):
+        plain = [int(np.argmax(row)) for row in logits]
+        sure = [oracle.posterior(np.exp(row) / assumed, mix) for row in logits]
+        adjusted = [int(np.argmax(row)) for row in sure]
+        for kind, predicted in (("plain", plain), ("adjusted", adjusted)):
+            expected = oracle.accuracy_under_prior(target.tolist(), predicted, mix)
+            assert found[name][kind] == pytest.approx(expected, abs=1e-6), (name, kind)
+
+
+@pytest.mark.parametrize(("assumed", "name"), [(COUNTS, "train"), ([1, 1, 1], "uniform"), ([5, 1, 1], "other")])
+def test_the_frequencies_that_a_model_assumes_are_named(assumed, name):
+    network, batches, _, _ = perfect_model([20, 20, 20])
+    fitted = LogitCalibration(1.0, 1.0, normalised(assumed))
+    assert measure_deployment(network, batches, fitted, COUNTS)["priors"]["assumed"] == name
+
+
+def test_what_chance_and_shot_groups_have_is_of_the_weighted_images_too():
+    figures, logits, target = measured([90, 50, 20], temperature=0.5, assumed=normalised([1, 2, 3]))
+    sure = torch.from_numpy(logits).div(0.5).softmax(dim=1).max(dim=1)
+    unsure = torch.from_numpy(logits).softmax(dim=1).max(dim=1)
+    weights = importance_weights(np.array(target), normalised([1, 2, 3]))
+    for part, of_images in ((figures, None), (figures["weighted"], weights)):
+        assert part["by_chance"] == pytest.approx(ece_by_chance(sure.values.numpy(), of_images), abs=1e-4)
+        medium = np.array(target) == 1  # the only class of its group
+        for when, said in (("before", unsure), ("after", sure)):
+            right = said.indices.numpy()[medium] == 1
+            expected = calibration(said.values.numpy()[medium], right, None if of_images is None else of_images[medium])
+            assert part["groups"]["medium"][when]["ece"] == pytest.approx(expected["ece"], abs=1e-4)
+
+
 def test_where_no_class_that_has_images_can_occur_nothing_is_measured():
     weights = importance_weights(np.array([0, 0]), normalised([0, 1]))
     assert calibration(np.array([0.5, 0.7]), np.array([True, False]), weights)["ece"] is None

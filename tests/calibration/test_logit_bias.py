@@ -74,6 +74,15 @@ def test_an_impossible_class_has_no_effect(seed):
     assert gain(logits, target, DIRECTION, nowhere, *found) == pytest.approx(gain(*without, *found), abs=1e-6)
 
 
+@given(st.integers(0, 1000))
+@settings(max_examples=5, deadline=None)
+def test_the_gain_is_that_of_all_images_over_the_best_temperature_alone(seed):
+    logits, target, shift = drawn(seed, 40, 2.0, 0.8)
+    found = fit(logits, target, DIRECTION, shift)
+    expected = oracle.gain_of_bias(logits.tolist(), target, DIRECTION, shift, 1 / found[0], found[1])
+    assert gain(logits, target, DIRECTION, shift, *found) == pytest.approx(expected, abs=1e-3)
+
+
 @given(st.integers(0, 1000), st.permutations(range(4)))
 @settings(max_examples=15, deadline=None)
 def test_the_order_of_classes_does_not_matter(seed, order):

@@ -6,6 +6,7 @@ import unicodedata
 import pytest
 
 import tailcloud
+from tailcloud.calibration import prior_file
 from tailcloud.calibration.prior_file import read_prior
 from tailcloud.errors import TailcloudError, UsageError
 
@@ -36,9 +37,11 @@ def test_words(model):
     [
         ("a.csv", lines(",", "class,share\n")),
         ("a.csv", lines(",")),
+        ("a.csv", "\ufeff" + lines(",")),
         ("a.csv", "\ufeff" + lines(";", "Klasse;Anteil\n")),
         ("a.tsv", lines("\t")),
         ("a.json", json.dumps({str(digit): share for digit, share in enumerate(SHARES)})),
+        ("A.JSON", json.dumps({str(digit): share for digit, share in enumerate(SHARES)})),
     ],
 )
 def test_files(model, tmp_path, name, content):
@@ -58,8 +61,10 @@ def test_files(model, tmp_path, name, content):
         ("a.csv", lines(",") + "9,1\n", 'has the class "9" twice'),
         ("a.json", '{"0": 1, "0": 5}', 'has the class "0" twice'),
         ("a.csv", "0,1\n1,1\n", r"has no share for 8 of 10 classes \(2, 3, 4, 5, 6, …\)"),
+        ("a.csv", "".join(f"{digit},1\n" for digit in range(5)), r"for 5 of 10 classes \(5, 6, 7, 8, 9\)"),
         ("a.csv", lines(",").replace("0,2.0", "0,-1"), "must be a number of at least 0"),
         ("a.csv", lines(",").replace("1,1", "1,much"), "must be a number of at least 0"),
+        ("a.csv", lines(",").replace("1,1", "1,inf"), "must be a number of at least 0"),
         ("a.json", json.dumps({str(digit): True for digit in range(10)}), "must be a number"),
         ("a.json", '{"0": NaN}', "must be a number"),
         ("a.csv", "".join(f"{digit},0\n" for digit in range(10)), "not all of them 0"),
@@ -70,6 +75,13 @@ def test_what_is_not_a_prior_is_refused_with_a_sentence(model, tmp_path, name, c
         (tmp_path / name).write_text(content)
     with pytest.raises(UsageError, match=said):
         prior_of(str(tmp_path / name), model)
+
+
+def test_a_file_of_another_kind_is_not_read(model, tmp_path, monkeypatch):
+    monkeypatch.setattr(prior_file, "LARGEST_FILE", 10)
+    (tmp_path / "a.csv").write_text(lines(","))
+    with pytest.raises(UsageError, match=r"a.csv has 42 bytes, more than a share per class needs; it is not read"):
+        prior_of(str(tmp_path / "a.csv"), model)
 
 
 def test_a_prior_of_another_length_and_a_model_that_does_not_say_what_it_assumes(finished_run):

@@ -164,6 +164,16 @@ def test_one_class_and_ratio_one():
     assert exponential_counts(7, 3, 1) == [7, 7, 7]
 
 
+def test_the_last_class_has_an_image_where_the_product_rounds_to_just_under_one():
+    assert int(49 * (1 / 49)) == 0
+    assert exponential_counts(49, 2, 49) == [49, 1]
+
+
+def test_another_seed_picks_other_images():
+    first, second = (longtail_positions(np.zeros(1000, int), [500], seed) for seed in (0, 1))
+    assert 200 < len(set(first) & set(second)) < 300
+
+
 @pytest.mark.parametrize("ratio", [0.5, 0, -1, 121, float("nan"), float("inf")])
 def test_an_impossible_ratio_is_refused(ratio):
     with pytest.raises(UsageError, match="must lie between 1 and 120"):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailcloud.data import Dataset, Split, hold_out
-from tailcloud.data.splits import set_aside
+from tailcloud.data.splits import limit_remark, limited_positions, set_aside
 
 
 def counts_aside(labels, share, smallest=2, groups=None):
@@ -17,6 +17,7 @@ def counts_aside(labels, share, smallest=2, groups=None):
 
 def test_each_class_gives_its_share_and_at_least_one():
     assert counts_aside([0] * 50 + [1] * 7 + [2] * 2 + [3], 0.2) == [10, 1, 1, 0]
+    assert counts_aside([0] * 7, 0.25) == [2]
 
 
 def test_a_class_keeps_one_image_whatever_the_share():
@@ -32,6 +33,39 @@ def test_groups_stay_whole_and_near_to_the_share():
     aside = set_aside(np.array(labels), 2, 0.2, 2, np.array(groups))
     assert counts_aside(labels, 0.2, groups=groups) == [8, 4]
     assert not set(np.array(groups)[aside]) & set(np.array(groups)[~aside])
+
+
+def test_no_group_is_taken_that_brings_a_class_no_nearer_to_its_share():
+    assert counts_aside([0] * 30, 0.1, groups=[i // 2 for i in range(30)]) == [2]  # of 3 that are wanted
+
+
+def test_groups_of_two_classes_count_for_both():
+    """Ten groups of one image of class 0 and three of class 1, and thirty images of class 1 alone."""
+    labels, groups = [0, 1, 1, 1] * 10 + [1] * 30, [i // 4 for i in range(40)] + list(range(10, 40))
+    given_away = counts_aside(labels, 0.2, groups=groups)
+    assert given_away[0] >= 2
+    assert given_away[1] == 12
+
+
+def test_groups_are_drawn_and_not_the_first_ones():
+    aside = np.flatnonzero(set_aside(np.zeros(100, int), 1, 0.2, 2, np.arange(100)))
+    assert len(aside) == 20
+    assert 30 < aside.mean() < 70
+
+
+def test_a_limit_keeps_some_of_a_large_class_and_all_of_a_small_one():
+    labels = np.array([0, 1] * 20 + [0] * 160)
+    few, more = (limited_positions(labels, 3, most) for most in (30, 50))
+    assert np.bincount(labels[few]).tolist() == [30, 20]
+    assert np.array_equal(few, np.unique(few))
+    assert set(few) < set(more)
+    assert labels[few[few >= 40]].size > 15  # not the first ones
+
+
+def test_the_remark_on_a_limit_counts_what_is_left_out():
+    (remark,) = limit_remark(np.array([180, 50, 31, 30, 2]), 30)
+    assert remark.startswith("3\u00a0classes with more than 30 training images: 171 of them are left out")
+    assert limit_remark(np.array([30, 2]), 30) == []
 
 
 def test_a_class_in_a_single_group_gives_none():

@@ -51,6 +51,17 @@ def test_confusion_counts_every_pair():
     assert pairs == [[0, 0, 1], [0, 1, 1], [1, 1, 1], [2, 0, 2]]
 
 
+def test_the_predictions_of_ranks_are_those_of_all_images():
+    target, predicted, confidence = [0, 1, 2, 1], [0, 2, 2, 0], [0.9, 0.02, 0.5, 0.4]
+    whole = predictions(target, predicted, confidence, [True, True, True, False])
+    parts = [
+        predictions(target[rows], predicted[rows], confidence[rows], whole.in_top_k[rows])
+        for rows in (slice(1), slice(1, 4))
+    ]
+    assert summarise(Predictions.joined(parts), [5, 5, 5]) == summarise(whole, [5, 5, 5])
+    assert Predictions.joined(parts).non_finite == 0
+
+
 def test_reliability_bins_hold_every_image_and_their_borders_belong_below():
     result = summarise(predictions([0] * 4, [0] * 4, [1.0, 1 / 15, 2 / 15, 0.0]), [10])
     counts = [b["count"] for b in result["reliability"]]

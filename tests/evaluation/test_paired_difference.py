@@ -71,6 +71,7 @@ def test_a_group_without_images_has_no_weights():
 
 def test_a_difference_is_said_with_its_interval():
     assert difference_text(4.2, 3.1) == "+4.2 points, 95\u00a0%: −1.9 to +10.3"
+    assert difference_text(20.0, 1.0) == "+20.0 points, 95\u00a0%: +18.0 to +22.0"
     assert difference_text(-20.0, 1.0) == "−20.0 points, 95\u00a0%: −22.0 to −18.0"
 
 

@@ -220,7 +220,7 @@ def write_run(folder: Path, result: dict[str, Any], log: list[dict[str, Any]] | 
     (folder / "result.json").write_text(json.dumps(result))
     lines = make_log(result) if log is None else log
     (folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    seed = result["protocol"]["seed"]
+    seed = result["protocol"]["seed"] or 0  # an average has none
     method = json.dumps(result["method"])
     recipe = f"# resolved\nformat = 1\nmethod = {method}\nseed = {seed}\n\n[stage1]\nepochs = 60\nbatch = 64\n"
     (folder / "recipe.toml").write_text(recipe)

@@ -8,7 +8,7 @@ from tailcloud.backbones import branched
 from tailcloud.data import parse_spec
 from tailcloud.errors import UsageError
 from tailcloud.losses import LOSSES, Loss
-from tailcloud.recipe import data_sets, find_recipe, load_recipe, parse_setting, resolve, shipped
+from tailcloud.recipe import data_sets, find_recipe, further_recipes, load_recipe, parse_setting, resolve, shipped
 from tailcloud.recipe.library import PLUGIN_METHODS, PluginMethod
 from tailcloud.recipe.merge import merge
 
@@ -412,3 +412,9 @@ def test_an_error_about_the_recipe_itself_names_the_recipe(tmp_path):
     file.write_text('data = "digits-lt"\nstage1 = {epochs = -1}\n')
     with pytest.raises(UsageError, match=r"mine.toml: stage1.epochs = -1 should be"):
         load_recipe(str(file), [parse_setting("stage1.lr=0.1")])
+
+
+def test_recipes_with_names_of_their_own_are_listed_beside_those_of_methods():
+    assert {"best", "mislas-50"} <= set(further_recipes("cifar100-lt"))
+    assert not set(further_recipes("cifar100-lt")) & set(shipped("methods"))
+    assert further_recipes("cifar100") == []

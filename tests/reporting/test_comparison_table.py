@@ -57,6 +57,32 @@ def test_a_run_alone_has_no_deviation_and_an_empty_group_no_mean(tmp_path):
     assert "| n/a |" in table(tmp_path / "again", ".md", make_result(counts=[50, 30, 5]))
 
 
+def test_runs_of_a_seed_are_counted_and_an_average_has_none(tmp_path):
+    average = make_result(10, method="ce") | {"recipe": {"method": "ce"}}
+    average["protocol"]["seed"] = None
+    average["model"] = {"members": [{"run": f"seed{seed}", "sha256": "0" * 64, "seed": seed} for seed in range(2)]}
+    repeated = [make_result(10, method="gcl", seed=seed) for seed in (0, 3, 0)]
+    of_average, of_gcl = csv_rows(tmp_path, average, *repeated)
+    assert (of_average["runs"], of_average["seeds"], of_average["parameters"]) == ("1", "", "")
+    assert (of_gcl["runs"], of_gcl["seeds"]) == ("3", "0 3")
+    assert of_gcl["remarks"].startswith("gcl has 3\u00a0runs, seeds 0, 3; runs of the same seed are averaged first")
+
+
+@pytest.mark.parametrize(
+    ("ending", "header"), [(".md", "| method | seeds | top-1, last"), (".tex", "method & seeds & ")]
+)
+def test_a_table_says_what_it_was_measured_on(tmp_path, ending, header):
+    known, unknown = make_result(counts=[50, 30, 5]), make_result(counts=[50, 30, 5], images={"train": 85})
+    text = table(tmp_path / "known", ending, known)
+    trained = "85 training images of 3 classes"
+    assert f"{trained}, 150 test images; fingerprint 0123456789abcdef." in text
+    assert header in text
+    sign = {".md": "±", ".tex": "$\\pm$"}[ending]
+    assert f"Mean {sign} sample standard deviation" in text
+    assert text.endswith("\n")
+    assert f"{trained}; fingerprint" in table(tmp_path / "unknown", ending, unknown)
+
+
 @pytest.mark.parametrize(("ending", "split"), [(".md", " | "), (".tex", " & ")])
 def test_texts_are_those_of_the_page(tmp_path, ending, split):
     text = table(tmp_path, ending, *four_runs()).replace("$\\pm$", "±")
@@ -110,6 +136,33 @@ def test_paths_may_be_text_and_one_alone_is_a_sentence(tmp_path):
     assert write_report([str(run) for run in runs], str(out)) == out
     with pytest.raises(UsageError, match=r'runs = ".*0" should be a list of run folders; write \["'):
         write_report(str(runs[0]))
+
+
+def test_hostile_names_are_text_in_sentences_too(tmp_path):
+    """In the name of the data, in what was not trained alike, and in the notes on a row."""
+    name = "=1+1_{x}<b>*[a]\\input"
+    results = [make_result(10, method=method, spec=name) for method in ("ce", name, name)]
+    results[0]["stages"][0]["epochs"] = 200
+    (_, row) = csv_rows(tmp_path / "1", *results)
+    assert row["remarks"].startswith("Not trained alike. Epochs differ: ce 200 + 10, =1+1")
+    (alike,) = csv_rows(tmp_path / "2", *results[1:])
+    assert alike["remarks"].startswith("'=1+1_{x}<b>*[a]\\input has 2")
+    markdown = table(tmp_path / "3", ".md", *results)
+    for start in ("## ", "**Not trained alike.** Epochs differ", "- "):
+        assert "1+1\\_{x}&lt;b&gt;\\*\\[a\\]\\\\input" in next(
+            line for line in markdown.splitlines() if line.startswith(start)
+        )
+    assert "<b>" not in markdown
+    latex = table(tmp_path / "4", ".tex", *results)
+    assert latex.count(r"1+1\_\{x\}\textless{}b\textgreater{}{*}{[}a{]}\textbackslash{}input") == 4
+    assert latex.count("1+1") == 4
+
+
+def test_images_of_other_sizes_are_said(tmp_path):
+    rows = csv_rows(tmp_path, make_result(10, method="ce"), make_result(10, method="gcl", shape=[16, 16, 1]))
+    assert {row["remarks"] for row in rows} == {
+        "Not trained alike. Image sizes differ: 8 × 8 and 16 × 16 pixels (height × width)."
+    }
 
 
 @pytest.mark.parametrize("ending", [".csv", ".md", ".tex"])

@@ -41,6 +41,12 @@ def words(*figures, **more):
             "Stage 2 loses 17.0 points of top-1 and makes no difference to balanced accuracy beyond chance "
             "(−0.5 points, 95 %: −2.5 to +1.5).",
         ),
+        (
+            -17.0,
+            0.5,
+            "Stage 2 loses 17.0 points of top-1 and makes no difference to balanced accuracy beyond chance "
+            "(+0.5 points, 95 %: −1.5 to +2.5).",
+        ),
         (2.5, 3.0, "Stage 2 gains 2.5 points of top-1 and gains 3.0 points of balanced accuracy."),
         (
             -0.3,

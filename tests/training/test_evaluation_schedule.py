@@ -36,6 +36,12 @@ def test_auto_is_the_first_every_fifth_and_the_last_tenth(epochs):
     assert count_evaluated(epochs, AUTO, CIFAR) == len(oracle(epochs))
 
 
+def test_an_evaluation_takes_a_third_of_the_time_of_training_on_as_many_images():
+    assert evaluation_share(300, 100) == pytest.approx(1)
+    assert evaluated(30, share=evaluation_share(9, 100)) == list(range(1, 31))
+    assert evaluated(30, share=evaluation_share(10, 100)) == oracle(30)
+
+
 def test_a_recipe_of_cifar_is_evaluated_a_quarter_as_often():
     assert load_recipe("cifar10-lt/gcl").selection.every == "auto"
     assert (count_evaluated(200, AUTO, CIFAR), count_evaluated(30, AUTO, CIFAR)) == (57, 9)

@@ -29,10 +29,23 @@ def predictions(right):
         ([(100, 60), (100, 60)], [(100, 90), (100, 90)], False),  # the test images are easier
         ([(10, 9), (10, 9)], [(10, 6), (10, 6)], False),  # chance
         ([(900, 880), (10, 3)], [(100, 97), (100, 30)], False),  # another mix of the same classes
+        ([(900, 810), (10, 9)], [(900, 810), (10, 5)], False),  # chance, in the class that has few
+        ([(10, 9), (0, 0)], [(10, 4), (1000, 1000)], False),  # the same; the other class is no evidence
         ([(100, 90), (0, 0)], [(100, 90), (100, 0)], False),  # a class that was not held out
+        ([(100, 90), (0, 0)], [(100, 60), (100, 100)], True),  # the other one is harder
         ([(0, 0), (100, 90)], [(100, 90), (0, 0)], False),  # no class in common
     ],
-    ids=["harder", "easier", "few images", "another mix", "a class missing", "nothing in common"],
+    ids=[
+        "harder",
+        "easier",
+        "few images",
+        "another mix",
+        "a rare class",
+        "few shared images",
+        "a class missing",
+        "a class alone",
+        "nothing in common",
+    ],
 )
 def test_only_a_difference_beyond_chance_of_the_same_classes_is_a_remark(held_out, test, remark):
     found = held_out_gap(predictions(held_out), predictions(test), 2)
@@ -53,4 +66,6 @@ def test_a_run_says_so_at_its_end_and_in_its_result(tmp_path):
         folder, watcher = RunFolder(tmp_path / str(remarks)), Watcher()
         folder.create(recipe, "tailcloud train")
         result = train(recipe, data, folder, torch.device("cpu"), watcher)
-        assert len([each for each in result.remarks if "held out of training" in each]) == remarks
+        said = [each for each in result.remarks if "held out of training" in each]
+        assert len(said) == remarks
+        assert set(said) <= set(watcher.notes)

@@ -52,7 +52,10 @@ def test_the_earlier_model_is_kept_where_held_out_accuracy_does_not_rise(kept_fi
     (compared,) = result.kept_stage.comparisons
     assert (compared.earlier, compared.later) == ("stage1", "stage2")
     assert compared.objective.after < compared.objective.before
-    assert compared.objective.error > 0
+    ends = [[line for line in watcher.lines if line["stage"] == name][-1] for name in ("stage1", "stage2")]
+    for change, figure in ((compared.objective, "val_balanced_accuracy"), (compared.top1, "val_top1")):
+        assert (change.before, change.after) == pytest.approx([line[figure] for line in ends])
+        assert change.error > 0
     assert result.kept_stage.images == result.dataset.images["val"]
     assert "The model of stage1 is kept" in result.kept_stage.reason
     assert re.search(
@@ -122,12 +125,33 @@ def test_the_last_stage_is_kept_by_default(tmp_path):
     assert "kept_stage" not in (tmp_path / "run" / "result.json").read_text()
 
 
-def test_a_later_stage_that_is_better_is_kept(tmp_path):
-    better = {"stage1": {"epochs": 1, "lr": 1e-6}, "stage2": {**GOOD["stage1"], "train": "all", "batch_norm": "moving"}}
-    result = run(tmp_path / "run", small_recipe(better, BEST))
-    assert result.kept_stage.name == "stage2"
+UNTRAINED = {"stage1": {"epochs": 1, "lr": 1e-6}}
+TRAINED = {"stage2": {**GOOD["stage1"], "train": "all", "batch_norm": "moving"}}
+
+
+def test_a_later_stage_that_is_better_is_kept_with_the_transform_that_corrects_it(tmp_path):
+    tuned = {"stage3": {"head_transform": "tuned-logit-adjust"}}
+    result = run(tmp_path / "run", small_recipe(UNTRAINED, TRAINED, tuned, BEST))
+    assert result.kept_stage.name == "stage3"
     assert result.top1.last == result.stages[-1].top1
     assert "The model of stage2 is kept" in result.kept_stage.reason
+
+
+def test_each_stage_is_compared_with_the_one_that_is_kept_so_far_by_the_figures_of_its_best_epoch(tmp_path):
+    """The second of three is kept. The third has another kind of head, and a learning rate that ruins it."""
+    scaled = {"epochs": 1, "head_transform": "lws", "lr": 1000.0, "loss": {"name": "ce", "scale": 20.0}, "batch": 64}
+    selection = {"selection": {**BEST["selection"], "pick": "best", "objective": "overall"}}
+    watcher = Watcher()
+    result = run(tmp_path / "run", small_recipe(UNTRAINED, TRAINED, {"stage3": scaled}, selection), watcher)
+    kept = result.kept_stage
+    assert (kept.name, kept.objective) == ("stage2", "overall")
+    assert [(each.earlier, each.later) for each in kept.comparisons] == [("stage1", "stage2"), ("stage2", "stage3")]
+    best = max((line for line in watcher.lines if line["stage"] == "stage2"), key=lambda line: line["val_top1"])
+    for compared, figures in zip(kept.comparisons, ("after", "before"), strict=True):
+        assert getattr(compared.objective, figures) == pytest.approx(best["val_top1"])
+        assert compared.objective == compared.top1
+    assert result.picked.epoch == best["epoch"]
+    assert evaluate_run(tmp_path / "run", open_dataset("digits-lt"), CPU)["top1"] == result.picked.top1
 
 
 def test_a_stage_that_only_transforms_the_head_can_be_kept_and_made_again(tmp_path):
@@ -149,6 +173,8 @@ def test_a_transform_that_is_fitted_on_held_out_images_is_not_compared_on_them()
     assert compared_stages(small_recipe(), counts) == {"stage1": "stage1", "stage2": "stage2"}
     nothing = {"stage3": {"head_transform": "keep"}}
     assert compared_stages(small_recipe(nothing), counts) == {"stage1": "stage1", "stage2": "stage3"}
+    trained = small_recipe({"stage2": {**tuned["stage3"], "train": "head"}})
+    assert compared_stages(trained, counts) == {"stage1": "stage1", "stage2": "stage2"}
     alone = small_recipe({"stage3": tuned["stage3"]}, name="digits-lt/ce")
     assert compared_stages(alone, counts) == {"stage1": "stage3"}
 
@@ -164,6 +190,7 @@ def test_a_head_that_was_never_trained_is_not_compared():
         (5.0, -20.0, False),  # a rise beyond the error may cost top-1
         (3.0, -20.0, True),  # a rise within the error may not
         (-0.5, -17.0, True),  # top-1 44.5 to 27.5, balanced accuracy 25.4 to 24.9
+        (3.0, -4.0, False),  # top-1 falls within chance
         (3.0, -1.0, False),  # no difference beyond chance: the later one
         (-3.0, -1.0, False),
         (-5.0, 0.0, True),  # a fall beyond the error

@@ -53,8 +53,16 @@ def test_a_shortened_schedule_goes_on_where_it_is_and_reaches_its_end(done, more
 
 def test_rates_of_epochs_are_kept_for_whole_epochs_of_the_plan():
     recipe = stage(schedule="step", milestones=[0.5], lr_interval="epoch")
-    rates = all_rates(StageSchedule(recipe, 4, EarlyEnd(8, 8.0, 24)))  # 40 steps were planned
-    assert rates == [recipe.lr] * 14 + [pytest.approx(recipe.lr * recipe.decay)] * 10
+    rates = all_rates(StageSchedule(recipe, 4, EarlyEnd(8, 8.0, 20)))  # 40 steps were planned
+    assert rates == [recipe.lr] * 13 + [pytest.approx(recipe.lr * recipe.decay)] * 7
+
+
+def test_the_share_that_is_done_is_that_of_the_shortened_stage():
+    half = StageSchedule(stage(), 7).ending_after(0, 35)
+    assert [half.progress(epoch) for epoch in range(5)] == pytest.approx([0, 0.2, 0.4, 0.6, 0.8])
+    ended = half.ending_after(20, 0)
+    assert ended.end == 20
+    assert ended.position(20) == 70
 
 
 class Machine:
@@ -83,7 +91,66 @@ def test_a_stage_ends_in_time_on_a_machine_that_turns_slower(monkeypatch, factor
     assert machine.now - 1000 <= 1.05 * 110
     assert done == 1000 if factor == 1 else done < 1000
     assert all_rates(clock.schedule)[-1] < 0.01 * stage().lr
-    assert bool(clock.remark()) == (factor > 1)
+    assert bool(clock.remark()) == bool(clock.early_end) == (factor > 1)
+    if factor > 1:
+        assert f"ended after {done / 50:.1f} of 20 epochs: the machine turned slower" in clock.remark()
+        assert "The learning rate went through its whole schedule." in clock.remark()
+
+
+def clock_of(seconds, **settings):
+    """A stage of 1,000 steps in 20 epochs, for which there are so many seconds from the time 1000 on."""
+    limit = TimeLimit(1000 + seconds, {"stage1": seconds}, 0.0)
+    return StageClock(StageSchedule(stage(epochs=20), 50), 0, "stage1", limit, **settings)
+
+
+def checked(machine, clock, steps, seconds, **settings):
+    """Whether a stage has another end when so many steps more are done, so many seconds later."""
+    machine.now += seconds
+    clock.done += steps
+    return clock.check(**settings)
+
+
+def test_the_pace_is_measured_over_steps_and_half_a_second(monkeypatch):
+    machine = Machine(monkeypatch)
+    clock = clock_of(100)
+    assert not checked(machine, clock, steps=0, seconds=5)
+    assert not checked(machine, clock_of(100), steps=1, seconds=0.4)
+    assert checked(machine, clock, steps=1, seconds=5)
+
+
+def test_a_plan_that_is_off_by_a_second_or_a_twentieth_is_kept(monkeypatch):
+    machine = Machine(monkeypatch)
+    assert not checked(machine, clock_of(1000), steps=10, seconds=10.4)  # 4 % slower: 40 s too late
+    machine.now = 1000
+    assert checked(machine, clock_of(1000), steps=10, seconds=10.8)
+    machine.now = 1000
+    assert not checked(machine, clock_of(5), steps=100, seconds=0.58)  # 0.8 s too late
+    machine.now = 1000
+    assert checked(machine, clock_of(5), steps=100, seconds=0.8)
+    machine.now = 1000
+    assert not checked(machine, clock_of(100), steps=100, seconds=5)  # a fast machine trains no more than was planned
+
+
+def test_a_captured_epoch_is_whole_if_another_one_fits(monkeypatch):
+    machine = Machine(monkeypatch)
+    clock = clock_of(100)
+    assert checked(machine, clock, steps=60, seconds=39.5, whole_epochs=True)  # 60.5 s are left for 91.9 steps
+    assert clock.schedule.end == 150
+    machine.now = 1000
+    clock = clock_of(100)
+    assert checked(machine, clock, steps=50, seconds=80, whole_epochs=True)  # 20 s are left for 12.5 steps
+    assert clock.schedule.end == 50 + 12
+
+
+def test_a_stage_that_is_late_says_by_how_much_and_that_its_schedule_is_not_done(monkeypatch):
+    machine = Machine(monkeypatch)
+    clock = clock_of(100)
+    assert checked(machine, clock, steps=50, seconds=130)
+    assert clock.schedule.end == 50
+    assert clock.remark() == (
+        "stage1 ended after 1.0 of 20 epochs (30.0\u00a0s too late): the machine turned slower than it was when the "
+        "time budget was planned. The learning rate did not reach the end of its schedule."
+    )
 
 
 def test_steps_come_back_if_the_machine_is_free_again(monkeypatch):

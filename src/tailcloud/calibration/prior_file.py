@@ -86,7 +86,7 @@ def _csv(text: str) -> list[tuple[str, Any]]:
 
 
 def _share(path: Path, name: str, text: object) -> float:
-    if isinstance(text, bool) or not _is_number(text) or not 0 <= float(str(text)) < float("inf"):
+    if not _is_number(text) or not 0 <= float(str(text)) < float("inf"):
         raise UsageError(f'{path}: the share of "{name}" must be a number of at least 0, not {text!r}')
     return float(str(text))
 

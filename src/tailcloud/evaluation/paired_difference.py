@@ -81,7 +81,7 @@ def image_weights(target: NDArray[np.int64], counts: ArrayLike, objective: Selec
     """
     if objective == "overall":
         return np.full(len(target), 1 / max(len(target), 1))
-    images = np.bincount(target, minlength=len(np.asarray(counts)))
+    images = np.bincount(target)
     counted = images > 0
     if objective == "few":
         counted &= np.isin(np.arange(len(images)), few_shot_classes(counts))
@@ -100,7 +100,7 @@ def group_weights(target: NDArray[np.int64], counts: ArrayLike) -> dict[str, NDA
         target: the classes of the images.
         counts: training images per class, which define the groups.
     """
-    images = np.bincount(target, minlength=len(np.asarray(counts)))
+    images = np.bincount(target)
     counted = {
         name: (images > 0) & np.isin(np.arange(len(images)), members) for name, members in shot_groups(counts).items()
     }

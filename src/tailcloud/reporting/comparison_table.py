@@ -90,7 +90,7 @@ def _csv_cells(table: DatasetTable, row: MethodRow) -> Iterator[str]:
         summary = row.summary(metric)
         yield from ("" if value is None else str(value) for value in (summary.mean, summary.std))
     yield "" if row.parameters is None else str(row.parameters)
-    yield no_formula(row.epochs)
+    yield row.epochs
 
 
 def _markdown(tables: Sequence[TableWithNotes]) -> str:

@@ -42,7 +42,7 @@ class TimeLimit:
         names = list(self.stages)
         here = self.stages[stage] * (1 - done)
         later = sum(self.stages[name] for name in names[names.index(stage) + 1 :]) + self.finishing
-        left = max(0.0, self.ends - time.time())
+        left = self.ends - time.time()
         least = min(1.0, self.least / sum(self.stages.values())) if here else 0.0  # of what was planned
         return max(least * here, left * here / (here + later)) if here else 0.0
 
@@ -71,22 +71,23 @@ class StageClock:
         if self.limit is None or now - self.marks[-1][0] < SECONDS_BETWEEN_MARKS or done <= self.marks[0][1]:
             return False
         self._mark(now, done)
-        (start, steps), schedule = self.marks[0], self.schedule
-        pace = (now - start) / (done - steps)
+        (start, before), schedule = self.marks[0], self.schedule
+        pace = (now - start) / (done - before)
         left = self.limit.seconds_for(self.name, schedule.position(done) / schedule.planned)
         more, needed = min(left / pace, schedule.planned - done), schedule.end - done
         if abs(more - needed) * pace <= max(TOLERATED_SECONDS, TOLERANCE * needed * pace):
             return False
-        if whole_epochs and more >= schedule.steps:
-            more -= (done + more) % schedule.steps
-        self.schedule = schedule.ending_after(done, int(more))
+        steps = int(more)
+        if whole_epochs and steps >= schedule.steps:
+            steps -= (done + steps) % schedule.steps
+        self.schedule = schedule.ending_after(done, steps)
         return True
 
     def _mark(self, now: float, done: int) -> None:
         assert self.limit is not None
         self.marks.append((now, done))
         window = max(SHORTEST_WINDOW, WINDOW * self.limit.stages[self.name])
-        while len(self.marks) > 2 and now - self.marks[1][0] > window:
+        while now - self.marks[1][0] > window:  # the last mark is of now
             self.marks.popleft()
 
     @property

@@ -46,20 +46,23 @@ def biased_nll(logits, target, inverse, tau, direction, shift):
     return nll(logits, target, 1 / inverse, [tau * t + b for t, b in zip(direction, shift, strict=True)])
 
 
-def best_bias(logits, target, direction, shift, inverses=(0.1, 10.0), taus=(-2.0, 2.0), rounds=12, places=9):
-    """(1 / T, τ) of the smallest such mean, on finer and finer grids."""
-    low, high = [inverses[0], taus[0]], [inverses[1], taus[1]]
-    best = None
-    for _ in range(rounds):
+def best_bias(logits, target, direction, shift, inverses=(0.1, 10.0), taus=(-2.0, 2.0), places=9, finest=0.005):
+    """(1 / T, τ) of the smallest such mean, on a grid that moves until it stands around it, and then gets finer."""
+    reach, centre, best = [], [], None
+    for low, high in (inverses, taus):
+        reach.append((high - low) / 2)
+        centre.append((high + low) / 2)
+    while max(reach) > finest:
         grids = [
-            [a + (b - a) * place / (places - 1) for place in range(places)] for a, b in zip(low, high, strict=True)
+            [min(high, max(low, middle + far * (2 * place / (places - 1) - 1))) for place in range(places)]
+            for middle, far, (low, high) in zip(centre, reach, (inverses, taus), strict=True)
         ]
-        tried = [(biased_nll(logits, target, a, tau, direction, shift), a, tau) for a in grids[0] for tau in grids[1]]
-        best = min(tried if best is None else [best, *tried])
-        for axis, (bound_low, bound_high) in enumerate((inverses, taus)):
-            reach = (high[axis] - low[axis]) / 3
-            low[axis] = max(bound_low, best[axis + 1] - reach)
-            high[axis] = min(bound_high, best[axis + 1] + reach)
+        points = {(inverse, tau) for inverse in grids[0] for tau in grids[1]}
+        found = min((biased_nll(logits, target, *point, direction, shift), *point) for point in points)
+        if best is None or found >= best:
+            reach = [far / 2 for far in reach]
+        best = found if best is None else min(best, found)
+        centre = best[1:]
     return best[1], best[2]
 
 
