@@ -224,7 +224,8 @@ def test_without_its_data_an_average_is_made_and_not_measured(tmp_path, members)
     recipe.write_text(recipe.read_text().replace('"digits-lt"', '"photos"'))
     result = tailcloud.average(members, tmp_path / "average", device="cpu")
     assert (result.top1.last, result.calibrated) == (None, None)
-    assert 'neither measured nor calibrated: there is no folder, file or data set "photos"' in result.remarks[-1]
+    assert "neither measured nor calibrated: photos, with the images of" in result.remarks[-1]
+    assert "does not exist" in result.remarks[-1]
     images = DIGITS.test.images[:5]
     np.testing.assert_allclose(logits_of(tmp_path / "average", images), mean_logits(members, images), atol=1e-9)
     assert "neither measured nor calibrated" in (tmp_path / "average" / "report.html").read_text()

@@ -87,7 +87,7 @@ class StageClock:
         assert self.limit is not None
         self.marks.append((now, done))
         window = max(SHORTEST_WINDOW, WINDOW * self.limit.stages[self.name])
-        while now - self.marks[1][0] > window:  # the last mark is of now
+        while now - self.marks[1][0] > window:  # ends at the last mark, which is of now
             self.marks.popleft()
 
     @property
