@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 
+from torch import nn
+
 from tailcloud.classifier import Architecture, Classifier, Cost, add_adapters, build_classifier, cost_of
 from tailcloud.data import Dataset
+from tailcloud.heads import LinearHead
 from tailcloud.recipe import Recipe, head_kinds
 from tailcloud.weights.load import load_pretrained
 from tailcloud.weights.resolve import PretrainedWeights, resolve_weights
@@ -30,8 +33,21 @@ def first_model(recipe: Recipe, dataset: Dataset) -> tuple[Classifier, Pretraine
     if spec.pretrained:  # of the plain network, so adapters come after them
         weights = resolve_weights(spec.backbone, spec.pretrained, recipe.root, sha256=spec.weights_sha256)
         pretrained = load_pretrained(model.backbone, weights, dataset.shape[2])
+        start_from_zero(model.head)
     add_adapters(model, whole, recipe.seed)
     return model, pretrained
+
+
+def start_from_zero(head: nn.Module) -> None:
+    """A linear head on pretrained features starts from zeros; any other head stays as it is.
+
+    The gradient of the features is a sum of class weights. Random weights turn good features into random directions
+    before the head has learned anything; from zeros the head learns first. (Kumar et al., ICLR 2022: how fine-tuning
+    distorts pretrained features.)
+    """
+    if type(head) is LinearHead:
+        for parameter in head.parameters():
+            nn.init.zeros_(parameter)
 
 
 def normalised_for(pretrained: PretrainedWeights | None, dataset: Dataset) -> Dataset:
