@@ -90,7 +90,7 @@ def test_the_page_has_it_all_and_runs_nothing(photos):
     for words in ("test/cat/copy.png", "train/cat/bad.jpg", "two classes", "in two splits", "not find mirrored"):
         assert words in page, words
     assert page.count("<img ") == page.count("data:image/png;base64,") == 4 + 6 + 4  # pairs, and samples
-    assert page.index("Training would fit resnet8 from scratch") < page.index("Key numbers</h2>")
+    assert page.index("Training would take resnet8 from scratch") < page.index("Key numbers</h2>")
     assert "data.size" not in page.partition("The recipe</summary>")[2].partition("tailcloud train")[0]
     assert command("inspect photos --no-plan --html page.html")[0] == 0  # a page of tailcloud is replaced
 

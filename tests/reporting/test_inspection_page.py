@@ -17,7 +17,7 @@ from tailcloud.reporting.inspection_page import InspectionPlan, inspection_page,
 
 PROGRAM = find_browser()
 PLAN = InspectionPlan(
-    "Training would fit resnet20 from scratch by gcl.",
+    "Training would take resnet20 from scratch, with gcl.",
     "tailcloud train --data 'my photos'",
     ["resnet20, for images of 64 pixels."],
     'method = "gcl"\n' + "x" * 300,

@@ -27,11 +27,11 @@ class TrainingPreview:
     def sentence(self) -> str:
         """What training would do, in one sentence."""
         model, stages = self.recipe.model, list(self.recipe.stages.values())
-        part = "" if stages[0].train == "all" else "the head of " if stages[0].train == "head" else "parts of "
+        part = {"all": "", "head": "a head on features of "}.get(stages[0].train, "the last layers of ")
         start = "from pretrained weights" if model.pretrained else "from scratch"
         size = f" at {self.recipe.data.size} pixels" if self.recipe.data.size else ""
         return (
-            f"Training would fit {part}{model.backbone} {start} by {self.recipe.method}{size}: "
+            f"Training would take {part}{model.backbone} {start}, with {self.recipe.method}{size}: "
             f"{epochs_text(self.recipe)} epochs, about {duration(self.seconds)} on this machine."
         )
 

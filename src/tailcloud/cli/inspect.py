@@ -93,7 +93,7 @@ def print_survey(surveyed: "Survey") -> None:
         f"{' and '.join(f'{number} {split}' for split, number in numbers.items())} images{shape}, "
         f"{profile.classes} {'class' if profile.classes == 1 else 'classes'}, "
         f"{profile.counts.max()} to {profile.counts.min()} images each "
-        f"(realised imbalance ratio γ = {profile.ratio:g})"
+        f"(imbalance ratio γ = {round(profile.ratio, 1):g})"
     )
     groups = {name: len(members) for name, members in profile.groups.items()}
     out.print(
