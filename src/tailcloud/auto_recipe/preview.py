@@ -27,7 +27,7 @@ class TrainingPreview:
     def sentence(self) -> str:
         """What training would do, in one sentence."""
         model, stages = self.recipe.model, list(self.recipe.stages.values())
-        part = {"all": "", "head": "a head on features of "}.get(stages[0].train, "the last layers of ")
+        part = {"all": "", "head": "the head of "}.get(stages[0].train, "parts of ")
         start = "from pretrained weights" if model.pretrained else "from scratch"
         size = f" at {self.recipe.data.size} pixels" if self.recipe.data.size else ""
         return (
