@@ -438,7 +438,9 @@ def free_folders(
         named = replace(request, out=first.with_name(f"{first.name}-{number}"))
         found = [run_folder(reference, recipe, named) for recipe in recipes]
     if number > 1:
-        logger.warning(f"{first} has a run already; this one is in {first.name}-{number}")
+        started = next((folder.path for folder in usual if folder.exists and not folder.finished), None)
+        way_on = f', which "tailcloud train --resume --out {started}" continues' if started else ""
+        logger.warning(f"{first} has a run already{way_on}; this one is in {first.name}-{number}")
     return found
 
 
