@@ -54,12 +54,13 @@ def test_a_link_to_itself_is_named(tmp_path):
         ("trouser", "trousers"),
         ("class 2", "Class_2"),
         ("class 3", None),
+        ("size 1.5", None),
         ("hat", None),
         ("---", None),
     ],
 )
 def test_the_name_that_is_meant_has_another_spelling(name, meant):
-    assert other_spellings([name], ["pants", "T-Shirt", "trousers", "Class_2"]).get(name) == meant
+    assert other_spellings([name], ["pants", "T-Shirt", "trousers", "Class_2", "Size 15"]).get(name) == meant
 
 
 def test_thousands_of_names_are_compared_in_a_moment():

@@ -122,9 +122,10 @@ def other_spellings(names: Iterable[str], known: Iterable[str]) -> dict[str, str
     plain = {_plain(each): each for each in known}
     found, others = dict[str, str](), []
     for name in names:
-        if _plain(name) in plain:
-            found[name] = plain[_plain(name)]
-        else:
+        same = plain.get(_plain(name))
+        if same is not None and NUMBER.findall(same) == NUMBER.findall(name):
+            found[name] = same
+        elif same is None:
             others.append(name)
     for name in others[:COMPARED_BY_LETTER]:
         candidates = [each for each in plain if NUMBER.findall(each) == NUMBER.findall(_plain(name))]

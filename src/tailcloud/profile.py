@@ -161,8 +161,8 @@ class Profile:
         """The classes of each shot group."""
         return shot_groups(self.counts)
 
-    def remarks(self) -> list[str]:
-        """Notes for the user about these counts, a sentence each."""
+    def remarks(self, *, limited: bool = False) -> list[str]:
+        """Notes for the user about these counts, a sentence each; ``limited``: large classes have more images."""
         remarks = []
         absent = np.flatnonzero(self.counts == 0).tolist()
         single = np.flatnonzero(self.counts == 1).tolist()
@@ -174,6 +174,6 @@ class Profile:
             remarks.append(f"{text}: a single training image; accuracy depends on that image.")
         if self.classes == 1:
             remarks.append("There is only one class: every prediction will be that class.")
-        elif self.is_balanced:
+        elif self.is_balanced and not limited:
             remarks.append("All classes have the same number of images: there is no tail.")
         return remarks

@@ -1,5 +1,6 @@
 """When the runs of a bench start: a second stage as soon as its first stage is saved; a failure stops its own only."""
 
+import os
 import threading
 from contextlib import nullcontext
 
@@ -9,9 +10,11 @@ import torch
 from helpers.runs import Watcher
 from helpers.small_table import table
 from tailcloud.bench import BenchProtocol, bench_runner, plan_bench
-from tailcloud.bench.plan import steps_of
+from tailcloud.bench.bench_runner import train_step, wait_for
+from tailcloud.bench.plan import steps_of, teachers_of
 from tailcloud.errors import TailcloudError
 from tailcloud.launch.fleet import train_on_streams
+from tailcloud.runs.folder import FolderInUse, RunFolder
 from tailcloud.runs.fork import first_stage_file
 
 ROWS = [
@@ -85,3 +88,24 @@ def test_a_first_stage_that_fails_takes_its_second_stages_with_it_and_nobody_els
     assert str(found["digits-lt-gcl-seed0"]) == "the loss became NaN"
     assert [str(found[f"digits-lt-gcl-{key}-seed0"]) for key in ("ib", "cben")] == [needed] * 2
     assert all(found[name] == name for name in found if name.endswith("seed1"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows does not say who trains in a folder")
+def test_a_teacher_that_another_process_trains_is_waited_for(tmp_path, monkeypatch):
+    rows = [{"label": "Taught", "method": "ce", "variant": "taught", "teacher": "ce"}, {"label": "CE", "method": "ce"}]
+    runs = plan_bench(table(rows=rows, columns=["digits-lt"]), BenchProtocol(seeds=(0,)), tmp_path).runs
+    (student,) = [step for step in steps_of(runs) if step.run.recipe.distill]
+    (teacher,) = map(RunFolder, teachers_of(student.run))
+    notes, waits = [], []
+    monkeypatch.setattr(bench_runner.time, "sleep", waits.append)
+    with teacher.locked():
+        with pytest.raises(FolderInUse, match="digits-lt-ce-seed0 is trained by another tailcloud process"):
+            train_step(student, "cpu", Watcher())
+        display = Display()
+        display.note = notes.append
+        monkeypatch.setattr(
+            RunFolder, "is_locked", property(lambda folder: folder.path == teacher.path and len(waits) < 3)
+        )
+        wait_for([student], display)
+    assert notes == ["another tailcloud process trains digits-lt-ce-seed0; waiting for it"]
+    assert len(waits) == 3

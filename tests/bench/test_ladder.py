@@ -141,6 +141,20 @@ def test_teachers_of_other_seeds_are_trained_too(tmp_path):
     assert plan.impossible == {}
 
 
+@pytest.mark.parametrize("seeds", [[], [0, 2]])
+def test_a_teacher_without_a_recipe_takes_its_students_with_it_and_nobody_else(tmp_path, seeds):
+    rows = [
+        {"label": "Taught", "method": "ce", "variant": "taught", "teacher": "nobodys", "teacher_seeds": seeds},
+        {"label": "Nobody's", "method": "nobodys"},
+        {"label": "CE", "method": "ce"},
+    ]
+    plan = plan_bench(table(rows=rows, columns=["digits-lt"]), BenchProtocol(seeds=(0,)), tmp_path)
+    assert [run.row.key for run in plan.runs] == ["ce"]
+    reason = plan.impossible["ce-taught", "digits-lt"]
+    assert reason.startswith("it learns from digits-lt-nobodys-seed0")
+    assert 'which cannot be trained: there is no method "nobodys"' in reason
+
+
 def test_a_student_whose_teachers_are_not_trained_is_no_part_of_the_plan(tmp_path):
     small = filter_table(table(rows=TAUGHT_BY_TWO, columns=["digits-lt"]), ["Distilled"])
     with pytest.raises(

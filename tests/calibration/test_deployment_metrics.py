@@ -99,6 +99,21 @@ def test_the_frequencies_that_a_model_assumes_are_named(assumed, name):
     assert measure_deployment(network, batches, fitted, COUNTS)["priors"]["assumed"] == name
 
 
+@pytest.mark.parametrize(
+    ("assumed", "prior", "names"),
+    [
+        ([1, 1, 1], [4000, 500, 40], ("uniform", "train")),
+        (COUNTS, None, ("other", "other")),  # those of the images that stayed
+        ([4000, 500, 40], None, ("train", "train")),
+    ],
+)
+def test_as_in_training_names_the_frequencies_before_images_were_left_out(assumed, prior, names):
+    network, batches, _, _ = perfect_model([90, 50, 20])
+    wanted, fitted = None if prior is None else normalised(prior), LogitCalibration(1.0, 1.0, normalised(assumed))
+    found = measure_deployment(network, batches, fitted, COUNTS, wanted, frequencies=[4000, 500, 40])
+    assert (found["priors"]["assumed"], found["calibrated"]["weighted"]["prior"]) == names
+
+
 def test_what_chance_and_shot_groups_have_is_of_the_weighted_images_too():
     figures, logits, target = measured([90, 50, 20], temperature=0.5, assumed=normalised([1, 2, 3]))
     sure = torch.from_numpy(logits).div(0.5).softmax(dim=1).max(dim=1)

@@ -323,6 +323,13 @@ def test_a_class_with_an_accent_is_known_in_both_of_its_forms(of_model, of_folde
     assert figures("--data season")["images"] == sum(SEASON)
 
 
+def test_a_run_with_accents_in_the_form_of_macos_is_evaluated_on_its_own_images(place):
+    name = unicodedata.normalize("NFD", "Käuze")
+    rename_class(place / "run/model.json", name)
+    Path("photos/digit 0").rename(place / "photos" / name)
+    assert figures("")["own_test_images"]
+
+
 def test_images_that_moved_are_asked_for_and_found_again(place):
     Path("photos").rename("elsewhere")
     missing = f"photos, with the images of run, does not exist in {place}; "

@@ -10,6 +10,8 @@ from helpers.drawing import draw_classes
 from tailcloud.calibration.prior_file import read_prior
 from tailcloud.data import ReadOptions, open_dataset
 from tailcloud.data.dataset import limit_classes
+from tailcloud.launch.execute import run_remarks
+from tailcloud.recipe import load_recipe
 
 SIZES = {"cat": 48, "lynx": 24, "owl": 8}
 
@@ -33,6 +35,15 @@ def test_a_limit_after_a_limit_keeps_the_first_sizes(photos):
     whole = open_dataset(str(photos), options=ReadOptions(size=12))
     assert limit_classes(limit_classes(whole, 20), 10).frequencies == whole.frequencies
     assert limit_classes(whole, 1000).class_sizes is None
+
+
+def test_classes_that_are_limited_alike_have_a_tail(photos):
+    recipe, said = load_recipe("own/ce", [{"data": str(photos)}]), []
+    for most in (5, 6):
+        limited = open_dataset(str(photos), options=ReadOptions(size=12, max_count=most))
+        assert limited.profile.is_balanced
+        said += run_remarks(recipe, limited)
+    assert not [remark for remark in said if "no tail" in remark]
 
 
 def test_as_in_training_means_the_frequencies_of_the_data(photos, tmp_path):

@@ -143,6 +143,7 @@ def valid():
         (lambda content: content["protocol"].pop("seed"), "Field required"),
         (lambda content: content["protocol"].update(seed=None), "it has no seed, and is no average of runs"),
         (lambda content: content["per_class"].pop(), "one entry for each of the 10 classes"),
+        (lambda content: content["dataset"].update(class_sizes=[9] * 11), "one entry for each of the 10 classes"),
         (lambda content: content["confusion"].append([0, 10, 1]), "a class that does not exist"),
     ],
 )

@@ -111,8 +111,8 @@ def train_round(steps: Sequence[BenchStep], display: BenchDisplay, trainer: Trai
 
 
 def wait_for(steps: Sequence[BenchStep], display: BenchDisplay) -> None:
-    """Wait until no other process trains these runs, or runs that they take a first stage from."""
-    folders = {run.folder.path: run.folder for step in steps for run in (step.run, step.parent) if run}
+    """Wait until no other process trains these runs, or runs that they need."""
+    folders = {folder.path: folder for step in steps for folder in (step.run.folder, *needed_folders(step))}
     names = ", ".join(sorted(path.name for path, folder in folders.items() if folder.is_locked))
     if names:
         display.note(f"another tailcloud process trains {names}; waiting for it")
@@ -187,4 +187,7 @@ def train_step(step: BenchStep, device: str, observer: Observer) -> Result:
                 raise FolderInUse(f"{step.parent.folder.path} is trained by another tailcloud process")
             raise TailcloudError(f"it needs the first stage of {step.parent.title}, which is not complete")
         fork_run(step.parent.folder, run.folder, run.recipe, run.command)
+    for teacher in [] if step.parent or os.name == "nt" else needed_folders(step):  # Windows does not say who trains
+        if teacher.is_locked and not teacher.finished:
+            raise FolderInUse(f"{teacher.path} is trained by another tailcloud process")
     return execute(PlannedRun(run.folder, run.recipe, run.command), device, observer)

@@ -103,19 +103,19 @@ def plan_bench(table: PaperTable, protocol: BenchProtocol, out: Path) -> BenchPl
                 plan.runs += cell_runs(row, spec, protocol, out)
             except UsageError as error:
                 plan.impossible[row.key, spec] = str(error)
-    plan.runs += other_teachers(table, plan.runs, protocol, out)
+    plan.runs += other_teachers(table, plan, protocol, out)
     leave_out_untaught(plan)
     if plan.impossible and not plan.runs:
         raise UsageError(next(iter(plan.impossible.values())))
     return plan
 
 
-def other_teachers(table: PaperTable, runs: Sequence[BenchRun], protocol: BenchProtocol, out: Path) -> list[BenchRun]:
-    """Runs of other seeds that are needed as teachers, of rows of the table."""
-    rows, planned = {row.key: row for row in table.rows}, {run.folder.path for run in runs}
-    needed = [run for run in runs if run.row.teacher in rows and run.row.teacher_seeds and not run.folder.finished]
+def other_teachers(table: PaperTable, plan: BenchPlan, protocol: BenchProtocol, out: Path) -> list[BenchRun]:
+    """Runs of other seeds that are needed as teachers, of rows of the table that have a valid recipe."""
+    rows, planned = {row.key: row for row in table.rows}, {run.folder.path for run in plan.runs}
+    taught = [run for run in plan.runs if run.row.teacher in rows and run.row.teacher_seeds and not run.folder.finished]
     found: dict[Path, BenchRun] = {}
-    for run in needed:
+    for run in (run for run in taught if (run.row.teacher, run.spec) not in plan.impossible):
         teachers = replace(protocol, seeds=run.row.teacher_seeds)
         found |= {each.folder.path: each for each in cell_runs(rows[run.row.teacher], run.spec, teachers, out)}
     return [run for path, run in found.items() if path not in planned]
@@ -128,9 +128,9 @@ def leave_out_untaught(plan: BenchPlan) -> None:
         folders = [RunFolder(teacher) for teacher in teachers_of(run)]
         missing = [folder.path.name for folder in folders if folder.path not in planned and not folder.finished]
         if missing:
-            plan.impossible[run.row.key, run.spec] = (
-                f"it learns from {', '.join(missing)}, which this bench does not train; add --only {run.row.teacher}"
-            )
+            why = plan.impossible.get((run.row.teacher, run.spec))
+            reason = f"cannot be trained: {why}" if why else f"this bench does not train; add --only {run.row.teacher}"
+            plan.impossible[run.row.key, run.spec] = f"it learns from {', '.join(missing)}, which {reason}"
             plan.runs.remove(run)
 
 

@@ -42,7 +42,8 @@ def measure_deployment(
     ``calibrated`` is for probabilities that are adjusted to ``prior``; by default they are not adjusted. Shot groups
     follow ``counts``; ``frequencies`` are those of the classes in training, if they are others.
     """
-    priors = evaluation_priors(frequencies or counts)
+    frequencies = frequencies or counts
+    priors = evaluation_priors(frequencies)
     shifts = [torch.from_numpy(adjustment(prior, fitted.prior)) for prior in priors.values()]
     wanted = None if prior is None else torch.from_numpy(adjustment(prior, fitted.prior))
     variants = [(fitted.scale, wanted), (fitted.factor, wanted), (fitted.factor, None)]
@@ -53,9 +54,10 @@ def measure_deployment(
         name: {"plain": _accuracy(plain, counts, prior), "adjusted": _accuracy(each, counts, prior)}
         for each, (name, prior) in zip(adjusted, priors.items(), strict=True)
     }
+    judged = fitted.prior if prior is None else prior
     return {
-        "calibrated": _calibration(before, after, fitted, list(counts), fitted.prior if prior is None else prior),
-        "priors": {"assumed": prior_name(fitted.prior, counts), **accuracies},
+        "calibrated": _calibration(before, after, fitted, list(counts), judged, prior_name(judged, frequencies)),
+        "priors": {"assumed": prior_name(fitted.prior, frequencies), **accuracies},
     }
 
 
@@ -64,15 +66,16 @@ def _accuracy(predictions: Predictions, counts: Sequence[int], prior: Prior) -> 
 
 
 def _calibration(
-    before: Predictions, after: Predictions, fitted: LogitCalibration, counts: list[int], prior: Prior
+    before: Predictions, after: Predictions, fitted: LogitCalibration, counts: list[int], prior: Prior, name: str
 ) -> dict[str, Any]:
     """Expected calibration error and reliability bins before and after, of all images and of each shot group.
 
-    ``weighted`` has the same for images that are weighted to ``prior``; None if they have this class mix already.
+    ``weighted`` has the same for images that are weighted to ``prior``, which is called ``name``; None if they have
+    this class mix already.
     """
     weights = importance_weights(after.target, prior)
     weighted = {
-        "prior": prior_name(prior, counts),
+        "prior": name,
         "effective_images": float(weights.sum() ** 2 / max((weights**2).sum(), 1e-300)),
         **_before_and_after(before, after, counts, weights),
     }

@@ -108,6 +108,11 @@ class Dataset:
         return Profile(np.bincount(self.train.labels, minlength=self.classes), self.class_names)
 
     @property
+    def count_remarks(self) -> list[str]:
+        """Remarks on the number of training images of each class."""
+        return self.profile.remarks(limited=self.class_sizes is not None)
+
+    @property
     def frequencies(self) -> list[int]:
         """How frequent the classes are: training images, those that ``data.max_count`` left out included."""
         return list(self.class_sizes or self.profile.counts.tolist())

@@ -185,7 +185,7 @@ def run_remarks(recipe: Recipe, dataset: Dataset) -> list[str]:
     sizeless = ["All clouds of the loss have size 0, so they change nothing."]
     return [
         *frozen_remarks(recipe),
-        *dataset.profile.remarks(),
+        *dataset.count_remarks,
         *(sizeless if clouds and dataset.profile.is_balanced else []),
         *dataset.remarks,
     ]

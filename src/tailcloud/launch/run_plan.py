@@ -432,13 +432,15 @@ def free_folders(
     After photographs were added, the same command trains a new run beside the one before.
     """
     first = usual[0].path.parent if len(request.seeds) > 1 else usual[0].path
-    found, number = usual, 1
+    found, latest, number = usual, usual, 1
     while any(map(is_taken, found)) and not request.dry_run:
-        number += 1
+        latest, number = found, number + 1
         named = replace(request, out=first.with_name(f"{first.name}-{number}"))
         found = [run_folder(reference, recipe, named) for recipe in recipes]
     if number > 1:
-        logger.warning(f"{first} has a run already; this one is in {first.name}-{number}")
+        started = next((folder.path for folder in latest if folder.exists and not folder.finished), None)
+        way_on = f'; "tailcloud train --resume --out {started}" continues the last one' if started else ""
+        logger.warning(f"{first} has a run already; this one is in {first.name}-{number}{way_on}")
     return found
 
 

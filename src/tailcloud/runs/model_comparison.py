@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tailcloud.calibration.priors import Prior, normalised
+from tailcloud.formatting import composed
 from tailcloud.runs.model_file import ModelFile
 
 SAME_NORMALISATION = 1e-6  # largest difference of two means or deviations of pixels in [0, 1]
@@ -14,8 +15,11 @@ Statistics = tuple[Sequence[float], Sequence[float]]  # mean and deviation of ea
 
 
 def class_difference(theirs: Sequence[str], ours: Sequence[str], here: str) -> str | None:
-    """How the classes of a model differ from ours, those of ``here``; None if they do not."""
-    theirs, ours = list(theirs), list(ours)
+    """How the classes of a model differ from ours, those of ``here``; None if they do not.
+
+    A model may be older than names whose accents have one form.
+    """
+    theirs, ours = list(map(composed, theirs)), list(map(composed, ours))
     if theirs == ours:
         return None
     if len(theirs) != len(ours):

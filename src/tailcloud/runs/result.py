@@ -340,7 +340,8 @@ class Result(Scores, MethodTop1):
             raise ValueError("it has no seed, and is no average of runs")
         picked = (self.picked, *(stage.picked for stage in self.stages))
         scored: list[Scores] = [self, *self.stages, *(part for part in picked if part)]
-        described = (len(self.dataset.class_names), len(self.dataset.test_counts))
+        data = self.dataset
+        described = (len(data.class_names), len(data.test_counts), len(data.class_sizes or ()))
         lengths = [*described, *(len(part.per_class) for part in scored)]
         if any(length not in {0, classes} for length in lengths):
             raise ValueError(f"its lists do not all have one entry for each of the {classes} classes")

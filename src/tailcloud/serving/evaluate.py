@@ -18,6 +18,7 @@ from tailcloud.data.loaders.placement import place_images, resized_like
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.evaluation import Predictions, predict_variants, summarise, to_predictions
 from tailcloud.evaluation.embeddings import Embedding, embed
+from tailcloud.formatting import composed
 from tailcloud.serving.load import TrainedClassifier, load
 
 
@@ -93,8 +94,11 @@ def embed_run(run: Path, dataset: Dataset, device: torch.device) -> dict[str, Em
 
 
 def check_fits(run: Path, model: TrainedClassifier, dataset: Dataset) -> None:
-    """Refuse data that differ from the model in classes, their order, image size or channels."""
-    if list(dataset.class_names) != model.class_names:
+    """Refuse data that differ from the model in classes, their order, image size or channels.
+
+    A model may be older than names whose accents have one form.
+    """
+    if list(map(composed, dataset.class_names)) != list(map(composed, model.class_names)):
         raise UsageError(
             f"{run} was trained on {_class_range(model.class_names)}, and {dataset.spec} has "
             f"{_class_range(dataset.class_names)}: a model can only be used on its own classes"

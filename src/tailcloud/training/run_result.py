@@ -148,7 +148,7 @@ def make_result(
             },
             "recipe": recipe.substance(),
             "remarks": [
-                *dataset.profile.remarks(),
+                *dataset.count_remarks,
                 *dataset.remarks,
                 *session.images.unreadable_remarks,
                 *session.findings,

@@ -3,6 +3,7 @@
 import logging
 import os
 import shutil
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -248,6 +249,12 @@ def test_a_root_that_is_named_as_the_default_is_meant_too(photos, monkeypatch, v
     assert (code, "is empty (0 bytes)" in said) == (1, True), said
 
 
+def test_a_line_that_comes_twice_is_one_whatever_the_form_of_its_accents(tmp_path):
+    lines = [f"1.jpg,{unicodedata.normalize(form, 'Käuze')}\n" for form in ("NFC", "NFD")]
+    (tmp_path / "list.csv").write_text("path,label\n" + "".join(lines), "utf-8")
+    assert read_list(tmp_path / "list.csv").labels == ["Käuze"]
+
+
 def test_labels_that_look_alike_are_not_one_class(photos):
     place = written(photos, "path,label\nphotos/0.png,a\x01\nphotos/1.png,a\x02\n")
     with pytest.raises(UsageError, match=r"has the classes 'a.x01' and 'a.x02', whose names differ only in characters"):
@@ -265,6 +272,9 @@ def test_labels_that_look_alike_are_not_one_class(photos):
         ("path,size,kind_of_crop\n1.jpg,1,3\n2.jpg,2,3\n3.jpg,3,4\n4.jpg,4,4\n", ': rename "kind_of_crop" to label'),
         ("path,grade\n1.jpg,3\n2.jpg,3\n3.jpg,4\n4.jpg,4\n", ': rename "grade" to label'),
         ("image,cat,dog\n1.jpg,1,0\n2.jpg,1,0\n3.jpg,0,1\n4.jpg,0,1\n", " (or class)"),  # a column for each class
+        ("image,class_cat,class_dog\n1.jpg,1,0\n2.jpg,1,0\n3.jpg,0,1\n4.jpg,0,1\n", " (or class)"),
+        ("path,class_id,class_name\n1.jpg,0,cat\n2.jpg,1,dog\n", ': rename "class_id" to label'),
+        ("path,stage,what\n1.jpg,3,a\n2.jpg,4,a\n3.jpg,5,b\n4.jpg,6,b\n", ': rename "what" to label'),
     ],
 )
 def test_a_list_of_other_columns_is_told_which_look_right(tmp_path, lines, advice):

@@ -12,11 +12,13 @@ from time import monotonic
 from tailcloud.data.image_io import SUFFIXES
 from tailcloud.data.readers.file_list import SPLIT_WORDS, FileList, printable_labels
 from tailcloud.errors import UsageError
-from tailcloud.formatting import counted, readable, some_of
+from tailcloud.formatting import composed, counted, readable, some_of
 
 PATH_COLUMNS = ("path", "file", "image", "filename", "filepath", "file_name", "image_path")
 LABEL_COLUMNS = ("label", "class", "category", "target")
-LABEL_WORDS = (*LABEL_COLUMNS, "species", "genus", "breed", "taxon", "kind", "tag")  # in names of other columns
+LABEL_NAME = re.compile(  # in names of other columns; the short ones as words: "stage" has "tag" in it
+    f"{'|'.join(LABEL_COLUMNS)}|species|genus|breed|taxon|(?<![a-z])(?:kind|tag)s?(?![a-z])"
+)
 PLAIN_NAME = re.compile(r"[^;|\t]+")  # of a column; others are several columns with another separator
 SAMPLED_LINES = 1000  # of a list whose columns have other names
 SPLIT_COLUMNS = ("split", "part", "subset")
@@ -126,7 +128,8 @@ def _rows(file: Path, group: str | None, split: str = "") -> Iterator[ListRow]:
             raise UsageError(f"line {line} of {file} has no {what}; write one there, or remove the line")
         if word and word.lower() not in SPLIT_WORDS:
             raise UsageError(f'line {line} of {file} has the split "{readable(word)}"; it should be train, val or test')
-        yield ListRow(file, line, _normalized(path), label, split or SPLIT_WORDS.get(word.lower(), ""), key)
+        where = split or SPLIT_WORDS.get(word.lower(), "")
+        yield ListRow(file, line, _normalized(path), composed(label), where, key)
 
 
 def _normalized(path: str) -> str:
@@ -201,7 +204,10 @@ def _like_labels(header: Sequence[str], values: Mapping[int, Sequence[str]]) -> 
         for place, cells in values.items()
         if 1 < len(set(cells)) <= len(cells) / 2 and not any(map(_is_image_name, cells))
     ]
-    named = [place for place in values if any(word in header[place].lower() for word in LABEL_WORDS)]
+    named = [place for place in values if LABEL_NAME.search(header[place].lower())]
+    numbers = [place for place in named if values[place] and all(map(_is_number, values[place]))]
+    if len(numbers) > 1:
+        named = [place for place in named if place not in numbers]
     words = [place for place in repeated if not any(_is_number(cell) for cell in values[place])]
     return [*named, *words, *(repeated if len(repeated) == 1 else [])]
 

@@ -58,10 +58,12 @@ def expert_remarks(session: Session, name: str) -> list[str]:
     rare = int(np.where(counts > 0, counts, counts.max()).argmin())
     if prior[rare] <= prior[frequent] * (1 + PRIOR_TOLERANCE):
         return []
+    taus = objective.options["taus"]
+    centred = ",".join(str(round(tau - sum(taus) / len(taus), 3)) for tau in taus)
     return [
         f"{recipe.stages[name].loss.name} balances classes already, and the experts' taus adjust for their frequencies "
         f"once more: the mean logits take {session.dataset.class_names[rare]} for the most frequent class. Taus with "
-        f"the mean 0 do not: --set {name}.objective.taus=[-1.0,0.0,1.0]"
+        f"the mean 0 do not: --set {name}.objective.taus=[{centred}]"
     ]
 
 
