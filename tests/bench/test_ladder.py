@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from recorded_results import cell_recipe_text, recipe_text, result_recipe_text
 from typer.testing import CliRunner
 
 import tailcloud.bench
@@ -12,7 +13,6 @@ from helpers.small_table import measured, table
 from tailcloud.bench import BenchProtocol, filter_table, plan_bench, read_table
 from tailcloud.bench.bench_runner import needed_runs
 from tailcloud.bench.plan import in_order, steps_of
-from tailcloud.bench.records import cell_recipe_text, recipe_text, result_recipe_text
 from tailcloud.cli import app
 from tailcloud.errors import UsageError
 from tailcloud.recipe import load_recipe
