@@ -55,6 +55,11 @@ def same_weights(first, second):
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
+def logged(folder):
+    """The log without how long epochs took."""
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in RunFolder(folder).log()]
+
+
 def small_recipe(*settings, name="digits-lt/gcl"):
     base = dict(SMALL)
     if name.endswith("/ce"):

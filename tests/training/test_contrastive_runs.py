@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 import tailcloud
-from helpers.runs import SMALL, Watcher, run, same_weights
+from helpers.runs import SMALL, Interrupted, Watcher, run, same_weights
 from tailcloud.classifier import Architecture, cost
 from tailcloud.data import open_dataset
 from tailcloud.data.augment import Augment
@@ -26,10 +26,6 @@ METHODS = ["bcl", "proco"]
 STEPS = 4  # an epoch of 331 images in batches of 100
 SHORT = {"model": {"width": 0.25}, "stage1": {"epochs": 3, "batch": 100}, "engine": {**SMALL["engine"], "threads": 1}}
 VIEWS = {"view_augment": {"crop_area": [0.5, 1.0], "color_jitter": [0.4, 0.4, 0.4], "color_jitter_share": 0.8}}
-
-
-class PowerCut(Exception):
-    pass
 
 
 def short_recipe(method, *settings):
@@ -56,12 +52,12 @@ def test_a_run_that_dies_within_an_epoch_ends_where_it_would_have_ended(tmp_path
     def train_step(executor, micro_batches):
         left[0] -= 1
         if left[0] < 0:
-            raise PowerCut
+            raise Interrupted
         return whole(executor, micro_batches)
 
     with monkeypatch.context() as patch:
         patch.setattr(EagerExecutor, "train_step", train_step)
-        with pytest.raises(PowerCut):
+        with pytest.raises(Interrupted):
             run(tmp_path / "broken", recipe)
     within = "_" in sorted((tmp_path / "broken" / "checkpoint").iterdir())[-1].name
     assert within == (steps % STEPS > 0)
