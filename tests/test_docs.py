@@ -11,10 +11,9 @@ from pkgutil import resolve_name
 
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
+from helpers.command_line import printed
 from helpers.drawing import draw
-from tailcloud.cli import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -79,8 +78,7 @@ def test_every_command_in_the_docs_is_valid(command, finished_run, tmp_path, mon
         or ("*" in command and words[0] != "predict")
     ):
         words.append("--help")
-    result = CliRunner().invoke(app, words, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
+    printed(words)
 
 
 @pytest.mark.parametrize("target", sorted({target for page in PAGES for target in MAKE.findall(page.read_text())}))

@@ -4,10 +4,9 @@ import json
 import shutil
 
 import pytest
-from typer.testing import CliRunner
 
+from helpers.command_line import printed
 from helpers.runs import same_weights
-from tailcloud.cli import app
 from tailcloud.cli.rebalance import SECOND_STAGES
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.recipe import load_recipe
@@ -19,13 +18,7 @@ def call(tmp_path, monkeypatch, finished_run):
     """``tailcloud WORDS`` in a folder with a finished GCL run."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(finished_run, tmp_path / "run")
-
-    def call(words):
-        result = CliRunner().invoke(app, words.split(), catch_exceptions=False)
-        assert result.exit_code == 0, result.output
-        return result.output
-
-    return call
+    return printed
 
 
 @pytest.mark.parametrize("way", SECOND_STAGES)
