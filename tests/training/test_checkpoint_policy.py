@@ -38,12 +38,6 @@ FINE_TUNING = {
 }
 
 
-@pytest.fixture
-def every_step(monkeypatch):
-    """Saving takes no time that would have to be made good."""
-    monkeypatch.setattr(checkpoint_policy, "MIN_TRAINING_PER_SAVE", 0)
-
-
 def stop_before(monkeypatch, steps, act):
     """After so many steps of the executor something happens, once."""
     whole, left = EagerExecutor.train_step, [steps]

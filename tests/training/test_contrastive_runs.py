@@ -16,7 +16,6 @@ from tailcloud.heads import HEADS, inference_kind
 from tailcloud.launch.fleet import train_side_by_side
 from tailcloud.recipe import head_kinds, load_recipe
 from tailcloud.runs.checkpoint import load_checkpoint
-from tailcloud.training import checkpoint_policy
 from tailcloud.training.executors.eager import EagerExecutor
 from tailcloud.training.run_cost import estimate
 from tailcloud.training.session import Session
@@ -41,10 +40,10 @@ def last_checkpoint(folder):
     return load_checkpoint(sorted((folder / "checkpoint").iterdir())[-1])
 
 
+@pytest.mark.usefixtures("every_step")
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("steps", [2, STEPS + 1, STEPS + 3])
 def test_a_run_that_dies_within_an_epoch_ends_where_it_would_have_ended(tmp_path, monkeypatch, method, steps):
-    monkeypatch.setattr(checkpoint_policy, "MIN_TRAINING_PER_SAVE", 0)
     recipe = short_recipe(method, {"engine": {"checkpoint_seconds": 1e-9, "executor": "eager"}}, VIEWS)
     run(tmp_path / "whole", recipe)
     whole, left = EagerExecutor.train_step, [steps]
