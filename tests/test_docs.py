@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RUN_ELSEWHERE = {
     "errors.md": "cli/test_bad_inputs.py",
-    "extending.md": "test_plugins.py",
+    "extending.md": "plugins/test_plugins.py",
     "tutorial.md": "test_tutorial.py",
 }
 MAKE = re.compile(r"^\$ make (\w+)", re.MULTILINE)
