@@ -69,14 +69,11 @@ class GCLLoss(Loss):
         super().__init__(scale)
         if granularity not in get_args(Granularity):
             raise ValueError(f'granularity = "{granularity}" must be one of {", ".join(get_args(Granularity))}')
-        self.noise = not_negative("noise", noise)
-        self.margin = not_negative("margin", margin)
-        self.focal = not_negative("focal", focal)
+        reach = scale * not_negative("noise", noise) * cloud_sizes(counts, strategy)
+        self.margin, self.focal = not_negative("margin", margin), not_negative("focal", focal)
         self.granularity = granularity
-        self.exact = torch.from_numpy(scale * noise * cloud_sizes(counts, strategy))
-        self.register_buffer(
-            "reach", self.exact.float(), persistent=False
-        )  # s·k·δ_j: at most, logit j is lowered by this
+        self.exact = torch.from_numpy(reach)
+        self.register_buffer("reach", self.exact.float(), persistent=False)  # s·k·δ_j, the most that logit j is lowered
         self.tau = not_negative("tau", tau)
         self.exact_shift = torch.from_numpy(tau * log_priors(counts))
         self.register_buffer("shift", self.exact_shift.float(), persistent=False)  # τ·log π_j
@@ -97,7 +94,7 @@ class GCLLoss(Loss):
             clouded.add_((self.exact_shift if clouded.dtype == torch.float64 else self.shift).to(clouded))
         each = cross_entropy(clouded, target)
         if self.focal:
-            each = self.modulator(each) * each
+            each = focal_factor(each, self.focal) * each
         return batch_mean(each)
 
     def draw(self, rows: int, device: torch.device, generator: torch.Generator | None = None) -> Tensor:
@@ -114,10 +111,6 @@ class GCLLoss(Loss):
         logits = self.logits(at_least_float32(cosine))
         reach = self.exact if logits.dtype == torch.float64 else self.reach
         return logits.addcmul_(epsilon.abs().to(logits), reach.to(logits), value=-1)  # in place: C may be 100,000
-
-    def modulator(self, each: Tensor) -> Tensor:
-        """The focal factor of each sample's cross-entropy."""
-        return focal_factor(each, self.focal)
 
 
 def half_normal(shape: tuple[int, int], device: torch.device, generator: torch.Generator | None = None) -> Tensor:
