@@ -6,14 +6,14 @@ With logit adjustment (Menon et al., ICLR 2021), τ · log π_j is added to z̃_
 """
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tailcloud.losses.base import Loss, at_least_float32, batch_mean, not_negative
+from tailcloud.losses.base import Loss, at_least_float32, batch_mean, not_negative, one_of
 from tailcloud.losses.logit_adjustment import log_priors, prior_without
 from tailcloud.losses.memory_efficient_ce import cross_entropy
 from tailcloud.profile import Strategy, cloud_sizes
@@ -67,11 +67,9 @@ class GCLLoss(Loss):
         tau: float = 0.0,
     ) -> None:
         super().__init__(scale)
-        if granularity not in get_args(Granularity):
-            raise ValueError(f'granularity = "{granularity}" must be one of {", ".join(get_args(Granularity))}')
         reach = scale * not_negative("noise", noise) * cloud_sizes(counts, strategy)
         self.margin, self.focal = not_negative("margin", margin), not_negative("focal", focal)
-        self.granularity = granularity
+        self.granularity = one_of("granularity", granularity, Granularity)
         self.exact = torch.from_numpy(reach)
         self.register_buffer("reach", self.exact.float(), persistent=False)  # s·k·δ_j, the most that logit j is lowered
         self.tau = not_negative("tau", tau)
