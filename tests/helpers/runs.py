@@ -67,10 +67,16 @@ def small_recipe(*settings, name="digits-lt/gcl"):
     return load_recipe(name, [base, *settings])
 
 
-def run(folder, recipe, watcher=None, limit=None):
-    """Start or continue a run on the CPU; ``limit`` is a time limit."""
+def run(folder, recipe, watcher=None, limit=None, device="cpu"):
+    """Start or continue a run; ``limit`` is a time limit."""
     place = RunFolder(folder)
     if not place.exists:
         place.create(recipe, "tailcloud train")
     dataset = hold_out(open_dataset(recipe.data.spec, recipe.root), recipe.selection.split)
-    return train(recipe, dataset, place, torch.device("cpu"), watcher or Watcher(), limit=limit)
+    return train(recipe, dataset, place, torch.device(device), watcher or Watcher(), limit=limit)
+
+
+def losses_of(folder, recipe, device="cpu"):
+    """Train a run; the loss of each epoch."""
+    run(folder, recipe, device=device)
+    return [line["loss"] for line in RunFolder(folder).log()]

@@ -3,14 +3,36 @@
 import weakref
 
 import pytest
+import torch
 
+from helpers.runs import Watcher, run
 from tailcloud.training import checkpoint_policy
+from tailcloud.training.executors import compiled
 
 
 @pytest.fixture
 def every_step(monkeypatch):
     """Saving takes no time that would have to be made good."""
     monkeypatch.setattr(checkpoint_policy, "MIN_TRAINING_PER_SAVE", 0)
+
+
+@pytest.fixture
+def check_compiled(tmp_path, monkeypatch):
+    """Trains compiled and eagerly: the same losses, and nothing to note. A recipe is a function of its ``engine``."""
+    torch._dynamo.reset()
+    monkeypatch.setattr(compiled, "BACKEND", "aot_eager")
+
+    def check(recipe_with):
+        losses = {}
+        for executor in ("eager", "compiled"):
+            watcher = Watcher()
+            run(tmp_path / executor, recipe_with({"engine": {"executor": executor}}), watcher)
+            losses[executor] = [line["loss"] for line in watcher.lines]
+            assert watcher.notes == []
+        assert losses["compiled"] == pytest.approx(losses["eager"], rel=1e-3)
+
+    yield check
+    torch._dynamo.reset()
 
 
 @pytest.fixture

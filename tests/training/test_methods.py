@@ -3,11 +3,8 @@
 import pytest
 import torch
 
-from helpers.runs import SMALL, Interrupted, StopAfter, Watcher, run, same_weights
-from tailcloud.data import open_dataset
+from helpers.runs import SMALL, Interrupted, StopAfter, Watcher, losses_of, run, same_weights
 from tailcloud.recipe import load_recipe, resolve, shipped
-from tailcloud.runs.folder import RunFolder
-from tailcloud.training.loop import train
 
 ONE_STAGE = [name for name in shipped("methods") if resolve({"method": name}).stage2 is None]
 SHORT = {"model": {"width": 0.25}, "stage1": {"epochs": 2}, "engine": SMALL["engine"]}
@@ -30,14 +27,11 @@ def test_it_trains_for_two_epochs(tmp_path, method):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("method", ONE_STAGE)
 def test_a_graph_trains_it_as_eager_steps_do(tmp_path, method):
-    losses = {}
+    losses = []
     for executor in ("eager", "graphed"):
         setting = {"stage1": {"epochs": 5}, "engine": {"executor": executor, "kernels": "plain"}}
-        recipe, folder, watcher = short_recipe(method, setting), RunFolder(tmp_path / executor), Watcher()
-        folder.create(recipe, "tailcloud train")
-        train(recipe, open_dataset(recipe.data.spec, recipe.root), folder, torch.device("cuda"), watcher)
-        losses[executor] = [line["loss"] for line in watcher.lines]
-    assert losses["graphed"] == losses["eager"]
+        losses.append(losses_of(tmp_path / executor, short_recipe(method, setting), "cuda"))
+    assert losses[0] == losses[1]
 
 
 @pytest.mark.parametrize(

@@ -152,9 +152,7 @@ def test_the_drift_is_taken_off_after_training_alone(tmp_path):
 def test_a_graph_ends_where_eager_steps_do(tmp_path, method):
     for executor in ("eager", "graphed"):
         recipe = short_recipe(method, {"engine": {"executor": executor, "kernels": "plain"}})
-        folder = RunFolder(tmp_path / executor)
-        folder.create(recipe, "tailcloud train")
-        train(recipe, open_dataset(recipe.data.spec, recipe.root), folder, torch.device("cuda"), Watcher())
+        run(tmp_path / executor, recipe, device="cuda")
     assert same_weights(tmp_path / "eager", tmp_path / "graphed")
 
 
