@@ -3,9 +3,10 @@
 import json
 from collections.abc import Iterator, Sequence
 
+from recorded_results import cell_recipe_text, resolved_recipe_text
+
 from tailcloud.bench import FilledTable, TableRow
 from tailcloud.bench.filled_table import TableCell
-from tailcloud.bench.records import cell_recipe_text, resolved_recipe_text
 from tailcloud.bench.table_text import MARK, NO_VALUE
 from tailcloud.formatting import number
 from tailcloud.reporting.tables import markdown

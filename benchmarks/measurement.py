@@ -25,12 +25,18 @@ def seconds(work: Work, device: torch.device, *, least: int = 1, budget: float =
     times: list[float] = []
     ends = time.perf_counter() + budget
     while len(times) < least or time.perf_counter() < ends:
-        _wait(device)
+        synchronize(device)
         started = clock()
         work()
-        _wait(device)
+        synchronize(device)
         times.append(clock() - started)
     return min(times)
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until the device has done everything."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
 
 
 def settle_memory() -> None:
@@ -78,8 +84,3 @@ def _peak_of(watched: profile) -> int:
         held += event.nbytes()  # type: ignore[attr-defined]
         highest = max(highest, held)
     return highest
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

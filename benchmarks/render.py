@@ -44,10 +44,10 @@ import time_budget_table
 import tiny_imagenet_table
 import week_of_use_table
 import wrong_labels
+from recorded_results import fill_from_records, recipe_text, result_recipe_text, table_variant
 
 from tailcloud.bench import PAPER_TABLES, FilledTable, read_table
 from tailcloud.bench.bench_page import bench_page
-from tailcloud.bench.records import fill_from_records, recipe_text, result_recipe_text, table_variant
 from tailcloud.bench.table_text import markdown_sections
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import read_json, write_atomically, write_json

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
+from measurement import synchronize
 from torch import Tensor, nn
 
 from tailcloud.classifier import Architecture, Classifier, cost
@@ -72,8 +73,7 @@ def fastest(work: Callable[[], Tensor], device: torch.device, times: int = 6) ->
     for _ in range(times):
         started = time.perf_counter()
         work()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        synchronize(device)
         taken.append(time.perf_counter() - started)
     return min(taken)
 

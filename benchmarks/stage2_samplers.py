@@ -17,27 +17,15 @@ from measurement import RESULTS, write_record
 
 from auto_recipe import write_slice
 from tailcloud.data import open_dataset
-from tailcloud.recipe import Recipe, Stage, load_recipe
+from tailcloud.recipe import Recipe, load_recipe
 from tailcloud.runs.folder import RunFolder
 from tailcloud.runs.fork import fork_run
+from tailcloud.runs.observer import SilentObserver
 from tailcloud.training.devices import pick_device
 from tailcloud.training.loop import train
 
 SAMPLERS = ("cb", "cben", "sqrt", "ib")
 FIGURES = ("top1", "many", "medium", "few")
-
-
-class Silent:
-    """An observer that prints nothing."""
-
-    def stage_started(self, name: str, stage: Stage, done: int) -> None:
-        """A stage begins."""
-
-    def epoch_done(self, line: dict[str, Any]) -> None:
-        """An epoch is over."""
-
-    def note(self, text: str) -> None:
-        """A sentence."""
 
 
 def recipe_for(place: Path, sampler: str, seed: int, epochs: int) -> Recipe:
@@ -66,7 +54,7 @@ def measure(place: Path, seed: int, epochs: int, device: torch.device) -> dict[s
             fork_run(parent, folder, recipe, "")
         with folder.locked():
             dataset = open_dataset(recipe.data.spec, options=recipe.data.read_options)
-            train(recipe, dataset, folder, device, Silent())
+            train(recipe, dataset, folder, device, SilentObserver())
         first, last = folder.result().stages
         found |= {"stage1": {key: getattr(first, key) for key in FIGURES}}
         found |= {sampler: {key: getattr(last, key) for key in FIGURES}}

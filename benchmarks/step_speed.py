@@ -18,7 +18,7 @@ from typing import Any
 
 import noise_images
 import torch
-from measurement import RESULTS, write_record
+from measurement import RESULTS, synchronize, write_record
 from torch.profiler import ProfilerActivity, profile
 
 from tailcloud.bench import BenchProtocol, read_table
@@ -95,8 +95,7 @@ class Trained:
 def seconds(trained: Sequence[Trained], device: torch.device) -> float:
     """Of an epoch, by wall clock, divided by the runs."""
     with ThreadPoolExecutor(len(trained)) as pool:
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
+        synchronize(device)
         started = time.perf_counter()
         list(pool.map(lambda each: each.epochs(EPOCHS), trained))
         return (time.perf_counter() - started) / EPOCHS / len(trained)

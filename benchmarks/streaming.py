@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 from epoch_speed_table import aligned
-from measurement import RESULTS, write_record
+from measurement import RESULTS, synchronize, write_record
 from noise_images import write_photographs
 
 from tailcloud.data import Dataset, Split, open_dataset
@@ -176,11 +176,11 @@ def rate(session: Session, seconds: float, warm_up: int) -> float:
         step(batch, generator)
         images += len(batch.target)
         if number < warm_up:
-            wait(session.device)
+            synchronize(session.device)
             images, started = 0, time.perf_counter()
         elif time.perf_counter() - started > seconds:
             break
-    wait(session.device)
+    synchronize(session.device)
     return images / (time.perf_counter() - started)
 
 
@@ -188,11 +188,6 @@ def endless(loader: Loader) -> Iterator[Batch]:
     """Epoch after epoch; smaller batches at their ends are left out."""
     for number in count():
         yield from (batch for batch in loader.epoch(number) if len(batch.target) == loader.sizes[0])
-
-
-def wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def table(record: dict[str, Any]) -> Iterator[tuple[str, ...]]:

@@ -20,20 +20,15 @@ from measurement import write_record
 
 from tailcloud.data import Dataset, open_dataset
 from tailcloud.data.benchmarks.digits import all_digits
-from tailcloud.recipe import Stage, load_recipe
+from tailcloud.recipe import load_recipe
 from tailcloud.runs.folder import RunFolder
+from tailcloud.runs.observer import SilentObserver
 from tailcloud.training.loop import train
 
 RESULT = Path(__file__).parent / "results" / "choose-digits.json"
 SEEDS = range(100, 110)
 ALPHAS = (0.0, 0.1, 0.2, 0.4, 1.0)
 FIGURES = ("balanced_accuracy", "many", "medium", "few")
-
-
-class Nobody:
-    def stage_started(self, name: str, stage: Stage, done: int) -> None: ...
-    def epoch_done(self, line: dict[str, Any]) -> None: ...
-    def note(self, text: str) -> None: ...
 
 
 def unused_digits() -> Dataset:
@@ -52,7 +47,7 @@ def measure(case: tuple[str, float | None, int]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as home:
         folder = RunFolder(Path(home) / "run")
         folder.create(recipe)
-        train(recipe, unused_digits(), folder, torch.device("cpu"), Nobody())
+        train(recipe, unused_digits(), folder, torch.device("cpu"), SilentObserver())
         result = folder.result()
     return {"recipe": recipe_name, "mixup": alpha, "seed": seed, **{key: getattr(result, key) for key in FIGURES}}
 

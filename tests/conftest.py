@@ -14,6 +14,7 @@ import hypothesis
 import pytest
 import torch
 
+from helpers.browser_pipe import Browser, find_browser
 from helpers.runs import run, small_recipe
 from helpers.warm_workers import WarmContext
 from tailcloud.auto_recipe import timing
@@ -34,6 +35,16 @@ def finished_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished") / "run"
     run(folder, small_recipe())
     return folder
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """A browser with one page, for the tests of a file."""
+    if (program := find_browser()) is None:
+        pytest.skip("no browser: install chromium, or name one in CHROMIUM")
+    opened = Browser(program, tmp_path_factory.mktemp("browser"))
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(scope="session", autouse=True)

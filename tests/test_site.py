@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import tailcloud
-from helpers.browser_pipe import Browser, find_browser
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("losses", "heads", "backbones")
@@ -36,15 +35,6 @@ def site(tmp_path_factory):
     done = subprocess.run(command, cwd=ROOT, env=surroundings, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    if (program := find_browser()) is None:
-        pytest.skip("no browser: install chromium, or name one in CHROMIUM")
-    opened = Browser(program, tmp_path_factory.mktemp("browser"))
-    yield opened
-    opened.close()
 
 
 def public_names():

@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+from helpers.command_line import printed
 from tailcloud.auto_recipe import pretrained_draft
-from tailcloud.cli import app
 from tailcloud.launch.run_data import clear_data_cache
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -24,9 +23,7 @@ def do(command):
     words = shlex.split(command)
     if words[0] == "tailcloud":
         clear_data_cache()  # a command is a process of its own, which opens its data anew
-        result = CliRunner().invoke(app, words[1:], catch_exceptions=False)
-        assert result.exit_code == 0, f"{command}: {result.output}"
-        return result.output
+        return printed(words[1:])
     words[0] = sys.executable if words[0] == "python" else words[0]
     return subprocess.run(words, check=True, capture_output=True, text=True).stdout
 

@@ -143,7 +143,7 @@ def _of_dtype(value: Tensor, expected: Tensor | None) -> Tensor:
     return value.to(expected.dtype)
 
 
-def meta_head(kind: str, experts: int = 1) -> Head:
+def meta_head(kind: str, experts: int) -> Head:
     """A head on the meta device, for the names of its parameters."""
     with torch.device("meta"), _SkipInitialisation():  # any sizes: the names are the same
         return HEADS[kind](4, 2) if experts == 1 else ExpertHeads(HEADS[kind], experts, 4 * experts, 2)

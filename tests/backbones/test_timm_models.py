@@ -84,23 +84,27 @@ def test_a_missing_library_is_named_with_its_command(monkeypatch):
         create_backbone("timm:resnet18")
 
 
-@pytest.mark.skipif(not HERE, reason="timm is not installed")
-@pytest.mark.parametrize("name", ["resnet18", "mobilenetv3_small_050", "vit_tiny_patch16_224"])
-def test_real_models_of_timm(name):
+@pytest.fixture
+def torchvision_operators():
+    """timm imports torchvision, which needs operators that a build without its C++ code does not have."""
     library = torch.library.Library("torchvision", "FRAGMENT")
     if importlib.util.find_spec("torchvision") and not hasattr(torch.ops.torchvision, "nms"):
         for operator in ("nms", "qnms"):
             library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    return library
+
+
+@pytest.mark.usefixtures("torchvision_operators")
+@pytest.mark.skipif(not HERE, reason="timm is not installed")
+@pytest.mark.parametrize("name", ["resnet18", "mobilenetv3_small_050", "vit_tiny_patch16_224"])
+def test_real_models_of_timm(name):
     backbone = create_backbone(f"timm:{name}", channels=1).eval()
     assert backbone(torch.zeros(2, 1, 64, 64)).shape == (2, backbone.features)
 
 
+@pytest.mark.usefixtures("torchvision_operators")
 @pytest.mark.skipif(not HERE, reason="timm is not installed")
 def test_our_resnet_is_timms():
-    library = torch.library.Library("torchvision", "FRAGMENT")
-    if importlib.util.find_spec("torchvision") and not hasattr(torch.ops.torchvision, "nms"):
-        for operator in ("nms", "qnms"):
-            library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     for name in ("resnet18", "resnet50"):
         ours, theirs = create_backbone(name).eval(), create_backbone(f"timm:{name}").eval()
         ours.load_state_dict(theirs.model.state_dict())

@@ -3,12 +3,12 @@
 import json
 
 import pytest
+from recorded_results import fill_from_records, table_variant
 
 from helpers.small_table import measured, table
 from tailcloud.bench import BenchProtocol
 from tailcloud.bench.bench_page import bench_page
 from tailcloud.bench.filled_table import fill_table
-from tailcloud.bench.records import fill_from_records, table_variant
 from tailcloud.bench.table import read_table
 from tailcloud.bench.table_text import SHORT_COLUMNS, columns_for, legend, markdown_sections, remarks, text_rows
 from tailcloud.recipe import load_recipe

@@ -5,15 +5,14 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
-from typer.testing import CliRunner
+from recorded_results import cell_recipe_text, recipe_text, result_recipe_text
 
 import tailcloud.bench
+from helpers.command_line import printed
 from helpers.small_table import measured, table
 from tailcloud.bench import BenchProtocol, filter_table, plan_bench, read_table
 from tailcloud.bench.bench_runner import needed_runs
 from tailcloud.bench.plan import in_order, steps_of
-from tailcloud.bench.records import cell_recipe_text, recipe_text, result_recipe_text
-from tailcloud.cli import app
 from tailcloud.errors import UsageError
 from tailcloud.recipe import load_recipe
 from tailcloud.runs.folder import RunFolder
@@ -202,8 +201,7 @@ def test_a_table_with_teachers_fills_in_one_command(tmp_path, monkeypatch):
     monkeypatch.setattr(tailcloud.bench, "read_table", lambda name: table(name=name, rows=ROWS, columns=["digits-lt"]))
     words = ["bench", "ladder", "--epochs", "1", "--set", "model.width=0.25", "--seed", "0", "--seed", "1"]
     words += ["--device", "cpu", "--out", "bench"]
-    result = CliRunner().invoke(app, words, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
+    printed(words)
     folders = {path.parent.name: RunFolder(path.parent) for path in Path("bench").rglob("recipe.toml")}
     assert len(folders) == 6
     for seed in (0, 1):
@@ -211,5 +209,4 @@ def test_a_table_with_teachers_fills_in_one_command(tmp_path, monkeypatch):
         assert [each.run for each in student.result().model.teachers] == [str(teacher.path)]
         assert student.result().model.backbone == "resnet8"
     shutil.rmtree(folders["digits-lt-ce-experts-seed0"].path)
-    again = CliRunner().invoke(app, [*words, "--only", "Distilled"], catch_exceptions=False)
-    assert again.exit_code == 0, again.output  # finished runs need no teacher
+    printed([*words, "--only", "Distilled"])  # finished runs need no teacher

@@ -1,13 +1,13 @@
 """Where a bench trains: what --on may say, which share a run gets, and a Ray that is not there."""
 
 import os
-import socket
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from helpers.ranks import free_port
 from tailcloud.bench.ray_cluster import Cluster, RunResources, connected, parse_cluster, run_resources
 from tailcloud.errors import TailcloudError, UsageError
 
@@ -81,12 +81,6 @@ def test_ray_is_not_started_in_the_working_folder_from_which_its_workers_would_i
     with connected(Cluster()):
         assert Path.cwd() == tmp_path
     assert started == [Path(os.sep)]
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from typer.testing import CliRunner
 
 import tailcloud
+from helpers.command_line import printed
 from helpers.runs import run, small_recipe
-from tailcloud.cli import app
 from tailcloud.data import open_dataset
 from tailcloud.errors import TailcloudError
 from tailcloud.runs.folder import RunFolder
@@ -31,13 +30,7 @@ def call(seeds, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("seed0", "seed1"):
         (tmp_path / name).symlink_to(seeds / name)
-
-    def call(words):
-        result = CliRunner().invoke(app, words.split(), catch_exceptions=False)
-        assert result.exit_code == 0, result.output
-        return result.output
-
-    return call
+    return printed
 
 
 def test_the_average_is_printed_beside_its_members_and_is_a_run_for_every_verb(call, tmp_path):

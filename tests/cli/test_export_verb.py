@@ -6,6 +6,7 @@ import shutil
 import pytest
 from typer.testing import CliRunner
 
+from helpers.command_line import printed
 from tailcloud.cli import app
 
 
@@ -16,9 +17,7 @@ def run(finished_run, tmp_path, monkeypatch):
 
 
 def call(*words):
-    result = CliRunner().invoke(app, ["export", *words], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return " ".join(result.output.split())
+    return " ".join(printed(["export", *words]).split())
 
 
 def test_an_export_says_what_it_checked_and_what_it_wrote(run):

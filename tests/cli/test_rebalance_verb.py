@@ -4,11 +4,9 @@ import json
 import shutil
 
 import pytest
-import torch
-from safetensors.torch import load_file
-from typer.testing import CliRunner
 
-from tailcloud.cli import app
+from helpers.command_line import printed
+from helpers.runs import same_weights
 from tailcloud.cli.rebalance import SECOND_STAGES
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.recipe import load_recipe
@@ -20,13 +18,7 @@ def call(tmp_path, monkeypatch, finished_run):
     """``tailcloud WORDS`` in a folder with a finished GCL run."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(finished_run, tmp_path / "run")
-
-    def call(words):
-        result = CliRunner().invoke(app, words.split(), catch_exceptions=False)
-        assert result.exit_code == 0, result.output
-        return result.output
-
-    return call
+    return printed
 
 
 @pytest.mark.parametrize("way", SECOND_STAGES)
@@ -114,5 +106,4 @@ def test_it_ends_where_the_joined_method_ends(call, tmp_path):
     call("rebalance run --with crt --set stage2.epochs=2")
     words = "digits-lt/gcl+crt --set stage1.epochs=3 --set stage2.epochs=2 --set model.width=0.25 --out whole"
     call(f"train {words}")
-    first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("run-crt", "whole"))
-    assert all(torch.equal(first[name], second[name]) for name in second)
+    assert same_weights(tmp_path / "run-crt", tmp_path / "whole")

@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
 from helpers.bad_inputs import command
-from tailcloud.cli import app
+from helpers.command_line import printed
 from tailcloud.launch.run_data import clear_data_cache
 from tailcloud.review.confident_learning import HeldOutPredictions
 from tailcloud.review.review_items import ReviewItem
@@ -77,9 +76,7 @@ def unpredicted(monkeypatch):
 
 def call(words):
     clear_data_cache()  # a command is usually a process of its own
-    result = CliRunner().invoke(app, words.split(), catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.output
+    return printed(words)
 
 
 def listed(file):

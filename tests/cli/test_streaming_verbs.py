@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import load_file
 
 from helpers.bad_inputs import command
+from helpers.runs import same_weights
 from tailcloud.data import open_dataset
 from tailcloud.runs.folder import RunFolder
 from tailcloud.serving.evaluate import evaluate_run
@@ -86,8 +86,7 @@ def test_both_planes_are_the_same_recipe_and_end_alike(folder):
         assert code == 0, said
     results = [json.loads(Path(name, "result.json").read_text()) for name in ("first", "second")]
     assert results[0]["recipe"] == results[1]["recipe"]
-    first, second = (load_file(f"{name}/model.safetensors") for name in ("first", "second"))
-    assert all(torch.equal(first[key], value) for key, value in second.items())
+    assert same_weights(Path("first"), Path("second"))
 
 
 def test_a_choice_can_be_made_for_streamed_images(folder):

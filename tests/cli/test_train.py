@@ -12,11 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from helpers.bad_inputs import SMALL
+from helpers.command_line import printed
 from helpers.drawing import draw_classes
-from tailcloud.cli import app
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.runs.folder import RunFolder
 
@@ -27,13 +26,7 @@ LONG = "--set model.width=0.25 --set engine.checkpoint_seconds=0.1 --set stage1.
 @pytest.fixture
 def tailcloud(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-    def call(words):
-        result = CliRunner().invoke(app, words.split(), catch_exceptions=False)
-        assert result.exit_code == 0, result.output
-        return result.output
-
-    return call
+    return printed
 
 
 def hear_ctrl_c():

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import tailcloud
+from helpers.command_line import printed
 from tailcloud.cli import app
 from tailcloud.cli.inspect import bars
 from tailcloud.errors import TailcloudError
@@ -18,13 +19,7 @@ from tailcloud.garbage_collection import imports_kept
 @pytest.fixture
 def call(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-    def call(*words):
-        result = CliRunner().invoke(app, words, catch_exceptions=False)
-        assert result.exit_code == 0, result.output
-        return result.output
-
-    return call
+    return lambda *words: printed(words)
 
 
 HELP_AND_WHAT_IT_LOADS = """

@@ -55,6 +55,11 @@ def same_weights(first, second):
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
+def logged(folder):
+    """The log without how long epochs took."""
+    return [{key: value for key, value in line.items() if key != "seconds"} for line in RunFolder(folder).log()]
+
+
 def small_recipe(*settings, name="digits-lt/gcl"):
     base = dict(SMALL)
     if name.endswith("/ce"):
@@ -62,10 +67,16 @@ def small_recipe(*settings, name="digits-lt/gcl"):
     return load_recipe(name, [base, *settings])
 
 
-def run(folder, recipe, watcher=None, limit=None):
-    """Start or continue a run on the CPU; ``limit`` is a time limit."""
+def run(folder, recipe, watcher=None, limit=None, device="cpu"):
+    """Start or continue a run; ``limit`` is a time limit."""
     place = RunFolder(folder)
     if not place.exists:
         place.create(recipe, "tailcloud train")
     dataset = hold_out(open_dataset(recipe.data.spec, recipe.root), recipe.selection.split)
-    return train(recipe, dataset, place, torch.device("cpu"), watcher or Watcher(), limit=limit)
+    return train(recipe, dataset, place, torch.device(device), watcher or Watcher(), limit=limit)
+
+
+def losses_of(folder, recipe, device="cpu"):
+    """Train a run; the loss of each epoch."""
+    run(folder, recipe, device=device)
+    return [line["loss"] for line in RunFolder(folder).log()]

@@ -15,6 +15,7 @@ from tailcloud.sampling import make_sampler
 
 CPU = torch.device("cpu")
 SIDE, CLASSES = 6, 3
+LEVELS = Normalise([0.0] * 3, [1 / 255] * 3)  # pixels as they are stored
 DECODERS = Decoders(2)  # for all tests, since processes take a moment to start
 
 
@@ -39,6 +40,12 @@ def loaders(root, sampler="ib", count=30, **options):
         StreamLoader(StreamImages(streamed, CPU, DECODERS), sampling, transform, **settings),
         ResidentLoader(ResidentImages(resident, CPU), sampling, transform, **settings),
     )
+
+
+def shown(images):
+    """All images in order, as they are stored."""
+    batches = [batch.images for batch in images.in_order(LEVELS)]
+    return torch.cat(batches).round().to(torch.uint8).permute(0, 2, 3, 1)
 
 
 def tensors(batch):

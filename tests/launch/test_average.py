@@ -7,12 +7,12 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from recorded_results import result_recipe_text
 
 import tailcloud
 from helpers.runs import run, small_recipe
 from helpers.tiny_vit import TinyViT, shake
 from tailcloud.backbones import BACKBONES, efficientnet_lite
-from tailcloud.bench.records import result_recipe_text
 from tailcloud.classifier import Architecture, build_classifier, cost
 from tailcloud.data import hold_out, open_dataset
 from tailcloud.errors import TailcloudError, UsageError

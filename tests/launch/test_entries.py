@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 import tailcloud
+from helpers.command_line import printed
 from helpers.runs import Interrupted, StopAfter, Watcher, same_weights
 from tailcloud import LongTailClassifier
 from tailcloud.auto_recipe import timing
@@ -75,9 +76,7 @@ def command_line(settings, budget=None, recipe="own/ce", seeds=()):
     line += ["--time-budget", budget] if budget else []
     for seed in seeds:
         line += ["--seed", str(seed)]
-    result = CliRunner().invoke(app, [*line, "--out", "cli-run"], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return " ".join(result.output.split())
+    return " ".join(printed([*line, "--out", "cli-run"]).split())
 
 
 def fleet(settings, budget=None, recipe="own/ce"):
@@ -224,9 +223,7 @@ def test_every_entry_gives_the_same_model(torchrun):
     for call in (command_line, python_call, torchrun):
         call(settings)
     fleet_settings = [*words(settings), "--seed", "0", "--seed", "1", "--out", "fleet"]
-    CliRunner().invoke(
-        app, ["train", "own/ce", "--data", "mine.npz", "--device", "cpu", *fleet_settings], catch_exceptions=False
-    )
+    printed(["train", "own/ce", "--data", "mine.npz", "--device", "cpu", *fleet_settings])
     for other in ("api-run", "torchrun-run", "fleet/seed0"):
         assert same_weights(Path("cli-run"), Path(other))
         assert (Path(other) / "report.html").is_file()
@@ -296,7 +293,7 @@ def test_a_recipe_object_is_trained_and_its_command_repeats_the_run():
     assert first.recipe.stage1.epochs == 1
     command = shlex.split(first.result.command)
     assert command == ["tailcloud", "train", "first/recipe.toml"]
-    CliRunner().invoke(app, [*command[1:], "--device", "cpu", "--out", "second"], catch_exceptions=False)
+    printed([*command[1:], "--device", "cpu", "--out", "second"])
     assert same_weights(Path("first"), Path("second"))
 
 
@@ -305,7 +302,7 @@ def test_settings_as_a_table_or_a_list_are_the_same_command():
     first = tailcloud.train("digits-lt/ce", settings=table, device="cpu", out="first")
     assert first.recipe.model.width == 0.25
     command = shlex.split(first.result.command)[1:]
-    CliRunner().invoke(app, [*command, "--device", "cpu", "--out", "second"], catch_exceptions=False)
+    printed([*command, "--device", "cpu", "--out", "second"])
     assert same_weights(Path("first"), Path("second"))
     for wrong in ("stage1.epochs=1", {"stage1.lr": None}, [1]):
         with pytest.raises(UsageError, match="settings"):

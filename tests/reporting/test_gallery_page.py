@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from helpers.browser_pipe import EVIL, OPEN_ALL, SIZES, STICKING_OUT, Browser, find_browser
+from helpers.browser_pipe import EVIL, OPEN_ALL, SIZES, STICKING_OUT
 from helpers.html_page import Page
 from tailcloud.errors import UsageError
 from tailcloud.reporting import gallery_page
 from tailcloud.reporting.gallery_page import Gallery, LeastCertain, gallery_path
 from tailcloud.serving.predict import FilePrediction
-
-PROGRAM = find_browser()
 
 
 @pytest.fixture(scope="module")
@@ -104,34 +102,29 @@ def test_an_earlier_page_is_replaced_and_no_other_file(photos, tmp_path):
     assert gallery_path(page) == page
 
 
-@pytest.mark.skipif(PROGRAM is None, reason="no browser: install chromium, or name one in CHROMIUM")
-def test_in_a_browser_it_fits_searches_and_names_the_image_in_focus(photos, tmp_path):
+def test_in_a_browser_it_fits_searches_and_names_the_image_in_focus(browser, photos, tmp_path):
     names = [EVIL, "Archaeopteryx lithographica (Solnhofen, 1861)", "w" * 80, *(f"species {n}" for n in range(118))]
     page = filled(photos, names, per_class=4).write(tmp_path / "page.html", Path(EVIL))
     visible = "[...document.querySelectorAll('.found')].filter((one) => one.offsetHeight).map((one) => one.innerText)"
-    browser = Browser(PROGRAM, tmp_path / "browser")
-    try:
-        for width, height, phone in SIZES.values():
-            browser.open(page, width, height, phone=phone)
-            browser.value(OPEN_ALL)
-            assert browser.value("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
-            assert browser.value(STICKING_OUT) == []
-            assert browser.value("[...document.images].every((image) => image.complete && image.naturalWidth > 0)")
-            assert len(browser.value(visible)) == 1 + len(names)
-            last = "[...document.querySelectorAll('.gallery li')].at(-1)"
-            more = f"{last}.querySelector('.more').innerText"
-            assert browser.value(f"{last}.querySelector('.more').offsetHeight > 0") is phone
-            browser.value(f"{last}.querySelector('a').focus()")
-            assert browser.value(f"{last}.querySelector('.more').offsetHeight > 0")
-            assert "high.png" in browser.value(more)
-            assert browser.value(STICKING_OUT) == []
-            browser.value("document.querySelector('.search input').focus()")
-            browser.type("SPECIES 33")
-            unsure, found = browser.value(visible)
-            assert unsure.startswith("Unsure")
-            assert found.startswith("species 33")
-            assert browser.value("document.querySelector('.search output').value").startswith("4 of ")
-            assert browser.value("typeof window.hacked") == "undefined"
-            assert browser.complaints == []
-    finally:
-        browser.close()
+    for width, height, phone in SIZES.values():
+        browser.open(page, width, height, phone=phone)
+        browser.value(OPEN_ALL)
+        assert browser.value("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        assert browser.value(STICKING_OUT) == []
+        assert browser.value("[...document.images].every((image) => image.complete && image.naturalWidth > 0)")
+        assert len(browser.value(visible)) == 1 + len(names)
+        last = "[...document.querySelectorAll('.gallery li')].at(-1)"
+        more = f"{last}.querySelector('.more').innerText"
+        assert browser.value(f"{last}.querySelector('.more').offsetHeight > 0") is phone
+        browser.value(f"{last}.querySelector('a').focus()")
+        assert browser.value(f"{last}.querySelector('.more').offsetHeight > 0")
+        assert "high.png" in browser.value(more)
+        assert browser.value(STICKING_OUT) == []
+        browser.value("document.querySelector('.search input').focus()")
+        browser.type("SPECIES 33")
+        unsure, found = browser.value(visible)
+        assert unsure.startswith("Unsure")
+        assert found.startswith("species 33")
+        assert browser.value("document.querySelector('.search output').value").startswith("4 of ")
+        assert browser.value("typeof window.hacked") == "undefined"
+        assert browser.complaints == []

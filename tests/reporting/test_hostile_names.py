@@ -2,15 +2,12 @@
 
 import pytest
 
-from helpers.browser_pipe import EVIL, SIZES, Browser, find_browser
+from helpers.browser_pipe import EVIL, SIZES
 from helpers.small_table import measured, table
 from helpers.synthetic_runs import make_result, write_run
 from tailcloud.bench.bench_page import bench_page
 from tailcloud.bench.filled_table import fill_table
 from tailcloud.reporting import write_report
-
-PROGRAM = find_browser()
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no browser: install chromium, or name one in CHROMIUM")
 
 SMUGGLED = """
 document.body.append(Object.assign(document.createElement('script'), {textContent: 'window.hacked = 1'}));
@@ -31,13 +28,6 @@ def pages(tmp_path_factory):
     filled = fill_table(table(rows=rows, title=EVIL, about=EVIL), {("ce", "digits-lt"): [measured(0, 90.0)]})
     (home / "bench.html").write_text(bench_page([filled]), encoding="utf-8")
     return {"comparison": write_report(runs, home / "comparison.html"), "bench": home / "bench.html"}
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    opened = Browser(PROGRAM, tmp_path_factory.mktemp("browser"))
-    yield opened
-    opened.close()
 
 
 @pytest.mark.parametrize("name", ["comparison", "bench"])

@@ -2,14 +2,11 @@
 
 import pytest
 
-from helpers.browser_pipe import EVIL, OPEN_ALL, SIZES, STICKING_OUT, Browser, find_browser
+from helpers.browser_pipe import EVIL, OPEN_ALL, SIZES, STICKING_OUT
 from helpers.synthetic_runs import make_result, write_all_examples, write_examples, write_run
 from tailcloud.reporting import write_report
 from tailcloud.reporting.worst_classes import worst_classes
 from tailcloud.runs.result import parse_result
-
-PROGRAM = find_browser()
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no browser: install chromium, or name one in CHROMIUM")
 
 ROWS = "[...document.querySelectorAll('.search')].map((box) => [...box.parentElement.querySelectorAll('tbody tr')])"
 SHOWN = f"{ROWS}[0].filter((row) => row.offsetHeight > 0).map((row) => row.innerText)"
@@ -42,13 +39,6 @@ def pages(tmp_path_factory):
         for seed in (0, 1)
     ]
     return made | {"comparison": write_report(runs, home / "comparison.html")}
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    opened = Browser(PROGRAM, tmp_path_factory.mktemp("browser"))
-    yield opened
-    opened.close()
 
 
 @pytest.fixture(params=SIZES)

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from helpers.browser_pipe import EVIL, OPEN_ALL, SIZES, STICKING_OUT, Browser, find_browser
+from helpers.browser_pipe import EVIL, OPEN_ALL, SIZES, STICKING_OUT
 from helpers.drawing import draw_classes
 from tailcloud.data import ReadOptions
 from tailcloud.data.image_io import Header
@@ -15,7 +15,6 @@ from tailcloud.data.inspection.survey import survey as survey_of
 from tailcloud.errors import UsageError
 from tailcloud.reporting.inspection_page import InspectionPlan, inspection_page, write_inspection
 
-PROGRAM = find_browser()
 PLAN = InspectionPlan(
     "Training would take resnet20 from scratch, with gcl.",
     "tailcloud train --data 'my photos'",
@@ -128,21 +127,16 @@ def test_other_files_are_left_alone(tmp_path):
     assert write_inspection(tmp_path, survey, found, None) == tmp_path / "inspection.html"
 
 
-@pytest.mark.skipif(PROGRAM is None, reason="no browser: install chromium, or name one in CHROMIUM")
-def test_nothing_sticks_out_and_a_stranger_can_run_nothing(tmp_path):
+def test_nothing_sticks_out_and_a_stranger_can_run_nothing(browser, tmp_path):
     names = [EVIL, "Archaeopteryx lithographica (Solnhofen, 1861)", "w" * 80, *(f"species {n}" for n in range(7))]
     survey = made(names, headers=[Header(48, 640, "RGB"), Header(64, 64, "I;16")], refusals=["w" * 200, EVIL])
     survey.broken = {"w" * 150 + ".jpg": "it is truncated"}
     (tmp_path / "page.html").write_text(page_of(survey))
-    browser = Browser(PROGRAM, tmp_path / "browser")
-    try:
-        for width, height, phone in SIZES.values():
-            browser.open(tmp_path / "page.html", width, height, phone=phone)
-            browser.value(OPEN_ALL)
-            assert browser.value("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
-            assert browser.value(STICKING_OUT) == []
-            assert browser.value("[...document.images].every((image) => image.complete && image.naturalWidth > 0)")
-            assert browser.value("typeof window.hacked") == "undefined"
-            assert browser.complaints == []
-    finally:
-        browser.close()
+    for width, height, phone in SIZES.values():
+        browser.open(tmp_path / "page.html", width, height, phone=phone)
+        browser.value(OPEN_ALL)
+        assert browser.value("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        assert browser.value(STICKING_OUT) == []
+        assert browser.value("[...document.images].every((image) => image.complete && image.naturalWidth > 0)")
+        assert browser.value("typeof window.hacked") == "undefined"
+        assert browser.complaints == []

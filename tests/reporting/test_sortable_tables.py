@@ -2,15 +2,12 @@
 
 import pytest
 
-from helpers.browser_pipe import OPEN_ALL, SIZES, STICKING_OUT, Browser, find_browser
+from helpers.browser_pipe import OPEN_ALL, SIZES, STICKING_OUT
 from helpers.small_table import measured, table
 from helpers.synthetic_runs import make_result, write_run
 from tailcloud.bench.bench_page import bench_page
 from tailcloud.bench.filled_table import fill_table
 from tailcloud.reporting import write_report
-
-PROGRAM = find_browser()
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no browser: install chromium, or name one in CHROMIUM")
 
 ROWS = [
     {"label": "Beta", "method": "ce", "paper": [70.0, 60.0]},
@@ -30,13 +27,6 @@ STATES = "[...document.querySelectorAll('.sortable th[aria-sort]')].map((th) => 
 
 def head(words):
     return f"[...document.querySelectorAll('.sortable thead button')].find((one) => one.innerText == '{words}')"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    opened = Browser(PROGRAM, tmp_path_factory.mktemp("sorting"))
-    yield opened
-    opened.close()
 
 
 @pytest.fixture(scope="module")

@@ -5,21 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from helpers.browser_pipe import SIZES, STICKING_OUT, Browser, find_browser
-
-PROGRAM = find_browser()
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no browser: install chromium, or name one in CHROMIUM")
+from helpers.browser_pipe import SIZES, STICKING_OUT
 
 READY = "!document.getElementById('item').hidden && [...document.images].every((image) => image.complete)"
 TEXT = "document.getElementById('{}').textContent"
 FOCUSED = "document.activeElement.id"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    opened = Browser(PROGRAM, tmp_path_factory.mktemp("browser"))
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 import pytest
 from safetensors.torch import load_file
-from torch import equal
 
+from helpers.runs import Interrupted, StopAfter, Watcher, same_weights
 from tailcloud.data import open_dataset
 from tailcloud.errors import TailcloudError
 from tailcloud.recipe import load_recipe
@@ -16,26 +16,12 @@ SHORT = {"stage1": {"epochs": 2}, "stage2": {"epochs": 2}, "model": {"width": 0.
 ANOTHER_HEAD = {"head_transform": {"name": "fresh", "kind": "linear"}, "loss": "ce"}
 
 
-class Silent:
-    def __init__(self):
-        self.epochs, self.notes = [], []
-
-    def stage_started(self, name, stage, done):
-        pass
-
-    def epoch_done(self, line):
-        self.epochs.append(line["stage"])
-
-    def note(self, text):
-        self.notes.append(text)
-
-
 def recipe_of(*settings):
     return load_recipe("digits-lt/gcl", [SHORT, *settings])
 
 
 def trained(path, recipe, parent=None):
-    folder, observer = RunFolder(path), Silent()
+    folder, observer = RunFolder(path), Watcher()
     if parent:
         fork_run(parent, folder, recipe, "tailcloud train")
     else:
@@ -58,10 +44,9 @@ def test_a_branch_ends_as_the_whole_run_does(parent, tmp_path, change):
     recipe = recipe_of({"stage2": change})
     whole, expected, _ = trained(tmp_path / "whole", recipe)
     branched, result, observer = trained(tmp_path / "branch", recipe, parent)
-    assert observer.epochs == ["stage2"] * recipe.stage2.epochs
+    assert [line["stage"] for line in observer.lines] == ["stage2"] * recipe.stage2.epochs
     assert not observer.notes
-    first, second = (load_file(folder.weights_file) for folder in (whole, branched))
-    assert all(equal(first[name], second[name]) for name in first)
+    assert same_weights(whole.path, branched.path)
     assert result.per_class == expected.per_class
     assert result.stages[0].top1 == expected.stages[0].top1
     assert [line["stage"] for line in branched.log()] == ["stage1"] * 2 + ["stage2"] * recipe.stage2.epochs
@@ -71,7 +56,7 @@ def test_a_first_stage_that_was_evaluated_more_often_is_the_same(parent, tmp_pat
     every = recipe_of({"selection": {"every": 1}})
     assert parent.recipe().selection.every == "auto"
     branched, result, observer = trained(tmp_path / "child", every, parent)
-    assert observer.epochs == ["stage2"] * 2
+    assert [line["stage"] for line in observer.lines] == ["stage2"] * 2
     assert load_file(branched.weights_file).keys() == load_file(parent.weights_file).keys()
     assert result.stages[0].best.evaluated_epochs == 2
 
@@ -113,16 +98,10 @@ def test_a_head_that_changed_resumes_in_the_middle_of_its_stage(parent, tmp_path
     fork_run(parent, cut, recipe, "")
     dataset, device = open_dataset("digits-lt"), pick_device("cpu")
 
-    class Impatient(Silent):
-        def epoch_done(self, line):
-            super().epoch_done(line)
-            raise KeyboardInterrupt
-
     once = recipe.model_copy(update={"engine": recipe.engine.model_copy(update={"checkpoint_seconds": 0.0})})
-    with pytest.raises(KeyboardInterrupt):
-        loop.train(once, dataset, cut, device, Impatient())
-    again = Silent()
+    with pytest.raises(Interrupted):
+        loop.train(once, dataset, cut, device, StopAfter(1))
+    again = Watcher()
     loop.train(once, dataset, cut, device, again)
-    assert again.epochs == ["stage2"]
-    first, second = (load_file(folder.weights_file) for folder in (whole, cut))
-    assert all(equal(first[name], second[name]) for name in first)
+    assert [line["stage"] for line in again.lines] == ["stage2"]
+    assert same_weights(whole.path, cut.path)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from helpers.runs import Watcher, run, small_recipe
+from helpers.runs import Interrupted, StopAfter, Watcher, run, small_recipe
 from tailcloud.losses import LOSSES, CrossEntropyLoss
 from tailcloud.sampling import ShuffledSampler
 from tailcloud.training.executors import compiled
@@ -50,13 +50,8 @@ def test_each_epoch_begins_with_the_share_that_is_done(tmp_path):
 
 
 def test_a_resumed_run_hears_what_it_would_have_heard(tmp_path):
-    class Stop(Watcher):
-        def epoch_done(self, line):
-            if line["epoch"] == 2:
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "run", recipe(4), Stop())
+    with pytest.raises(Interrupted):
+        run(tmp_path / "run", recipe(4), StopAfter(2))
     made.clear()
     run(tmp_path / "run", recipe(4))
     assert heard() == [0.5, 0.75]

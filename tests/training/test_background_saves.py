@@ -23,12 +23,6 @@ OFTEN = {"engine": {"checkpoint_seconds": 1e-9, "executor": "eager"}, "stage1": 
 
 
 @pytest.fixture
-def every_step(monkeypatch):
-    """Saving takes no time that would have to be made good."""
-    monkeypatch.setattr(checkpoint_policy, "MIN_TRAINING_PER_SAVE", 0)
-
-
-@pytest.fixture
 def checkpointer(tmp_path):
     """That of a run before its first step, which is saved every 10 seconds."""
     recipe = small_recipe({"engine": {"checkpoint_seconds": 10.0}})

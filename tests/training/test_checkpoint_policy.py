@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from helpers.runs import Watcher, run, small_recipe
+from helpers.runs import Interrupted, Watcher, logged, run, same_weights, small_recipe
 from tailcloud.backbones import BACKBONES, EfficientNetLite
 from tailcloud.evaluation import predict_on_device
 from tailcloud.runs.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
@@ -36,16 +36,6 @@ FINE_TUNING = {
         "decay_norms": False,
     },
 }
-
-
-class Interrupted(Exception):
-    """Somebody pulled the plug."""
-
-
-@pytest.fixture
-def every_step(monkeypatch):
-    """Saving takes no time that would have to be made good."""
-    monkeypatch.setattr(checkpoint_policy, "MIN_TRAINING_PER_SAVE", 0)
 
 
 def stop_before(monkeypatch, steps, act):
@@ -81,13 +71,8 @@ def newest(folder):
     return sorted((folder / "checkpoint").iterdir())[-1].name
 
 
-def logged(folder):
-    return [{k: v for k, v in line.items() if k != "seconds"} for line in RunFolder(folder).log()]
-
-
 def check_same(first, second):
-    a, b = (load_file(folder / "model.safetensors") for folder in (first, second))
-    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert same_weights(first, second)
     assert logged(first) == logged(second)
 
 

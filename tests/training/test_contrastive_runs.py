@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file
 
 import tailcloud
-from helpers.runs import SMALL, Watcher, run, same_weights
+from helpers.runs import SMALL, Interrupted, Watcher, run, same_weights
 from tailcloud.classifier import Architecture, cost
 from tailcloud.data import open_dataset
 from tailcloud.data.augment import Augment
@@ -16,7 +16,6 @@ from tailcloud.heads import HEADS, inference_kind
 from tailcloud.launch.fleet import train_side_by_side
 from tailcloud.recipe import head_kinds, load_recipe
 from tailcloud.runs.checkpoint import load_checkpoint
-from tailcloud.training import checkpoint_policy
 from tailcloud.training.executors.eager import EagerExecutor
 from tailcloud.training.run_cost import estimate
 from tailcloud.training.session import Session
@@ -26,10 +25,6 @@ METHODS = ["bcl", "proco"]
 STEPS = 4  # an epoch of 331 images in batches of 100
 SHORT = {"model": {"width": 0.25}, "stage1": {"epochs": 3, "batch": 100}, "engine": {**SMALL["engine"], "threads": 1}}
 VIEWS = {"view_augment": {"crop_area": [0.5, 1.0], "color_jitter": [0.4, 0.4, 0.4], "color_jitter_share": 0.8}}
-
-
-class PowerCut(Exception):
-    pass
 
 
 def short_recipe(method, *settings):
@@ -45,10 +40,10 @@ def last_checkpoint(folder):
     return load_checkpoint(sorted((folder / "checkpoint").iterdir())[-1])
 
 
+@pytest.mark.usefixtures("every_step")
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("steps", [2, STEPS + 1, STEPS + 3])
 def test_a_run_that_dies_within_an_epoch_ends_where_it_would_have_ended(tmp_path, monkeypatch, method, steps):
-    monkeypatch.setattr(checkpoint_policy, "MIN_TRAINING_PER_SAVE", 0)
     recipe = short_recipe(method, {"engine": {"checkpoint_seconds": 1e-9, "executor": "eager"}}, VIEWS)
     run(tmp_path / "whole", recipe)
     whole, left = EagerExecutor.train_step, [steps]
@@ -56,12 +51,12 @@ def test_a_run_that_dies_within_an_epoch_ends_where_it_would_have_ended(tmp_path
     def train_step(executor, micro_batches):
         left[0] -= 1
         if left[0] < 0:
-            raise PowerCut
+            raise Interrupted
         return whole(executor, micro_batches)
 
     with monkeypatch.context() as patch:
         patch.setattr(EagerExecutor, "train_step", train_step)
-        with pytest.raises(PowerCut):
+        with pytest.raises(Interrupted):
             run(tmp_path / "broken", recipe)
     within = "_" in sorted((tmp_path / "broken" / "checkpoint").iterdir())[-1].name
     assert within == (steps % STEPS > 0)

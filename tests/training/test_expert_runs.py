@@ -7,15 +7,13 @@ import torch
 from typer.testing import CliRunner
 
 import tailcloud
-from helpers.runs import Interrupted, StopAfter, Watcher, run, same_weights, small_recipe
+from helpers.runs import Interrupted, StopAfter, Watcher, losses_of, run, same_weights, small_recipe
 from tailcloud.calibration.priors import prior_name
 from tailcloud.cli import app
 from tailcloud.data import open_dataset
 from tailcloud.launch.like_run import recipe_like
 from tailcloud.recipe import load_recipe
 from tailcloud.runs.folder import RunFolder
-from tailcloud.training import loop
-from tailcloud.training.executors import compiled
 
 EXPERTS = {"model": {"experts": 3}, "stage1": {"objective": "experts"}}
 CENTRED = {"stage1": {"objective": {"taus": [-1.0, 0.0, 1.0]}}}
@@ -154,28 +152,16 @@ def test_a_stage_on_features_of_all_experts_trains(tmp_path):
 
 
 @pytest.mark.slow
-def test_compiled_steps_do_what_eager_ones_do(tmp_path, monkeypatch):
-    torch._dynamo.reset()
-    monkeypatch.setattr(compiled, "BACKEND", "aot_eager")
-    losses = {}
-    for executor in ("eager", "compiled"):
-        watcher, settings = Watcher(), {"stage1": {"batch": 400}, "engine": {"executor": executor}}
-        run(tmp_path / executor, recipe_of("ce", settings), watcher)
-        losses[executor] = [line["loss"] for line in watcher.lines]
-        assert watcher.notes == []
-    assert losses["compiled"] == pytest.approx(losses["eager"], rel=1e-3)
-    torch._dynamo.reset()
+def test_compiled_steps_do_what_eager_ones_do(check_compiled):
+    check_compiled(lambda engine: recipe_of("ce", {"stage1": {"batch": 400}}, engine))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_graph_trains_experts_as_eager_steps_do(tmp_path):
     losses = []
     for executor in ("eager", "graphed"):
-        recipe, watcher = recipe_of("gcl", {"engine": {"executor": executor}}), Watcher()
-        folder = RunFolder(tmp_path / executor)
-        folder.create(recipe, "tailcloud train")
-        loop.train(recipe, open_dataset("digits-lt"), folder, torch.device("cuda"), watcher)
-        losses.append([line["loss"] for line in watcher.lines])
+        recipe = recipe_of("gcl", {"engine": {"executor": executor}})
+        losses.append(losses_of(tmp_path / executor, recipe, "cuda"))
     assert losses[1] == pytest.approx(losses[0], rel=1e-2)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from helpers.runs import Interrupted, StopAfter, Watcher, run, same_weights, small_recipe
+from helpers.runs import Interrupted, StopAfter, Watcher, logged, run, same_weights, small_recipe
 from tailcloud.data import open_dataset
 from tailcloud.errors import TailcloudError
 from tailcloud.runs.folder import RunFolder
@@ -103,11 +103,7 @@ def test_an_interrupted_run_ends_where_it_would_have_ended(tmp_path, epochs, pic
     assert same_weights(tmp_path / "undisturbed", tmp_path / "broken")
     for key in ("top1", "per_class", "many", "few", "ece", "confusion", "picked"):
         assert getattr(resumed, key) == getattr(undisturbed, key)
-    logs = [
-        [{k: v for k, v in line.items() if k != "seconds"} for line in RunFolder(tmp_path / name).log()]
-        for name in ("undisturbed", "broken")
-    ]
-    assert logs[0] == logs[1]
+    assert logged(tmp_path / "undisturbed") == logged(tmp_path / "broken")
 
 
 def test_a_truncated_checkpoint_is_passed_over(tmp_path):

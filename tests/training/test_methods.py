@@ -2,13 +2,9 @@
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
-from helpers.runs import SMALL, Watcher, run
-from tailcloud.data import open_dataset
+from helpers.runs import SMALL, Interrupted, StopAfter, Watcher, losses_of, run, same_weights
 from tailcloud.recipe import load_recipe, resolve, shipped
-from tailcloud.runs.folder import RunFolder
-from tailcloud.training.loop import train
 
 ONE_STAGE = [name for name in shipped("methods") if resolve({"method": name}).stage2 is None]
 SHORT = {"model": {"width": 0.25}, "stage1": {"epochs": 2}, "engine": SMALL["engine"]}
@@ -31,14 +27,11 @@ def test_it_trains_for_two_epochs(tmp_path, method):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("method", ONE_STAGE)
 def test_a_graph_trains_it_as_eager_steps_do(tmp_path, method):
-    losses = {}
+    losses = []
     for executor in ("eager", "graphed"):
         setting = {"stage1": {"epochs": 5}, "engine": {"executor": executor, "kernels": "plain"}}
-        recipe, folder, watcher = short_recipe(method, setting), RunFolder(tmp_path / executor), Watcher()
-        folder.create(recipe, "tailcloud train")
-        train(recipe, open_dataset(recipe.data.spec, recipe.root), folder, torch.device("cuda"), watcher)
-        losses[executor] = [line["loss"] for line in watcher.lines]
-    assert losses["graphed"] == losses["eager"]
+        losses.append(losses_of(tmp_path / executor, short_recipe(method, setting), "cuda"))
+    assert losses[0] == losses[1]
 
 
 @pytest.mark.parametrize(
@@ -84,25 +77,12 @@ def test_weights_that_start_late_change_the_epochs_after_and_none_before(tmp_pat
     assert same == [True] * 4 + [False]
 
 
-class StopAfter(Watcher):
-    """Breaks a run off after an epoch."""
-
-    def __init__(self, epoch):
-        super().__init__()
-        self.epoch = epoch
-
-    def epoch_done(self, line):
-        if line["epoch"] == self.epoch:
-            raise KeyboardInterrupt
-
-
 @pytest.mark.parametrize("stop", [3, 4])
 def test_a_run_that_changes_on_its_way_resumes_bit_for_bit(tmp_path, stop):
     """Deferred weights start in the fifth epoch, and the sampler moves in every one."""
     recipe = short_recipe("ldam-drw", {"stage1": {"epochs": 5, "sampler": "pb", "loss": {"beta": 0.99}}})
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Interrupted):
         run(tmp_path / "broken", recipe, StopAfter(stop))
     for folder in ("broken", "whole"):
         run(tmp_path / folder, recipe)
-    broken, whole = (load_file(tmp_path / folder / "model.safetensors") for folder in ("broken", "whole"))
-    assert all(torch.equal(broken[name], value) for name, value in whole.items())
+    assert same_weights(tmp_path / "broken", tmp_path / "whole")

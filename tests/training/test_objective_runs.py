@@ -2,17 +2,13 @@
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 import tailcloud
-from helpers.runs import SMALL, Watcher, run
+from helpers.runs import SMALL, Interrupted, StopAfter, Watcher, losses_of, run, same_weights
 from tailcloud.data import open_dataset
 from tailcloud.errors import UsageError
 from tailcloud.heads import HEADS
 from tailcloud.recipe import load_recipe
-from tailcloud.runs.folder import RunFolder
-from tailcloud.training.executors import compiled
-from tailcloud.training.loop import train
 
 METHODS = {
     "gcl-angular": ["stage1", "stage2"],
@@ -33,28 +29,15 @@ def short_recipe(method, *settings):
     )
 
 
-class StopAfter(Watcher):
-    """Breaks a run off after an epoch of a stage."""
-
-    def __init__(self, stage, epoch):
-        super().__init__()
-        self.last = stage, epoch
-
-    def epoch_done(self, line):
-        if (line["stage"], line["epoch"]) == self.last:
-            raise KeyboardInterrupt
-
-
 @pytest.mark.parametrize(
     ("method", "stage"), [(method, stage) for method, stages in METHODS.items() for stage in stages]
 )
 def test_a_run_broken_off_in_the_middle_resumes_bit_for_bit_and_predicts_the_same_when_loaded(tmp_path, method, stage):
     recipe = short_recipe(method)
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "broken", recipe, StopAfter(stage, 2))
+    with pytest.raises(Interrupted):
+        run(tmp_path / "broken", recipe, StopAfter(3 * METHODS[method].index(stage) + 2))
     results = [run(tmp_path / folder, recipe) for folder in ("broken", "whole")]
-    broken, whole = (load_file(tmp_path / folder / "model.safetensors") for folder in ("broken", "whole"))
-    assert all(torch.equal(broken[name], value) for name, value in whole.items())
+    assert same_weights(tmp_path / "broken", tmp_path / "whole")
     assert [part.name for part in results[1].stages] == METHODS[method]
     test = open_dataset("digits-lt").test
     likely = tailcloud.load(tmp_path / "whole").predict_proba(torch.from_numpy(test.images)).argmax(dim=1)
@@ -64,31 +47,20 @@ def test_a_run_broken_off_in_the_middle_resumes_bit_for_bit_and_predicts_the_sam
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
-def test_compiled_steps_do_what_eager_ones_do(tmp_path, monkeypatch, method):
-    torch._dynamo.reset()
-    monkeypatch.setattr(compiled, "BACKEND", "aot_eager")
-    losses = {}
-    for executor in ("eager", "compiled"):
-        watcher, one_batch = Watcher(), {stage: {"batch": 400} for stage in METHODS[method]}
-        run(tmp_path / executor, short_recipe(method, one_batch, {"engine": {"executor": executor}}), watcher)
-        losses[executor] = [line["loss"] for line in watcher.lines]
-        assert watcher.notes == []
-    assert losses["compiled"] == pytest.approx(losses["eager"], rel=1e-3)
-    torch._dynamo.reset()
+def test_compiled_steps_do_what_eager_ones_do(check_compiled, method):
+    one_batch = {stage: {"batch": 400} for stage in METHODS[method]}
+    check_compiled(lambda engine: short_recipe(method, one_batch, engine))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kernels", ["plain", "auto"])
 def test_a_graph_trains_it_as_eager_steps_do(tmp_path, method, kernels):
-    losses = {}
+    losses = []
     for executor in ("eager", "graphed"):
         setting = {"engine": {"executor": executor, "kernels": kernels}}
-        recipe, folder, watcher = short_recipe(method, setting), RunFolder(tmp_path / executor), Watcher()
-        folder.create(recipe, "tailcloud train")
-        train(recipe, open_dataset(recipe.data.spec, recipe.root), folder, torch.device("cuda"), watcher)
-        losses[executor] = [line["loss"] for line in watcher.lines]
-    assert losses["graphed"] == losses["eager"]
+        losses.append(losses_of(tmp_path / executor, short_recipe(method, setting), "cuda"))
+    assert losses[0] == losses[1]
 
 
 @pytest.mark.parametrize("method", ["bbn", "hybrid-sc", "hybrid-psc"])

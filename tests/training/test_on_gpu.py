@@ -1,14 +1,15 @@
 """What only a GPU can show: graphs with every optimiser, a graphed run that is broken off, micro-batches."""
 
+from functools import partial
+
 import pytest
 import torch
 
-from helpers.runs import Interrupted, StopAfter, Watcher, run, same_weights, small_recipe
+from helpers.runs import Interrupted, StopAfter, run, same_weights, small_recipe
 from tailcloud.data import open_dataset
 from tailcloud.runs.folder import RunFolder
 from tailcloud.training import engine as engines
 from tailcloud.training.features.run_features import forget_features
-from tailcloud.training.loop import train
 from tailcloud.training.session import Session
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -21,12 +22,7 @@ WAYS = {
 }
 
 
-def on_gpu(folder, recipe, watcher=None):
-    place = RunFolder(folder)
-    if not place.exists:
-        place.create(recipe, "tailcloud train")
-    dataset = open_dataset(recipe.data.spec, recipe.root)
-    return train(recipe, dataset, place, torch.device("cuda"), watcher or Watcher())
+on_gpu = partial(run, device="cuda")
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -1,13 +1,11 @@
 """Every method that re-balances a classifier trains on digits: saved, loaded, resumed and branched alike."""
 
-import weakref
-
 import pytest
 import torch
 from safetensors.torch import load_file
 
 import tailcloud
-from helpers.runs import SMALL, Watcher, run
+from helpers.runs import SMALL, Interrupted, StopAfter, Watcher, run, same_weights
 from tailcloud.data import open_dataset
 from tailcloud.recipe import load_recipe, resolve
 from tailcloud.runs.folder import RunFolder
@@ -36,15 +34,6 @@ SHORT = {"model": {"width": 0.25}, "stage1": {"epochs": 2}, "engine": SMALL["eng
 def short_recipe(method, *settings, data="digits-lt"):
     epochs = {"stage2": {"epochs": 2}} if method.split("+")[-1] in TRAINED else {}
     return load_recipe(f"{data}/{method}", [SHORT, epochs, *settings])
-
-
-class Stop(Watcher):
-    """Breaks a run off after the first epoch of its second stage."""
-
-    def epoch_done(self, line):
-        super().epoch_done(line)
-        if line["stage"] == "stage2":
-            raise KeyboardInterrupt
 
 
 @pytest.fixture(scope="module", params=METHODS)
@@ -87,19 +76,13 @@ def test_its_second_stage_moves_what_it_says(finished):
 @pytest.mark.parametrize("method", TRAINED)
 def test_it_resumes_in_the_middle_bit_for_bit(tmp_path, method):
     recipe = short_recipe(method)
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "broken", recipe, Stop())
+    with pytest.raises(Interrupted):
+        run(tmp_path / "broken", recipe, StopAfter(3))
     watcher = Watcher()
     run(tmp_path / "broken", recipe, watcher)
     assert [line["epoch"] for line in watcher.lines] == [2]
     run(tmp_path / "whole", recipe)
-    assert_same_model(tmp_path / "broken", tmp_path / "whole")
-
-
-def assert_same_model(one, other):
-    broken, whole = (load_file(folder / "model.safetensors") for folder in (one, other))
-    assert broken.keys() == whole.keys()
-    assert all(torch.equal(broken[name], value) for name, value in whole.items())
+    assert same_weights(tmp_path / "broken", tmp_path / "whole")
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +99,7 @@ def test_it_can_start_from_a_finished_first_stage(finished, plain, tmp_path):
     child, recipe = RunFolder(tmp_path / "child"), short_recipe(method)
     fork_run(plain, child, recipe, "tailcloud rebalance")
     train(recipe, open_dataset("digits-lt"), child, torch.device("cpu"), Watcher())
-    assert_same_model(child.path, folder)
+    assert same_weights(child.path, folder)
 
 
 def test_first_stages_are_shared():
@@ -169,28 +152,13 @@ def test_the_drift_is_taken_off_after_training_alone(tmp_path):
 def test_a_graph_ends_where_eager_steps_do(tmp_path, method):
     for executor in ("eager", "graphed"):
         recipe = short_recipe(method, {"engine": {"executor": executor, "kernels": "plain"}})
-        folder = RunFolder(tmp_path / executor)
-        folder.create(recipe, "tailcloud train")
-        train(recipe, open_dataset(recipe.data.spec, recipe.root), folder, torch.device("cuda"), Watcher())
-    assert_same_model(tmp_path / "eager", tmp_path / "graphed")
+        run(tmp_path / executor, recipe, device="cuda")
+    assert same_weights(tmp_path / "eager", tmp_path / "graphed")
 
 
-def test_features_are_computed_without_all_images_as_floats_at_once(monkeypatch):
-    """At most the batch that is made and the one before it."""
-    session, alive = Session(short_recipe("ncm"), open_dataset("digits-lt"), torch.device("cpu")), []
-
-    def noted(transform):
-        for batch in batches(transform):
-            alive.append(weakref.ref(batch.images))
-            yield batch
-            assert sum(image() is not None for image in alive) <= 2
-
+def test_features_are_computed_without_all_images_as_floats_at_once(two_batches_at_most):
+    session = Session(short_recipe("ncm"), open_dataset("digits-lt"), torch.device("cpu"))
     images = session.images.train
-    images.images, images.labels = (
-        values.repeat(20, *[1] * (values.ndim - 1)) for values in (images.images, images.labels)
-    )
-    batches = images.in_order
-    monkeypatch.setattr(images, "in_order", noted)
+    two_batches_at_most(images, 20)
     found, labels = train_features(session)
-    assert len(alive) > 2
     assert len(found) == len(labels) == len(images.labels)

@@ -4,23 +4,14 @@ import math
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
-from helpers.runs import Watcher, run, small_recipe
+from helpers.runs import Interrupted, StopAfter, logged, run, same_weights, small_recipe
 from tailcloud.data import open_dataset
 from tailcloud.evaluation.saturation import target_gradients
 from tailcloud.losses import LOSSES
-from tailcloud.runs.folder import RunFolder
 from tailcloud.serving.load import load
 
 WATCHED = {"logging": {"gradients": True}}
-
-
-class Stop(Watcher):
-    def epoch_done(self, line):
-        super().epoch_done(line)
-        if (line["stage"], line["epoch"]) == ("stage1", 2):
-            raise KeyboardInterrupt
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +21,8 @@ def watched_run(tmp_path_factory):
     return folder
 
 
-def lines(folder):
-    return [{key: value for key, value in line.items() if key != "seconds"} for line in RunFolder(folder).log()]
-
-
 def test_every_line_has_a_gradient_for_every_class(watched_run):
-    log = lines(watched_run)
+    log = logged(watched_run)
     assert len(log) == 5
     for line in log:
         assert len(line["gradients"]) == 10
@@ -44,25 +31,24 @@ def test_every_line_has_a_gradient_for_every_class(watched_run):
 
 
 def test_a_run_that_is_watched_is_the_run_that_it_would_have_been(watched_run, finished_run):
-    with_it, without = (load_file(folder / "model.safetensors") for folder in (watched_run, finished_run))
-    assert all(torch.equal(with_it[name], without[name]) for name in without)
-    plain = [{key: value for key, value in line.items() if key != "gradients"} for line in lines(watched_run)]
-    assert plain == lines(finished_run)
-    assert not any("gradients" in line for line in lines(finished_run))
+    assert same_weights(watched_run, finished_run)
+    plain = [{key: value for key, value in line.items() if key != "gradients"} for line in logged(watched_run)]
+    assert plain == logged(finished_run)
+    assert not any("gradients" in line for line in logged(finished_run))
 
 
 def test_a_resumed_run_has_the_same_gradients(watched_run, tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "run", small_recipe(WATCHED), Stop())
+    with pytest.raises(Interrupted):
+        run(tmp_path / "run", small_recipe(WATCHED), StopAfter(2))
     run(tmp_path / "run", small_recipe(WATCHED))
-    assert lines(tmp_path / "run") == lines(watched_run)
+    assert logged(tmp_path / "run") == logged(watched_run)
 
 
 def test_watching_may_start_on_resume(tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path / "run", small_recipe(), Stop())
+    with pytest.raises(Interrupted):
+        run(tmp_path / "run", small_recipe(), StopAfter(2))
     run(tmp_path / "run", small_recipe(WATCHED))
-    assert ["gradients" in line for line in lines(tmp_path / "run")] == [False, False, True, True, True]
+    assert ["gradients" in line for line in logged(tmp_path / "run")] == [False, False, True, True, True]
 
 
 def test_the_last_line_is_the_gradient_of_the_trained_model(tmp_path):
@@ -74,18 +60,18 @@ def test_the_last_line_is_the_gradient_of_the_trained_model(tmp_path):
         outputs = model.classifier(model.transform(torch.from_numpy(train.images)))
     each = target_gradients(LOSSES["ce"](), outputs, labels)
     expected = [each[labels == c].mean().item() for c in range(10)]
-    assert lines(tmp_path / "run")[-1]["gradients"] == pytest.approx(expected, rel=1e-3)
+    assert logged(tmp_path / "run")[-1]["gradients"] == pytest.approx(expected, rel=1e-3)
 
 
 def test_only_evaluated_epochs_are_watched(tmp_path):
     run(tmp_path / "run", small_recipe(WATCHED, {"selection": {"every": 2}}, name="digits-lt/ce"))
-    assert ["gradients" in line for line in lines(tmp_path / "run")] == [False, True, True]
+    assert ["gradients" in line for line in logged(tmp_path / "run")] == [False, True, True]
 
 
 def test_weights_that_are_deferred_are_seen_when_they_count(tmp_path):
     """The rarest class weighs about 30 times as much as the most frequent one, from the last of three epochs on."""
     loss = {"stage1": {"loss": {"name": "ce", "weights": "inverse", "defer": 0.6}}}
     run(tmp_path / "run", small_recipe(WATCHED, loss, name="digits-lt/ce"))
-    tail = [line["gradients"][9] for line in lines(tmp_path / "run")]
+    tail = [line["gradients"][9] for line in logged(tmp_path / "run")]
     assert all(math.isfinite(value) for value in tail)
     assert max(tail[:2]) <= 1 < tail[2]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from helpers.runs import Watcher, small_recipe
+from helpers.runs import Interrupted, StopAfter, Watcher, same_weights, small_recipe
 from helpers.streamed_parts import files
 from tailcloud.data import Dataset
 from tailcloud.errors import TailcloudError, UsageError
@@ -68,14 +68,10 @@ def test_a_streamed_head_is_levelled_to_the_bits_of_a_resident_one(tmp_path, mon
 
 
 def test_a_run_goes_on_with_the_plane_it_was_started_on(tmp_path):
-    class Impatient(Watcher):
-        def epoch_done(self, line):
-            raise KeyboardInterrupt
-
     (streamed, resident), recipe, place = datasets(tmp_path), small_recipe(), RunFolder(tmp_path / "run")
     place.create(recipe, "tailcloud train")
-    with pytest.raises(KeyboardInterrupt):
-        train(recipe, resident, place, CPU, Impatient())
+    with pytest.raises(Interrupted):
+        train(recipe, resident, place, CPU, StopAfter(1))
     with pytest.raises(TailcloudError, match=r'was started with the loader "resident".*set data.loader = "resident"'):
         train(recipe, streamed, place, CPU, Watcher())
     assert train(recipe, resident, place, CPU, Watcher()).machine["loader"] == "resident"
@@ -134,8 +130,7 @@ def test_a_cached_run_ends_with_the_same_bits_and_its_parts_are_all_cached(tmp_p
     data = datasets(tmp_path)
     trained(tmp_path / "first", cached, data[0])
     trained(tmp_path / "second", plain, data[0])
-    first, second = (load_file(tmp_path / name / "model.safetensors") for name in ("first", "second"))
-    assert all(torch.equal(first[key], value) for key, value in second.items())
+    assert same_weights(tmp_path / "first", tmp_path / "second")
     assert len([place for place in (tmp_path / "cache").iterdir() if place.is_dir()]) == 2
     assert "data.cache is not used" in Session(cached, data[1], CPU).remarks[0]
 
@@ -180,5 +175,4 @@ def test_features_of_files_are_those_of_the_same_images_in_memory(tmp_path):
     recipe = load_recipe("digits-lt/crt", [settings, {"stage1": {"train": "head", "views": 3}}, crops])
     for number, dataset in enumerate(datasets(tmp_path)):
         trained(tmp_path / str(number), recipe, dataset)
-    streamed, resident = (load_file(tmp_path / str(number) / "model.safetensors") for number in (0, 1))
-    assert all(torch.equal(streamed[key], value) for key, value in resident.items())
+    assert same_weights(tmp_path / "0", tmp_path / "1")

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import tailcloud
 from helpers.ranks import in_ranks
-from helpers.runs import Interrupted, StopAfter, Watcher, run, same_weights, small_recipe
+from helpers.runs import Interrupted, StopAfter, Watcher, losses_of, run, same_weights, small_recipe
 from tailcloud.calibration.priors import normalised
 from tailcloud.cli import app
 from tailcloud.data import open_dataset
@@ -25,7 +25,6 @@ from tailcloud.runs.model_comparison import mean_prior
 from tailcloud.runs.model_file import read_model_file
 from tailcloud.runs.trained_model import weights_digest
 from tailcloud.training import loop
-from tailcloud.training.executors import compiled
 from tailcloud.training.teachers import check_digests, check_teacher, load_teachers, prior_remarks
 
 DIGITS = "digits-lt"
@@ -366,18 +365,8 @@ def test_two_ranks_learn_from_teachers_as_one_does(tmp_path, teachers):
 
 
 @pytest.mark.slow
-def test_compiled_steps_learn_from_teachers_as_eager_ones_do(tmp_path, monkeypatch, teachers):
-    torch._dynamo.reset()
-    monkeypatch.setattr(compiled, "BACKEND", "aot_eager")
-    losses = {}
-    for executor in ("eager", "compiled"):
-        watcher = Watcher()
-        settings = {"stage1": {"batch": 400}, "stage2": {"batch": 400}, "engine": {"executor": executor}}
-        run(tmp_path / executor, distilled(teachers, settings), watcher)
-        losses[executor] = [line["loss"] for line in watcher.lines]
-        assert watcher.notes == []
-    assert losses["compiled"] == pytest.approx(losses["eager"], rel=1e-3)
-    torch._dynamo.reset()
+def test_compiled_steps_learn_from_teachers_as_eager_ones_do(check_compiled, teachers):
+    check_compiled(lambda engine: distilled(teachers, {"stage1": {"batch": 400}, "stage2": {"batch": 400}, **engine}))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -385,9 +374,6 @@ def test_compiled_steps_learn_from_teachers_as_eager_ones_do(tmp_path, monkeypat
 def test_a_graph_learns_from_teachers_as_eager_steps_do(tmp_path, teachers, kernels):
     losses = []
     for executor in ("eager", "graphed"):
-        recipe, watcher = distilled(teachers, {"engine": {"executor": executor, "kernels": kernels}}), Watcher()
-        folder = RunFolder(tmp_path / executor)
-        folder.create(recipe, "tailcloud train")
-        loop.train(recipe, open_dataset(DIGITS), folder, torch.device("cuda"), watcher)
-        losses.append([line["loss"] for line in watcher.lines])
+        recipe = distilled(teachers, {"engine": {"executor": executor, "kernels": kernels}})
+        losses.append(losses_of(tmp_path / executor, recipe, "cuda"))
     assert losses[1] == pytest.approx(losses[0], rel=1e-2)

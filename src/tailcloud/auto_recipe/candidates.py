@@ -75,9 +75,7 @@ def whole_picture(dataset: Dataset, *, resizable: bool) -> Fit | None:
     return WHOLE_PICTURE if resizable and is_user_data(dataset) and far_from_square else None
 
 
-def scratch_candidates(
-    dataset: Dataset, device: torch.device, base: Recipe, *, resizable: bool = True
-) -> list[Candidate]:
+def scratch_candidates(dataset: Dataset, device: torch.device, base: Recipe, *, resizable: bool) -> list[Candidate]:
     """Networks without pretrained weights; ``base`` is the recipe with the user's settings alone.
 
     ``resizable`` is whether the data can be read at another size.

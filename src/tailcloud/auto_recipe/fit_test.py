@@ -51,7 +51,7 @@ class FitTest:
         )
 
 
-def run_fit_test(draft: Draft, seconds: float | None = None) -> FitTest | None:
+def run_fit_test(draft: Draft, seconds: float | None) -> FitTest | None:
     """Compare both on some training images of a pretrained draft; None if too few of them can be read.
 
     After so many ``seconds`` those that were compared have to be enough; None: all of them are compared.

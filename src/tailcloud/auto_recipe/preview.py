@@ -36,7 +36,7 @@ class TrainingPreview:
         )
 
 
-def preview_training(dataset: Dataset, device: torch.device, overrides: Sequence[Settings] = ()) -> TrainingPreview:
+def preview_training(dataset: Dataset, device: torch.device, overrides: Sequence[Settings]) -> TrainingPreview:
     """The recipe that would be trained: chosen for the user's own images, the shipped one for a benchmark.
 
     Times a few steps. ``overrides`` are settings of the user, which replace those of the recipe.

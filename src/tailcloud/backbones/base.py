@@ -1,6 +1,6 @@
 """The base class of backbones."""
 
-from torch import nn
+from torch import Tensor, nn
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -32,3 +32,8 @@ class Backbone(nn.Module):
         blocks].
         """
         return []
+
+
+def global_average_pool(maps: Tensor) -> Tensor:
+    """Feature maps [batch, channels, H, W] averaged over H and W, in memory order, also for the gradients."""
+    return maps.permute(0, 2, 3, 1).mean(dim=(1, 2))

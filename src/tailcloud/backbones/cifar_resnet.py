@@ -6,7 +6,7 @@ Widths 16, 32, 64, strides 1, 2, 2; "option A" shortcuts; global average pooling
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from tailcloud.backbones.base import Backbone
+from tailcloud.backbones.base import Backbone, global_average_pool
 
 
 class BasicBlock(nn.Module):
@@ -59,9 +59,13 @@ class CifarResNet(Backbone):
 
     def forward(self, images: Tensor) -> Tensor:
         """Features of a batch of normalised images."""
+        return global_average_pool(self.maps(images))
+
+    def maps(self, images: Tensor) -> Tensor:
+        """Feature maps of the last stage."""
         x = F.relu(self.bn1(self.conv1(images)), inplace=True)
         maps: Tensor = self.layer3(self.layer2(self.layer1(x)))
-        return maps.permute(0, 2, 3, 1).mean(dim=(1, 2))  # in memory order, also for the gradients
+        return maps
 
     def layers(self) -> list[list[str]]:
         """The stem and each stage."""

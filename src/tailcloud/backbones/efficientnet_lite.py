@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from tailcloud.backbones.base import Backbone
+from tailcloud.backbones.base import Backbone, global_average_pool
 from tailcloud.errors import UsageError
 
 EPSILON, MOMENTUM = 1e-3, 0.01  # of batch norm, as TensorFlow has them
@@ -151,7 +151,7 @@ class EfficientNetLite(Backbone):
         for block in chain(*self.blocks):
             x = block(x, next(weights)) if block.shortcut else block(x)
         maps = normalised(self.bn2, self.conv_head(x), relu6=True)
-        return maps.permute(0, 2, 3, 1).mean(dim=(1, 2))  # in memory order, also for the gradients
+        return global_average_pool(maps)
 
     def layers(self) -> list[list[str]]:
         """The stem, each stage, and the last convolution."""

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from tailcloud.backbones.base import global_average_pool
 from tailcloud.backbones.cifar_resnet import CifarResNet, make_stage
 
 EXPERT_NAME = re.compile(r"(?P<plain>.+)-(?P<experts>[2-9]\d*|1\d+)-experts")
@@ -46,8 +47,7 @@ class ExpertResNet(CifarResNet):
     def forward(self, images: Tensor) -> Tensor:
         """Features of a batch of normalised images."""
         shared = self.layer1(F.relu(self.bn1(self.conv1(images)), inplace=True))
-        ends = [branch(shared) for branch in self.branches]
-        return torch.cat([end.permute(0, 2, 3, 1).mean(dim=(1, 2)) for end in ends], dim=1)
+        return torch.cat([global_average_pool(branch(shared)) for branch in self.branches], dim=1)
 
     def layers(self) -> list[list[str]]:
         """The stem, the shared stage, and the stages of all experts side by side."""

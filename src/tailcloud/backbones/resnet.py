@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from tailcloud.backbones.base import Backbone
+from tailcloud.backbones.base import Backbone, global_average_pool
 
 SMALL_STEM_SUFFIX = "-small"
 
@@ -115,7 +115,7 @@ class ResNet(Backbone):
 
     def forward(self, images: Tensor) -> Tensor:
         """Features of a batch of normalised images."""
-        return self.maps(images).permute(0, 2, 3, 1).mean(dim=(1, 2))  # in memory order, also for the gradients
+        return global_average_pool(self.maps(images))
 
     def maps(self, images: Tensor) -> Tensor:
         """Feature maps of the last stage."""

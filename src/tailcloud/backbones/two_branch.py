@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
+from tailcloud.backbones.base import global_average_pool
 from tailcloud.backbones.cifar_resnet import BasicBlock, CifarResNet
 from tailcloud.backbones.resnet import Block, ResNet, kaiming
 
@@ -32,12 +32,7 @@ class TwoBranchResNet(CifarResNet):
 
     def forward(self, images: Tensor) -> Tensor:
         """Features of a batch of normalised images, or of pairs of them."""
-        paired = images.ndim == 5
-        x = F.relu(self.bn1(self.conv1(images.flatten(0, 1) if paired else images)), inplace=True)
-        maps: Tensor = self.layer3(self.layer2(self.layer1(x)))
-        usual, other = maps.chunk(2) if paired else (maps, maps)
-        ends = self.branch_a(usual), self.branch_b(other)
-        return torch.cat([end.permute(0, 2, 3, 1).mean(dim=(1, 2)) for end in ends], dim=1)
+        return features_of_both(self, images)
 
     def layers(self) -> list[list[str]]:
         """Those of the ResNet, then both branches as one layer."""
@@ -58,12 +53,17 @@ class TwoBranchLargeResNet(ResNet):
 
     def forward(self, images: Tensor) -> Tensor:
         """Features of a batch of normalised images, or of pairs of them."""
-        paired = images.ndim == 5
-        maps = self.maps(images.flatten(0, 1) if paired else images)
-        usual, other = maps.chunk(2) if paired else (maps, maps)
-        ends = self.branch_a(usual), self.branch_b(other)
-        return torch.cat([end.permute(0, 2, 3, 1).mean(dim=(1, 2)) for end in ends], dim=1)
+        return features_of_both(self, images)
 
     def layers(self) -> list[list[str]]:
         """Those of the ResNet, then both branches as one layer."""
         return [*super().layers(), ["branch_a", "branch_b"]]
+
+
+def features_of_both(backbone: TwoBranchResNet | TwoBranchLargeResNet, images: Tensor) -> Tensor:
+    """The features of branch a and branch b side by side; of pairs of images, each branch sees its own."""
+    paired = images.ndim == 5
+    maps = backbone.maps(images.flatten(0, 1) if paired else images)
+    usual, other = maps.chunk(2) if paired else (maps, maps)
+    ends = backbone.branch_a(usual), backbone.branch_b(other)
+    return torch.cat([global_average_pool(end) for end in ends], dim=1)

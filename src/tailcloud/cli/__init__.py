@@ -2,7 +2,7 @@
 
 Verbs: ``train``, ``watch``, ``evaluate``, ``predict``, ``inspect``, ``report``, ``review``, ``rebalance``, ``average``,
 ``bench``, ``export``, ``doctor``, ``recipes``, ``data``, ``weights``. Shared: ``console`` (notes and errors),
-``plugin_option``, and for verbs that train, ``progress`` and ``train_output``. For one verb: ``run_status`` and
+``options``, and for verbs that train, ``progress`` and ``train_output``. For one verb: ``run_status`` and
 ``live_table`` (watch), ``bench_display`` (bench), ``prediction_output`` (predict), ``verify`` (data).
 """
 
@@ -25,7 +25,7 @@ from tailcloud.cli.doctor import doctor
 from tailcloud.cli.evaluate import evaluate
 from tailcloud.cli.export import export
 from tailcloud.cli.inspect import inspect
-from tailcloud.cli.plugin_option import Plugin
+from tailcloud.cli.options import Plugin
 from tailcloud.cli.predict import predict
 from tailcloud.cli.rebalance import rebalance
 from tailcloud.cli.report import report

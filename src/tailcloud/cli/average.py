@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tailcloud.cli.plugin_option import Plugin
+from tailcloud.cli.options import Device, Plugin
 
 FIGURES = ("top1", "balanced_accuracy", "many", "medium", "few")
 
@@ -14,7 +14,7 @@ def average(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN", help="Finished runs that differ in their seed.")],
     output: Annotated[Path, typer.Option("--out", help="The new run folder.")],
     root: Annotated[str | None, typer.Option(help="The folder with the data files.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    device: Device = "auto",
     _plugin: Plugin = None,
 ) -> None:
     """Make one model of several finished runs: the mean of their logits.

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tailcloud.cli.plugin_option import Plugin
+from tailcloud.cli.options import Device, Plugin
 
 TABLE_NAMES = "table1, table2, cloud-size (table 3), sampling (table 4), retraining (table 5), ladder or beyond"
 
@@ -47,7 +47,7 @@ def bench(
     output: Annotated[
         Path | None, typer.Option("--out", help="The parent of the run folders.  [default: runs/bench/TABLE]")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    device: Device = "auto",
     on: Annotated[
         str | None,
         typer.Option(

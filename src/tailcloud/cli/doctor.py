@@ -6,11 +6,12 @@ from typing import Annotated
 import typer
 
 from tailcloud.cli.console import out, print_note
+from tailcloud.cli.options import Device
 from tailcloud.errors import UsageError
 
 
 def doctor(
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    device: Device = "auto",
     cache: Annotated[
         list[Path] | None,
         typer.Option(metavar="FOLDER", help="A folder of data.cache or data.feature_cache to check too; repeatable."),

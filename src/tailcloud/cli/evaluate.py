@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from tailcloud.cli.console import out, print_note
-from tailcloud.cli.plugin_option import Plugin
+from tailcloud.cli.options import Device, Plugin
 from tailcloud.formatting import number
 
 FIGURES = ("top1", "balanced_accuracy", "macro_f1", "many", "medium", "few")
@@ -28,7 +28,7 @@ def evaluate(
     ignore_unknown: Annotated[
         bool, typer.Option("--ignore-unknown", help="Leave out classes that the model does not know.")
     ] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    device: Device = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
     _plugin: Plugin = None,
 ) -> None:

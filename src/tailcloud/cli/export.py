@@ -7,7 +7,7 @@ import typer
 
 from tailcloud.cli.console import out as console
 from tailcloud.cli.console import print_note
-from tailcloud.cli.plugin_option import Plugin
+from tailcloud.cli.options import Plugin
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tailcloud.cli.console import out, print_note
+from tailcloud.cli.options import Device
 from tailcloud.formatting import counted
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def inspect(
         bool,
         typer.Option(help="Print what training would do and how long it would take (times a few steps)."),
     ] = True,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    device: Device = "auto",
 ) -> None:
     """Show what is in a data set and what is wrong with it: counts, imbalance, sizes, broken files, duplicates.
 

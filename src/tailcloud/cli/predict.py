@@ -15,7 +15,7 @@ import typer
 
 from tailcloud.cli import prediction_output
 from tailcloud.cli.console import errors, on_terminal, print_note
-from tailcloud.cli.plugin_option import Plugin
+from tailcloud.cli.options import Device, Plugin
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.formatting import counted, some_of
 
@@ -65,7 +65,7 @@ def predict(
     gallery: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write an HTML page with images of every predicted class.")
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    device: Device = "auto",
     _plugin: Plugin = None,
 ) -> None:
     """Predict the classes of images, with calibrated probabilities. Needs only the run folder.

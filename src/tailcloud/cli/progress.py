@@ -54,8 +54,8 @@ class RunProgress:
         notes: what was printed; the runs share it, so that a sentence about their data is printed once.
     """
 
-    def __init__(self, title: str, bars: Progress, notes: set[str] | None = None) -> None:
-        self.title, self.bars, self.notes = title, bars, set[str]() if notes is None else notes
+    def __init__(self, title: str, bars: Progress, notes: set[str]) -> None:
+        self.title, self.bars, self.notes = title, bars, notes
         self.bar: TaskID = bars.add_task(title, total=None, figures="waiting")
         self.epochs, self.accuracy, self.evaluated = 0, "", 0  # the last known accuracy, and its epoch
 

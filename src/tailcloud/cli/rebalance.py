@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tailcloud.cli.plugin_option import Plugin
+from tailcloud.cli.options import Device, Plugin
 from tailcloud.errors import TailcloudError, UsageError, unknown
 
 SECOND_STAGES = {  # option value → the method that has this second stage
@@ -34,7 +34,7 @@ def rebalance(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the second stage, or add a third one."),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    device: Device = "auto",
     _plugin: Plugin = None,
 ) -> None:
     """Re-balance the classifier of a finished run: only the second stage is trained, from the end of the first.

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tailcloud.cli.console import out
-from tailcloud.cli.plugin_option import Plugin
+from tailcloud.cli.options import Plugin
 
 app = typer.Typer(
     no_args_is_help=True,

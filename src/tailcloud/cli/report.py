@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tailcloud.cli.plugin_option import Plugin
+from tailcloud.cli.options import Plugin
 
 
 def report(

@@ -8,7 +8,7 @@ import typer
 
 from tailcloud.cli.console import out as console
 from tailcloud.cli.console import print_columns, print_note
-from tailcloud.cli.plugin_option import Plugin
+from tailcloud.cli.options import Device, Plugin
 from tailcloud.formatting import counted, percent, shortened
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def review(
     root: Annotated[str | None, typer.Option(help="The folder with the images of a list, if it was moved.")] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port of the page; 0 takes a free one.")] = 0,
     browser: Annotated[bool, typer.Option("--open", help="Open the page in the default browser.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    device: Device = "auto",
     _plugin: Plugin = None,
 ) -> None:
     """Review labels that are probably wrong, and duplicates, on a page in the browser of this machine.

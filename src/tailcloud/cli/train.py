@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tailcloud.cli.plugin_option import Plugin
+from tailcloud.cli.options import DEVICES, Plugin
 from tailcloud.cuda_driver import start_driver
 from tailcloud.errors import UsageError
 from tailcloud.formatting import shortened
@@ -57,7 +57,7 @@ def train(
             metavar="N", help="A seed, or a range such as 0-4; repeatable. One run each.  [default: the recipe's, 0]"
         ),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.", callback=start_gpu, is_eager=True)] = "auto",
+    device: Annotated[str, typer.Option(help=DEVICES, callback=start_gpu, is_eager=True)] = "auto",
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a field of the recipe.")
     ] = None,

@@ -119,7 +119,7 @@ def read_image_at_size(path: Path, channels: int, size: tuple[int, int], fit: Fi
     return resize_image(center_crop(image, keep), size, fit)
 
 
-def decode_size(size: tuple[int, int], keep: float = 1.0) -> int:
+def decode_size(size: tuple[int, int], keep: float) -> int:
     """The least pixels a side to which an image is decoded before it is resized to ``size``."""
     return ceil(2 * max(size) / keep)
 

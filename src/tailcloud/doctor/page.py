@@ -77,9 +77,7 @@ def without_names(text: str) -> str:
     return re.sub(rf"(?<=[/_-]){re.escape(user)}(?=[/\s;,.)]|$)", "USER", text) if user != "root" else text
 
 
-def examine(
-    device: torch.device, caches: Sequence[Path], seconds: float, note: Callable[[str], None] = lambda _: None
-) -> Page:
+def examine(device: torch.device, caches: Sequence[Path], seconds: float, note: Callable[[str], None]) -> Page:
     """Do all checks, in about so many seconds; ``note`` receives what is checked next."""
     started, deadline = time.perf_counter(), Deadline(seconds)
     with TemporaryDirectory(prefix="tailcloud-doctor-", ignore_cleanup_errors=True) as folder:

@@ -1,13 +1,14 @@
 """The nearest class mean instead of a trained classifier (NCM; Kang et al., ICLR 2020)."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 
 from tailcloud.head_transforms.base import HeadTransform, TrainedModelView
 from tailcloud.heads import Head, NearestMeanHead
+from tailcloud.losses.base import one_of
 
 Normalisation = Literal["cl2n", "l2n", "un"]
 
@@ -25,9 +26,7 @@ class NearestMean(HeadTransform):
 
     def __init__(self, counts: Sequence[int], *, normalise: Normalisation = "cl2n") -> None:
         super().__init__(counts)
-        if normalise not in get_args(Normalisation):
-            raise ValueError(f'normalise = "{normalise}" must be one of {", ".join(get_args(Normalisation))}')
-        self.normalise = normalise
+        self.normalise = one_of("normalise", normalise, Normalisation)
 
     def head_after(self, before: str) -> str:  # noqa: ARG002
         """A nearest-mean head, after any other."""

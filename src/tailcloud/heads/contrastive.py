@@ -5,8 +5,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from tailcloud.heads.linear import LinearHead
-
-EMBEDDING = 128
+from tailcloud.heads.projection import EMBEDDING
+from tailcloud.losses.base import at_least_float32
 
 
 class ContrastiveHead(LinearHead):
@@ -21,8 +21,7 @@ class ContrastiveHead(LinearHead):
 
     def project(self, features: Tensor) -> Tensor:
         """Embeddings [batch, 128] of length 1, by a network of one hidden layer; in float32 or better."""
-        embedding: Tensor = self.projection(features)
-        return F.normalize(embedding if embedding.dtype == torch.float64 else embedding.float(), dim=1)
+        return F.normalize(at_least_float32(self.projection(features)), dim=1)
 
     def centres(self) -> Tensor:
         """The prototype of each class, [classes, 128], of length 1."""

@@ -111,7 +111,7 @@ class ProcessFleet:
     """Runs jobs in worker processes, and passes on what the workers say."""
 
     def __init__(
-        self, jobs: Sequence[Job], observers: Sequence[Observer], after: Sequence[After | None] | None = None
+        self, jobs: Sequence[Job], observers: Sequence[Observer], after: Sequence[After | None] | None
     ) -> None:
         self.jobs, self.observers = jobs, observers
         self.waiting = WaitingJobs(jobs, after)

@@ -1,11 +1,13 @@
 """The base class of losses: an ``nn.Module`` on the outputs of a head, with explicit randomness."""
 
-from typing import ClassVar
+from typing import ClassVar, TypeVar, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+
+Word = TypeVar("Word", bound=str)
 
 
 class Loss(nn.Module):
@@ -82,6 +84,13 @@ def within(name: str, value: float, low: float, high: float) -> float:
     """The value, if it lies in [low, high]."""
     if not low <= value <= high:
         raise ValueError(f"{name} = {value} must lie between {low:g} and {high:g}")
+    return value
+
+
+def one_of(name: str, value: Word, words: object) -> Word:
+    """The value, if it is one of the ``words``, a ``Literal``."""
+    if value not in get_args(words):
+        raise ValueError(f'{name} = "{value}" must be one of {", ".join(get_args(words))}')
     return value
 
 

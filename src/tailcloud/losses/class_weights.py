@@ -1,14 +1,14 @@
 """Class weights for losses, from the first epoch or deferred (DRW)."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from tailcloud.losses.base import Loss, batch_mean, not_negative, within
+from tailcloud.losses.base import Loss, batch_mean, not_negative, one_of, within
 from tailcloud.sampling import sample_weights
 
 Weighting = Literal["none", "inverse", "effective"]
@@ -26,8 +26,7 @@ def class_weights(
     >>> class_weights([9, 1], "inverse")
     array([0.2, 1.8])
     """
-    if weights not in get_args(Weighting):
-        raise ValueError(f'weights = "{weights}" must be one of {", ".join(get_args(Weighting))}')
+    one_of("weights", weights, Weighting)
     options = {"beta": within("beta", beta, 0, 1)} if weights == "effective" else {}
     raw = sample_weights({"none": "ib", "inverse": "cb", "effective": "en"}[weights], counts, **options)
     raw = np.where(raw > 0, raw ** not_negative("power", power), 0.0)

@@ -4,13 +4,13 @@ L = (1 − p_y)^γ · (−log p_y)
 """
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from tailcloud.losses.base import at_least_float32, not_negative
+from tailcloud.losses.base import at_least_float32, not_negative, one_of
 from tailcloud.losses.class_weights import WeightedLoss, Weighting
 from tailcloud.losses.memory_efficient_ce import cross_entropy
 
@@ -48,9 +48,7 @@ class FocalLoss(WeightedLoss):
         power: float = 1.0,
     ) -> None:
         super().__init__(counts, scale, weights, beta, defer, power)
-        if form not in get_args(Form):
-            raise ValueError(f'form = "{form}" must be one of {", ".join(get_args(Form))}')
-        self.focal, self.form = not_negative("focal", focal), form
+        self.focal, self.form = not_negative("focal", focal), one_of("form", form, Form)
         self.per_image = True  # with or without class weights
 
     def forward(self, output: Tensor, target: Tensor, *, epsilon: Tensor | None = None) -> Tensor:  # noqa: ARG002

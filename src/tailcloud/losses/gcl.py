@@ -6,14 +6,14 @@ With logit adjustment (Menon et al., ICLR 2021), τ · log π_j is added to z̃_
 """
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tailcloud.losses.base import Loss, at_least_float32, batch_mean, not_negative
+from tailcloud.losses.base import Loss, at_least_float32, batch_mean, not_negative, one_of
 from tailcloud.losses.logit_adjustment import log_priors, prior_without
 from tailcloud.losses.memory_efficient_ce import cross_entropy
 from tailcloud.profile import Strategy, cloud_sizes
@@ -67,16 +67,11 @@ class GCLLoss(Loss):
         tau: float = 0.0,
     ) -> None:
         super().__init__(scale)
-        if granularity not in get_args(Granularity):
-            raise ValueError(f'granularity = "{granularity}" must be one of {", ".join(get_args(Granularity))}')
-        self.noise = not_negative("noise", noise)
-        self.margin = not_negative("margin", margin)
-        self.focal = not_negative("focal", focal)
-        self.granularity = granularity
-        self.exact = torch.from_numpy(scale * noise * cloud_sizes(counts, strategy))
-        self.register_buffer(
-            "reach", self.exact.float(), persistent=False
-        )  # s·k·δ_j: at most, logit j is lowered by this
+        reach = scale * not_negative("noise", noise) * cloud_sizes(counts, strategy)
+        self.margin, self.focal = not_negative("margin", margin), not_negative("focal", focal)
+        self.granularity = one_of("granularity", granularity, Granularity)
+        self.exact = torch.from_numpy(reach)
+        self.register_buffer("reach", self.exact.float(), persistent=False)  # s·k·δ_j, the most that logit j is lowered
         self.tau = not_negative("tau", tau)
         self.exact_shift = torch.from_numpy(tau * log_priors(counts))
         self.register_buffer("shift", self.exact_shift.float(), persistent=False)  # τ·log π_j
@@ -97,7 +92,7 @@ class GCLLoss(Loss):
             clouded.add_((self.exact_shift if clouded.dtype == torch.float64 else self.shift).to(clouded))
         each = cross_entropy(clouded, target)
         if self.focal:
-            each = self.modulator(each) * each
+            each = focal_factor(each, self.focal) * each
         return batch_mean(each)
 
     def draw(self, rows: int, device: torch.device, generator: torch.Generator | None = None) -> Tensor:
@@ -114,10 +109,6 @@ class GCLLoss(Loss):
         logits = self.logits(at_least_float32(cosine))
         reach = self.exact if logits.dtype == torch.float64 else self.reach
         return logits.addcmul_(epsilon.abs().to(logits), reach.to(logits), value=-1)  # in place: C may be 100,000
-
-    def modulator(self, each: Tensor) -> Tensor:
-        """The focal factor of each sample's cross-entropy."""
-        return focal_factor(each, self.focal)
 
 
 def half_normal(shape: tuple[int, int], device: torch.device, generator: torch.Generator | None = None) -> Tensor:

@@ -4,14 +4,14 @@ L = (1 − ε_y) · (−log p_y) + ε_y · mean_j(−log p_j),   ε_y grows with
 """
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from tailcloud.losses.base import Loss, at_least_float32, batch_mean, within
+from tailcloud.losses.base import Loss, at_least_float32, batch_mean, one_of, within
 from tailcloud.profile import at_least_one
 
 Form = Literal["concave", "linear", "convex"]
@@ -60,10 +60,8 @@ class LabelAwareSmoothingLoss(Loss):
         form: Form = "concave",
     ) -> None:
         super().__init__(scale)
-        if form not in get_args(Form):
-            raise ValueError(f'form = "{form}" must be one of {", ".join(get_args(Form))}')
         head, tail = within("smooth_head", smooth_head, 0, 1), within("smooth_tail", smooth_tail, 0, 1)
-        smooth = torch.from_numpy(smoothing(counts, form, head, tail)).float()
+        smooth = torch.from_numpy(smoothing(counts, one_of("form", form, Form), head, tail)).float()
         self.register_buffer("smooth", smooth, persistent=False)  # ε_j
 
     def forward(self, output: Tensor, target: Tensor, *, epsilon: Tensor | None = None) -> Tensor:  # noqa: ARG002

@@ -4,7 +4,7 @@ L = α · L_contrast(first stream) + (1 − α) · L(second stream),   α = 1 �
 """
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from tailcloud.data.loaders.batch import Batch
 from tailcloud.heads import Head
 from tailcloud.heads.contrastive import ContrastiveHead
 from tailcloud.losses import Loss
-from tailcloud.losses.base import batch_mean, positive
+from tailcloud.losses.base import batch_mean, one_of, positive
 from tailcloud.objectives.base import Network
 from tailcloud.objectives.cumulative import CumulativeObjective
 
@@ -47,9 +47,7 @@ class Contrastive(CumulativeObjective):
         temperature: float = 0.1,
     ) -> None:
         super().__init__(loss, counts, features)
-        if kind not in get_args(Kind):
-            raise ValueError(f'kind = "{kind}" must be one of {", ".join(get_args(Kind))}')
-        self.kind, self.temperature = kind, positive("temperature", temperature)
+        self.kind, self.temperature = one_of("kind", kind, Kind), positive("temperature", temperature)
         self.per_image = kind == "prototypical"
 
     def prior(self, first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:  # noqa: ARG002

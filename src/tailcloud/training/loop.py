@@ -100,7 +100,7 @@ def train_stage(
     progress: TrainingProgress,
     checkpoint: Checkpoint | None,
     observer: Observer,
-    limit: TimeLimit | None = None,
+    limit: TimeLimit | None,
 ) -> None:
     """Train the remaining epochs of the current stage; ``checkpoint`` is the one that the stage continues from."""
     name, stage = progress.stage, session.recipe.stages[progress.stage]

@@ -26,9 +26,7 @@ ONLY_OF_STAGES = ("name", "epochs", "top1", "best", "executor", "kernels", "seco
 NOT_OF_STAGES = ("confusion", "hits")
 
 
-def finish_run(
-    session: Session, folder: RunFolder, progress: TrainingProgress, kept: dict[str, Any] | None = None
-) -> Result:
+def finish_run(session: Session, folder: RunFolder, progress: TrainingProgress, kept: dict[str, Any] | None) -> Result:
     """Write the model and then the result: a run with a ``result.json`` is finished.
 
     ``kept`` is ``kept_stage`` of the result, if stages were compared.

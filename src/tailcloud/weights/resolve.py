@@ -22,8 +22,7 @@ RECORDED = ("name", "source", "sha256", "licence", "trained_on", "revision", "pi
 class PretrainedWeights:
     """A weights file that is here, and what is known about it; None is unknown.
 
-    ``mean`` and ``std`` are the normalisation that the weights expect; empty: that of the backbone. ``crop`` is the
-    central share of an image that the publisher keeps.
+    ``mean`` and ``std`` are the normalisation that the weights expect; empty: that of the backbone.
     """
 
     file: str
@@ -36,8 +35,6 @@ class PretrainedWeights:
     mean: list[float] = field(default_factory=list)
     std: list[float] = field(default_factory=list)
     pixels: int | None = None
-    interpolation: str | None = None
-    crop: float | None = None
 
     def record(self) -> dict[str, Any]:
         """What ``result.json`` and ``model.json`` keep."""
@@ -179,8 +176,6 @@ def resolve_entry(entry: CatalogueEntry, *, download: bool = False, accept_licen
         mean=list(entry.mean),
         std=list(entry.std),
         pixels=entry.pixels,
-        interpolation=entry.interpolation,
-        crop=entry.crop,
     )
 
 

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.streamed_parts import CLASSES, CPU, DECODERS, files, same
+from helpers.streamed_parts import CLASSES, CPU, DECODERS, LEVELS, files, same, shown
 from tailcloud.data.augment import Augment
-from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.file_images import FileImages
 from tailcloud.data.loaders.cache import cached, key_of, locked
 from tailcloud.data.loaders.placement import place_images
@@ -26,11 +25,6 @@ from tailcloud.errors import TailcloudError
 from tailcloud.sampling import make_sampler
 
 CACHE_FILES = ["about.json", "aspects.f32", "checksums.u32", "images.u8"]
-LEVELS = Normalise([0.0] * 3, [1 / 255] * 3)
-
-
-def shown(part):
-    return torch.cat([batch.images for batch in part.in_order(LEVELS)]).round().to(torch.uint8).permute(0, 2, 3, 1)
 
 
 def caches(folder):

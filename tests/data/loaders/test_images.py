@@ -8,14 +8,12 @@ import pytest
 import torch
 
 import tailcloud
-from helpers.streamed_parts import CLASSES, CPU, DECODERS, files, same
+from helpers.streamed_parts import CLASSES, CPU, DECODERS, LEVELS, files, same
 from tailcloud.data.augment import Augment
-from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.images import Images
 from tailcloud.data.loaders.placement import place_images, resized_like, uncropped
 from tailcloud.sampling import make_sampler
 
-LEVELS = Normalise([0.0] * 3, [1 / 255] * 3)
 PACKAGE = Path(tailcloud.__file__).parent
 
 

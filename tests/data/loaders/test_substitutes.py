@@ -11,13 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from helpers.streamed_parts import CPU, DECODERS, files
-from tailcloud.data.augment.normalize import Normalise
+from helpers.streamed_parts import CPU, DECODERS, files, shown
 from tailcloud.data.loaders.decoder_pool import Decoders
 from tailcloud.data.loaders.stream import StreamImages
 from tailcloud.errors import TailcloudError
 
-LEVELS = Normalise([0.0] * 3, [1 / 255] * 3)
 COUNT = 120  # forty of each class: one is less than five per cent
 
 
@@ -44,11 +42,6 @@ SPOILS = {
     "empty": (spoil_empty, "it is empty (0 bytes)"),
     "a folder": (spoil_replaced, "it is not a file"),
 }
-
-
-def shown(part):
-    """All images of a part in order, as stored."""
-    return torch.cat([batch.images for batch in part.in_order(LEVELS)]).round().to(torch.uint8).permute(0, 2, 3, 1)
 
 
 @pytest.mark.parametrize(("spoil", "why"), SPOILS.values(), ids=SPOILS)

@@ -114,6 +114,14 @@ def run_as_python(work, warm_up, generator):
     return SimpleNamespace(replay=work)
 
 
+@pytest.fixture
+def graphs_on_cpu(monkeypatch):
+    """Graphs that are run as Python. As on a GPU, the rates of the groups are tensors."""
+    monkeypatch.setattr(cuda_graph, "capture", run_as_python)
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
+    monkeypatch.setattr("tailcloud.optimizers.base.GRAPH_DEVICES", {"cpu"})
+
+
 def test_only_a_few_graphs_are_ahead_of_the_device(monkeypatch):
     """A full queue would make every other run of the process wait at its next launch."""
     monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
@@ -125,13 +133,10 @@ def test_only_a_few_graphs_are_ahead_of_the_device(monkeypatch):
     assert FakeEvent.happened.count("launched") == 5
 
 
+@pytest.mark.usefixtures("graphs_on_cpu")
 @pytest.mark.parametrize("radius", [0.0, 0.1])
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_a_graph_takes_the_rate_of_each_step_from_the_device(name, radius, monkeypatch):
-    """As on a GPU, the rates of the groups are tensors."""
-    monkeypatch.setattr(cuda_graph, "capture", run_as_python)
-    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
-    monkeypatch.setattr("tailcloud.optimizers.base.GRAPH_DEVICES", {"cpu"})
+def test_a_graph_takes_the_rate_of_each_step_from_the_device(name, radius):
     changes = {"layer_decay": 0.7, "decay_norms": False, "lr_factors": {"backbone.layer2": 0.3}}
     stage, pixels = STAGE.model_copy(update=changes), np.random.default_rng(0).integers(0, 256, (35, 8, 8, 1), np.uint8)
     loader = ResidentLoader(
@@ -149,11 +154,9 @@ def test_a_graph_takes_the_rate_of_each_step_from_the_device(name, radius, monke
     assert all(torch.equal(value, found[1][key]) for key, value in found[0].items())
 
 
+@pytest.mark.usefixtures("graphs_on_cpu")
 @pytest.mark.parametrize("probability", [None, 0.5])
-def test_a_graph_pastes_patches_of_another_sampler_as_eager_steps_do(monkeypatch, probability):
-    monkeypatch.setattr(cuda_graph, "capture", run_as_python)
-    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
-    monkeypatch.setattr("tailcloud.optimizers.base.GRAPH_DEVICES", {"cpu"})
+def test_a_graph_pastes_patches_of_another_sampler_as_eager_steps_do(probability):
     pixels, labels = np.random.default_rng(0).integers(0, 256, (35, 8, 8, 1), np.uint8), np.sort(np.arange(35) % 3)
     sampler = make_sampler("cb", labels, 3)
     options = {"cutmix": 1.0, "cutmix_sampler": sampler, "cutmix_probability": probability}
@@ -169,12 +172,10 @@ def test_a_graph_pastes_patches_of_another_sampler_as_eager_steps_do(monkeypatch
     assert all(torch.equal(value, found[1][key]) for key, value in found[0].items())
 
 
+@pytest.mark.usefixtures("graphs_on_cpu")
 @pytest.mark.parametrize("radius", [0.0, 0.1])
-def test_a_graph_asks_teachers_ahead_and_ends_where_eager_steps_do(monkeypatch, radius):
+def test_a_graph_asks_teachers_ahead_and_ends_where_eager_steps_do(radius):
     """Once for each step, also where SAM makes two passes."""
-    monkeypatch.setattr(cuda_graph, "capture", run_as_python)
-    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
-    monkeypatch.setattr("tailcloud.optimizers.base.GRAPH_DEVICES", {"cpu"})
     pixels = np.random.default_rng(0).integers(0, 256, (35, 8, 8, 1), np.uint8)
     data, found, asked = ResidentImages(Split(pixels, np.arange(35) % 3), CPU), [], []
     teacher = build_classifier(Architecture("resnet8", "linear", 0.25, 1, 3), 1).eval()
@@ -194,12 +195,10 @@ def test_a_graph_asks_teachers_ahead_and_ends_where_eager_steps_do(monkeypatch, 
     assert len(asked) == loader.steps
 
 
+@pytest.mark.usefixtures("graphs_on_cpu")
 @pytest.mark.parametrize("changes", [False, True])
-def test_an_epoch_is_drawn_ahead_and_anew_if_the_stage_was_shortened(monkeypatch, changes):
+def test_an_epoch_is_drawn_ahead_and_anew_if_the_stage_was_shortened(changes):
     """A sampler that follows the stage must see the progress that an eager run sees."""
-    monkeypatch.setattr(cuda_graph, "capture", run_as_python)
-    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
-    monkeypatch.setattr("tailcloud.optimizers.base.GRAPH_DEVICES", {"cpu"})
     pixels, labels = np.random.default_rng(0).integers(0, 256, (35, 8, 8, 1), np.uint8), np.sort(np.arange(35) % 3)
     data, drawn, found = ResidentImages(Split(pixels, labels), CPU), [], []
 

@@ -53,9 +53,9 @@ def apply_operations(images: Tensor, operations: Tensor, strengths: Tensor, *, f
 
 
 def apply_in_turn(
-    images: Tensor, operations: Tensor, strengths: Tensor, *, fill: float, apply: ImageOperations = apply_operations
+    images: Tensor, operations: Tensor, strengths: Tensor, *, fill: float, apply: ImageOperations
 ) -> Tensor:
-    """The same for several operations, one after another: ``operations`` and ``strengths`` are [batch, number]."""
+    """``apply`` for several operations, one after another: ``operations`` and ``strengths`` are [batch, number]."""
     for number in range(operations.shape[1]):
         images = apply(images, operations[:, number], strengths[:, number], fill=fill)
     return images

@@ -55,7 +55,7 @@ class Substitutes:
             return pixels, aspect
         raise self._whole_class_unreadable(row, reason)
 
-    def replace_all(self, unreadable: Mapping[int, str], *, reported: bool = False) -> None:
+    def replace_all(self, unreadable: Mapping[int, str], *, reported: bool) -> None:
         """Choose replacements for images that are known to be unreadable; ``reported``: without a warning."""
         for row, reason in unreadable.items():
             self.report(row, reason, reported=reported)

@@ -89,7 +89,7 @@ class Canvas:
         """Round dots, each with its own name, or all in one path with one name or none, which keeps the page small."""
         self._marks([f"M{x:.1f} {y:.1f}h0" for x, y in points], f"dot {css}", names)
 
-    def crosses(self, points: Iterable[Point], css: str, name: str = "") -> None:
+    def crosses(self, points: Iterable[Point], css: str, name: str) -> None:
         """Small diagonal crosses, all in one path."""
         size, half = CROSS, CROSS / 2
         paths = [f"M{x - half:.1f} {y - half:.1f}l{size:g} {size:g}m0-{size:g}l-{size:g} {size:g}" for x, y in points]
@@ -129,13 +129,12 @@ class Canvas:
         if title:
             self.text(((x.start + x.end) / 2, y.start + 36), title, "tick", anchor="middle")
 
-    def y_axis(self, x: Scale, y: Scale, title: str = "") -> None:
+    def y_axis(self, x: Scale, y: Scale, title: str) -> None:
         """Horizontal grid lines with their values to the left, and the title left of these."""
         for value in y.ticks():
             self.rule((x.start, y(value)), (x.end, y(value)), "grid")
             self.text((min(x.start, x.end) - 7, y(value) + 4), tick_text(value), "tick", anchor="end")
-        if title:
-            self.text((-4, (y.start + y.end) / 2), title, "tick", anchor="middle", turned=True)
+        self.text((-4, (y.start + y.end) / 2), title, "tick", anchor="middle", turned=True)
 
     def svg(self) -> Markup:
         """The drawing."""

@@ -7,7 +7,7 @@ import pytest
 
 from tailcloud.classifier import Architecture, cost
 
-PAGE = Path(__file__).parents[1] / "docs" / "backbones.md"
+PAGE = Path(__file__).parents[2] / "docs" / "backbones.md"
 ROW = re.compile(r"^\| `([\w]+)` \| [^|]+ \| (\d+) \| ([\d,]+) \| ([\d.]+) \| (\d+) pixels \|$", re.MULTILINE)
 ROWS = ROW.findall(PAGE.read_text())
 

@@ -30,7 +30,7 @@ from tailcloud.recipe.library import PLUGIN_METHODS
 from tailcloud.runs.folder import RunFolder
 from tailcloud.sampling import WEIGHTS, sample_weights
 
-PAGE = (Path(__file__).parents[1] / "docs" / "extending.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "extending.md").read_text()
 LOSS, METHOD, PARTS, OBJECTIVE, TRANSFORM, OPTIMIZER, DATA = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 COMMANDS = [line.removeprefix("$ ") for line in PAGE.splitlines() if line.startswith("$ tailcloud ")]
 SHORT = ["--set", "stage1.epochs=1", "--set", "model.width=0.25"]

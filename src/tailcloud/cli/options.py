@@ -1,6 +1,6 @@
-"""The option ``--plugin``, of ``tailcloud`` itself and of every verb that uses recipes or models.
+"""Options of several verbs: ``device: Device = "auto"`` and ``_plugin: Plugin = None``.
 
-A verb declares it as ``_plugin: Plugin = None``; plugins are loaded before the verb starts.
+``--plugin`` is an option of ``tailcloud`` itself too. Plugins are loaded before the verb starts.
 """
 
 from typing import Annotated
@@ -9,6 +9,9 @@ import typer
 
 from tailcloud.cli.console import print_note
 from tailcloud.garbage_collection import imports_kept
+
+DEVICES = "auto, cpu, cuda or mps."
+Device = Annotated[str, typer.Option(help=DEVICES)]
 
 
 def load_plugins(context: typer.Context, files: list[str] | None) -> list[str] | None:
