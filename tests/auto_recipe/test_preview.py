@@ -11,7 +11,10 @@ from tailcloud.recipe import load_recipe
     [
         ({}, "take resnet32 from scratch, with gcl: 200 + 30 epochs, about 2\u00a0min 0\u00a0s on this machine."),
         ({"data": {"size": 96}}, "take resnet32 from scratch, with gcl at 96 pixels: 200"),
-        ({"model": {"weights": "pretrained"}, "stage1": {"train": "head"}}, "take the head of resnet32 from pretrained"),
+        (
+            {"model": {"weights": "pretrained"}, "stage1": {"train": "head"}},
+            "take the head of resnet32 from pretrained",
+        ),
         ({"stage1": {"train": "layer3+head"}}, "take parts of resnet32 from scratch"),
     ],
 )
