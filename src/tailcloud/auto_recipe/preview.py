@@ -12,6 +12,7 @@ from tailcloud.auto_recipe.time_budget import epochs_text
 from tailcloud.auto_recipe.timing import time_recipe
 from tailcloud.data import Dataset
 from tailcloud.formatting import duration
+from tailcloud.freed_memory import freed_memory_kept
 from tailcloud.recipe import Recipe, load_recipe
 
 
@@ -42,7 +43,8 @@ def preview_training(dataset: Dataset, device: torch.device, overrides: Sequence
     Times a few steps. ``overrides`` are settings of the user, which replace those of the recipe.
     """
     if is_user_data(dataset):
-        choice = choose(dataset, device, None, overrides)
+        with freed_memory_kept(on_cpu=device.type == "cpu"):
+            choice = choose(dataset, device, None, overrides)
         return TrainingPreview(load_recipe(None, [choice.settings, *overrides]), choice.reasons, choice.seconds)
     recipe = load_recipe(None, [{"data": dataset.spec}, *overrides])
     seconds = _seconds(recipe, dataset, device)
@@ -57,7 +59,8 @@ def _seconds(recipe: Recipe, dataset: Dataset, device: torch.device) -> float:
     """The expected time. Steps are not compiled on a CPU: that would take longer than it saves."""
     plain = recipe.engine.model_copy(update={"executor": "eager"})
     timed = recipe.model_copy(update={"engine": plain}) if device.type == "cpu" else recipe
-    timing = time_recipe(timed, dataset, max(dataset.shape[:2]), device)
+    with freed_memory_kept(on_cpu=device.type == "cpu"):
+        timing = time_recipe(timed, dataset, max(dataset.shape[:2]), device)
     images = round(len(dataset.train) * (1 - recipe.selection.split))
     held_out = len(dataset.val) if dataset.val else len(dataset.train) - images
     return timing.seconds(recipe, images, len(dataset.test) + held_out)

@@ -321,7 +321,7 @@ class KnownTiming:
         factor = draft.flops / self.draft.flops
         if self.is_like(draft):
             return self.timing.scaled(factor)
-        estimate = estimated_timing(draft.one_epoch, factor * self.timing.evaluate, draft.trained_share)
+        estimate = estimated_timing(draft.one_epoch, factor * self.timing.evaluate, draft.passes)
         return replace(estimate, threads=self.timing.threads, thread_gain=self.timing.thread_gain)
 
     def is_like(self, draft: PretrainedDraft) -> bool:

@@ -208,19 +208,19 @@ def batch_seconds(embedder: Embedder, images: Tensor) -> list[float]:
     return seconds
 
 
-def estimated_timing(recipe: Recipe, forward: float, trained: float) -> StepTiming:
+def estimated_timing(recipe: Recipe, features: float, passes: float) -> StepTiming:
     """An estimate before a recipe is timed itself.
 
     Args:
         recipe: the recipe.
-        forward: seconds of a forward pass of one image.
-        trained: the share of it that also has a backward pass; steps on features do not depend on the network.
+        features: seconds to compute the features of one image.
+        passes: so many times as long takes a step, an image; steps on features do not depend on the network.
     """
-    step = forward * (FORWARD + BACKWARD * trained)
+    step = passes * features
     train = {
         name: HEAD_SECONDS if stage.views else gradients_per_step(stage) * step for name, stage in recipe.stages.items()
     }
-    return StepTiming(train, forward, 0.0)
+    return StepTiming(train, features, 0.0)
 
 
 def reading_seconds(split: Split) -> float:

@@ -1,5 +1,7 @@
 """The base class of backbones."""
 
+from typing import ClassVar
+
 from torch import Tensor, nn
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -17,6 +19,7 @@ class Backbone(nn.Module):
     unused_in_files: str | None = None  # prefix of parameters in a weights file that are not used
     mean: tuple[float, ...] = IMAGENET_MEAN
     std: tuple[float, ...] = IMAGENET_STD
+    sequential: ClassVar[bool] = False  # its features are the average over the maps after the last ``layer``
 
     def layers(self) -> list[list[str]]:
         """The names of its parts, layer by layer from the input to the output, for layer-wise learning rates.
@@ -24,6 +27,10 @@ class Backbone(nn.Module):
         By default it is one layer.
         """
         return []
+
+    def layer(self, number: int, maps: Tensor) -> Tensor:
+        """Images, or feature maps of the layer before, through one of ``layers``, if the backbone is ``sequential``."""
+        raise NotImplementedError(f"{type(self).__name__} is not computed layer by layer")
 
     def residual_blocks(self) -> list[nn.Module]:
         """The blocks that drop path can skip, from the input to the output.

@@ -4,7 +4,7 @@ Inverted residuals: a 1×1 convolution widens, a depthwise convolution filters, 
 is TensorFlow's "same", since the published weights come from there. Parameters are named as in timm.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import chain, repeat
 from math import ceil
 
@@ -17,6 +17,7 @@ from tailcloud.errors import UsageError
 
 EPSILON, MOMENTUM = 1e-3, 0.01  # of batch norm, as TensorFlow has them
 STEM, FEATURES, MULTIPLE = 32, 1280, 8
+NO_WEIGHTS = repeat(None)  # of residual branches, which are then added as they are
 STAGES = (  # blocks, kernel, stride, expansion, channels
     (1, 3, 1, 1, 16),
     (2, 3, 2, 6, 24),
@@ -119,6 +120,7 @@ class EfficientNetLite(Backbone):
     """``forward`` maps images [batch, channels, H, W] to features [batch, 1280]."""
 
     mean, std = (127 / 255,) * 3, (128 / 255,) * 3
+    sequential = True
 
     def __init__(self, widen: float, deepen: float, *, channels: int = 3, width: float = 1.0) -> None:
         super().__init__()
@@ -146,12 +148,21 @@ class EfficientNetLite(Backbone):
 
     def forward(self, images: Tensor, path_weights: Tensor | None = None) -> Tensor:
         """Features of a batch of normalised images; ``path_weights`` are those of the residual branches."""
-        x = normalised(self.bn1, self.conv_stem(images), relu6=True)
-        weights = repeat(None) if path_weights is None else iter(path_weights.unbind(1))
-        for block in chain(*self.blocks):
-            x = block(x, next(weights)) if block.shortcut else block(x)
-        maps = normalised(self.bn2, self.conv_head(x), relu6=True)
+        weights = NO_WEIGHTS if path_weights is None else iter(path_weights.unbind(1))
+        maps = images
+        for number in range(len(self.blocks) + 2):
+            maps = self.layer(number, maps, weights)
         return global_average_pool(maps)
+
+    def layer(self, number: int, maps: Tensor, path_weights: Iterator[Tensor | None] = NO_WEIGHTS) -> Tensor:
+        """Feature maps through one of ``layers``; ``path_weights`` yields those of each residual branch."""
+        if number == 0:
+            return normalised(self.bn1, self.conv_stem(maps), relu6=True)
+        if number > len(self.blocks):
+            return normalised(self.bn2, self.conv_head(maps), relu6=True)
+        for block in self.blocks.get_submodule(str(number - 1)).children():
+            maps = block(maps, next(path_weights)) if block.shortcut else block(maps)
+        return maps
 
     def layers(self) -> list[list[str]]:
         """The stem, each stage, and the last convolution."""

@@ -27,8 +27,14 @@ class FreshResNet(ResNet):
 
     def maps(self, images: Tensor) -> Tensor:
         """Feature maps of the fresh block."""
-        maps: Tensor = self.fresh(super().maps(images))
-        return maps
+        return self.layer(5, super().maps(images))
+
+    def layer(self, number: int, maps: Tensor) -> Tensor:
+        """Feature maps through a layer of the ResNet, or through the fresh block, which is number 5."""
+        if number < 5:
+            return super().layer(number, maps)
+        fresh: Tensor = self.fresh(maps)
+        return fresh
 
     def layers(self) -> list[list[str]]:
         """Those of the ResNet, then the fresh block."""

@@ -97,6 +97,8 @@ class ResNet(Backbone):
         width: multiplies all channel counts.
     """
 
+    sequential = True
+
     def __init__(
         self, kind: type[Block], blocks: Sequence[int], *, small: bool = False, channels: int = 3, width: float = 1.0
     ) -> None:
@@ -119,11 +121,18 @@ class ResNet(Backbone):
 
     def maps(self, images: Tensor) -> Tensor:
         """Feature maps of the last stage."""
-        x = F.relu(self.bn1(self.conv1(images)), inplace=True)
-        maps: Tensor = x if self.small else F.max_pool2d(x, 3, 2, padding=1)
-        for number in range(1, 5):
-            maps = self.get_submodule(f"layer{number}")(maps)
+        maps = images
+        for number in range(5):
+            maps = self.layer(number, maps)
         return maps
+
+    def layer(self, number: int, maps: Tensor) -> Tensor:
+        """Feature maps through the stem, which is number 0, or through a stage."""
+        if number:
+            stage: Tensor = self.get_submodule(f"layer{number}")(maps)
+            return stage
+        stem = F.relu(self.bn1(self.conv1(maps)), inplace=True)
+        return stem if self.small else F.max_pool2d(stem, 3, 2, padding=1)
 
     def layers(self) -> list[list[str]]:
         """The stem and each stage."""

@@ -17,6 +17,7 @@ import torch
 from tailcloud.data import Dataset
 from tailcloud.data.loaders.batch import WHOLE_BATCH
 from tailcloud.errors import TailcloudError, disk_full, explained
+from tailcloud.freed_memory import freed_memory_kept
 from tailcloud.launch.command_line import command_line
 from tailcloud.launch.fleet import After, Job, Outcome, train_on_streams, train_side_by_side
 from tailcloud.launch.run_data import open_data
@@ -84,7 +85,7 @@ def execute(
         else:
             for remark in run_remarks(run.recipe, dataset):
                 observer.note(remark)
-            with signals.handle_sigterm():
+            with signals.handle_sigterm(), freed_memory_kept(on_cpu=chosen.type == "cpu"):
                 loop.train(run.recipe, dataset, run.folder, chosen, observer, world, run.limit)
             result = world.from_rank0(run.folder.result)
         if report and world.rank0 and (dataset or not run.folder.report_file.is_file()):

@@ -19,6 +19,7 @@ from tailcloud.data.readers.open_path import named_root
 from tailcloud.errors import TailcloudError, UsageError
 from tailcloud.files import check_output, expand_home
 from tailcloud.formatting import some_of
+from tailcloud.freed_memory import freed_memory_kept
 from tailcloud.launch.command_line import command_line
 from tailcloud.launch.run_data import DataSource, has_test, note_same_images, open_data, open_for_choice
 from tailcloud.recipe import Recipe, differences, load_recipe, parse_setting, resolve
@@ -284,7 +285,8 @@ def choose_recipe(request: TrainRequest, requested: Recipe) -> tuple[Recipe, tup
     timed = for_timing(dataset, overrides)
     resizable = request.source is None or request.source.resizable
     share = budget and budget / runs
-    choice = choose(timed, device, share, overrides, request.started, opened, resizable=resizable)
+    with freed_memory_kept(on_cpu=device.type == "cpu"):  # as in training, which is timed
+        choice = choose(timed, device, share, overrides, request.started, opened, resizable=resizable)
     recipe = load_recipe(None, [choice.settings, *overrides])
     chosen, asked = recipe.data, requested.data
     if (chosen.size, chosen.size, chosen.fit, chosen.max_count) == (*dataset.shape[:2], asked.fit, asked.max_count):

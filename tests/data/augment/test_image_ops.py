@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageEnhance, ImageOps
 
-from tailcloud.data.augment.image_ops import OPERATIONS, apply_operations
+from tailcloud.data.augment.image_ops import OPERATIONS, Chosen, apply_operations, enhanced, mapped, warped
 
 HEIGHT, WIDTH = 23, 31
 BILINEAR = Image.Resampling.BILINEAR
@@ -152,3 +152,17 @@ def test_levels_stay_in_range_and_strength_0_changes_nothing(name, strength, sha
         assert np.array_equal(got[1], levels[1])
     elif name in ("posterize", "solarize"):
         assert np.array_equal(got[1], levels[1].round())
+
+
+@given(st.integers(0, 2**31), st.sampled_from([1, 3]))
+@settings(max_examples=30)
+def test_each_pass_over_its_own_images_gives_the_bits_of_passes_over_all(seed, channels):
+    """What a CPU does, and what other devices do."""
+    generator = np.random.default_rng(seed)
+    images = torch.from_numpy(photographs(9, channels, seed)).float()
+    operations = torch.from_numpy(generator.integers(0, len(OPERATIONS), 9))
+    strengths = torch.from_numpy(generator.uniform(0, 1, 9).astype(np.float32)) * torch.tensor([1, 8, 200])[:, None]
+    for each in strengths.reshape(3, 9):
+        chosen = Chosen(operations, each)
+        everywhere = mapped(enhanced(warped(images, chosen, 128.0), chosen), chosen)
+        assert torch.equal(apply_operations(images, operations, each, fill=128.0), everywhere)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from tailcloud.backbones import create_backbone
-from tailcloud.training.features.batch_norm_folding import folded
+from tailcloud.training.features.batch_norm_folding import folded, images_at_once
 
 
 def with_statistics(network, images):
@@ -49,3 +49,8 @@ def test_a_network_without_batch_norm_is_copied():
     network = nn.Sequential(nn.Conv2d(3, 2, 3), nn.Flatten())
     images = torch.randn(2, 3, 4, 4)
     assert torch.equal(folded(network, images)(images), network(images))
+
+
+def test_larger_images_are_computed_fewer_at_a_time():
+    sides = (8, 32, 96, 128, 160, 192, 224, 512)
+    assert [images_at_once(side**2) for side in sides] == [256, 256, 28, 16, 10, 7, 5, 4]

@@ -2,10 +2,11 @@
 
 Every operation is one of three: an affine map (shear, translate, rotate), a blend with another image made from it
 (brightness, contrast, color, sharpness), or a table of 256 entries (posterize, solarize, autocontrast, equalize,
-invert). So a batch takes three passes, whichever operations its images have. They are those of Pillow, without
+invert). So a batch takes three passes at most, whichever operations its images have. They are those of Pillow, without
 rounding in between; the tests say how close they are.
 """
 
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -30,6 +31,9 @@ OPERATIONS = (
     "equalize",
     "invert",
 )
+AFFINE = ("shear_x", "shear_y", "translate_x", "translate_y", "rotate")
+BLENDS = ("brightness", "color", "contrast", "sharpness")
+TABLES = ("posterize", "solarize", "autocontrast", "equalize", "invert")
 ONE_SIGN = tuple(OPERATIONS.index(name) for name in ("posterize", "solarize"))  # strengths are never negative
 LEVELS = 256
 LUMINANCE = 0.299, 0.587, 0.114  # of red, green and blue (ITU-R BT.601)
@@ -46,10 +50,18 @@ def apply_operations(images: Tensor, operations: Tensor, strengths: Tensor, *, f
     """Float images [batch, H, W, C] on a scale of 0 … 255, each changed by its own operation.
 
     ``operations`` [batch] are positions in ``OPERATIONS``, ``strengths`` [batch] floats. What an affine map takes from
-    outside of the image has the level ``fill``. Device code: no host value is read.
+    outside of the image has the level ``fill``. On a CPU each pass takes its own images; elsewhere it takes all, and no
+    host value is read.
     """
-    chosen = Chosen(operations, strengths)
-    return mapped(enhanced(warped(images, chosen, fill), chosen), chosen)
+    if images.device.type != "cpu":
+        chosen = Chosen(operations, strengths)
+        return mapped(enhanced(warped(images, chosen, fill), chosen), chosen)
+    result = images.clone()
+    for names, change in ((AFFINE, partial(warped, fill=fill)), (BLENDS, enhanced), (TABLES, mapped)):
+        rows = Chosen(operations, strengths).has(*names).nonzero().flatten()
+        if len(rows):
+            result[rows] = change(images[rows], Chosen(operations[rows], strengths[rows]))
+    return result
 
 
 def apply_in_turn(
@@ -97,7 +109,7 @@ def warped(images: Tensor, chosen: Chosen, fill: float) -> Tensor:
     grid = torch.stack([2 * columns / width - 1, 2 * rows / height - 1], dim=3)
     sampled = F.grid_sample(images.permute(0, 3, 1, 2), grid, padding_mode="border", align_corners=False)
     filled = torch.where(inside[..., None], sampled.permute(0, 2, 3, 1), fill)
-    still = chosen.strength("shear_x", "shear_y", "translate_x", "translate_y", "rotate") == 0
+    still = chosen.strength(*AFFINE) == 0
     return torch.where(still[:, None, None, None], images, filled)
 
 
@@ -118,7 +130,7 @@ def enhanced(images: Tensor, chosen: Chosen) -> Tensor:
     other = grey.mean(dim=(1, 2, 3), keepdim=True) * chosen.has("contrast")[:, None, None, None]  # or black
     other = torch.where(chosen.has("color")[:, None, None, None], grey, other)
     other = torch.where(chosen.has("sharpness")[:, None, None, None], smoothed(images), other)
-    factors = 1 + chosen.strength("brightness", "color", "contrast", "sharpness")
+    factors = 1 + chosen.strength(*BLENDS)
     return torch.lerp(other, images, factors[:, None, None, None]).clamp(0, LEVELS - 1)
 
 
@@ -139,7 +151,7 @@ def mapped(images: Tensor, chosen: Chosen) -> Tensor:
     counts = images.new_zeros(len(images), LEVELS, images.shape[3])
     counts.scatter_add_(1, levels, counts.new_ones(()).expand(levels.shape))
     tables = _tables(chosen, counts.long()).to(images.dtype)
-    changed = chosen.has("posterize", "solarize", "autocontrast", "equalize", "invert")
+    changed = chosen.has(*TABLES)
     return torch.where(changed[:, None, None, None], tables.gather(1, levels).view_as(images), images)
 
 

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from tailcloud.data.loaders.base import Loader
 from tailcloud.data.loaders.batch import Batch
+from tailcloud.kernels import FusedNetwork
 from tailcloud.randomness import derive_seed
 from tailcloud.training.executors.base import EpochState
 from tailcloud.training.executors.step import TrainingStep
@@ -23,7 +24,7 @@ class EagerExecutor:
 
     def prepare(self) -> None:
         """Compile fused kernels here, where plain ones can still replace one that fails."""
-        if self.step.network not in {None, self.step.model}:
+        if isinstance(self.step.network, FusedNetwork):
             self.warm_up()
 
     def warm_up(self) -> None:

@@ -9,6 +9,13 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 TOLERANCE = 1e-3  # of the largest feature
+CACHED_PIXELS = 256 * 32 * 32  # of the images whose feature maps fit into a CPU's cache
+FEWEST, MOST = 4, 256  # images
+
+
+def images_at_once(pixels: int) -> int:
+    """The number of images of so many pixels that a folded network computes fastest at a time."""
+    return max(FEWEST, min(MOST, CACHED_PIXELS // pixels))
 
 
 @torch.no_grad()

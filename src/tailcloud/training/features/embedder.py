@@ -8,12 +8,11 @@ from torch import Tensor, nn
 
 from tailcloud.classifier import Classifier
 from tailcloud.data.augment.normalize import Normalise
-from tailcloud.data.loaders.resident import CPU_PIXELS, evaluation_batch
-from tailcloud.training.features.batch_norm_folding import folded
+from tailcloud.data.loaders.resident import evaluation_batch
+from tailcloud.training.features.batch_norm_folding import folded, images_at_once
 from tailcloud.training.features.views import View
 
 LARGEST = 65504.0  # of float16
-SMALLEST_BATCH, LARGEST_BATCH = 16, 256  # images, on a CPU
 
 
 class Embedder:
@@ -37,8 +36,8 @@ class Embedder:
         self.model, self.name, self.transform, self.shape = model, name, transform, shape
         self.device = next(model.parameters()).device
         pixels = shape[0] * shape[1]
-        fitting = max(SMALLEST_BATCH, min(LARGEST_BATCH, 2 * CPU_PIXELS // pixels))
-        self.batch = fitting if self.device.type == "cpu" else evaluation_batch(self.device, pixels)
+        on_cpu = self.device.type == "cpu"
+        self.batch = images_at_once(pixels) if on_cpu else evaluation_batch(self.device, pixels)
 
     @cached_property
     def key(self) -> str:

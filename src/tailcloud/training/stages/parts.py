@@ -49,6 +49,7 @@ def make_parts(session: Session, name: str) -> StageParts:
     objective = _make_objective(session, name)
     loader = _make_loader(session, name, objective)
     parameters = set_trainable(session.model, stage)
+    session.freeze_layers(stage)
     make = OPTIMIZERS[stage.optimizer.name]
     layers = session.model.layers() if stage.layer_decay < 1 else []
     optimizer = make(stage, parameters, session.device, layers, **stage.optimizer.options)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from torch import nn
 
+from tailcloud.backbones import Backbone
 from tailcloud.backbones.adapters import adapter_names
 from tailcloud.classifier import Classifier
 from tailcloud.errors import UsageError
@@ -38,6 +39,23 @@ def set_modes(model: Classifier, stage: Stage) -> None:
         for name, module in model.named_modules():
             if within(name, parts):
                 module.train()
+
+
+def frozen_layers(model: Classifier, stage: Stage) -> int:
+    """How many layers of the backbone, from the images on, the stage leaves as they are, weights and statistics.
+
+    0 for a backbone that is not computed layer by layer. ``set_trainable`` has to come first.
+    """
+    backbone = model.backbone
+    if not (isinstance(backbone, Backbone) and backbone.sequential):
+        return 0
+    if stage.batch_norm == "moving" and not stage.backbone_parts:
+        return 0
+    trained = [name for name, parameter in backbone.named_parameters() if parameter.requires_grad]
+    layers = backbone.layers()
+    return next(
+        (number for number, parts in enumerate(layers) if any(within(name, parts) for name in trained)), len(layers)
+    )
 
 
 def with_adapters(model: Classifier, parts: Sequence[str]) -> list[str]:

@@ -1,0 +1,87 @@
+"""Freed memory stays with the process while a CPU trains, and not afterwards."""
+
+import os
+import sys
+from pathlib import Path
+from threading import Thread
+
+import pytest
+import torch
+
+from tailcloud import freed_memory
+from tailcloud.freed_memory import KEEP, USUAL, freed_memory_kept
+
+LARGE = 64 * 2**20  # float32 numbers: 256 MB, more than glibc keeps by itself
+glibc_only = pytest.mark.skipif(freed_memory._glibc() is None, reason="only glibc has these settings")
+
+
+class FakeLibrary:
+    def __init__(self):
+        self.calls = []
+
+    def mallopt(self, parameter, value):
+        self.calls.append((parameter, value))
+
+    def malloc_trim(self, pad):
+        self.calls.append(("trim", pad))
+
+
+@pytest.fixture
+def library(monkeypatch):
+    fake = FakeLibrary()
+    monkeypatch.setattr(freed_memory, "_glibc", lambda: fake)
+    return fake
+
+
+def resident_bytes():
+    """The memory that this process holds now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@glibc_only
+def test_the_process_holds_freed_memory_inside_and_no_longer():
+    size, before = LARGE * 4, resident_bytes()
+    with freed_memory_kept(on_cpu=True):
+        torch.ones(LARGE)
+        assert resident_bytes() - before > size * 0.9
+    assert resident_bytes() - before < size / 2
+    torch.ones(LARGE)
+    assert resident_bytes() - before < size / 2
+
+
+@glibc_only
+def test_a_thread_can_take_more_than_an_arena_holds():
+    sums = []
+    with freed_memory_kept(on_cpu=True):
+        thread = Thread(target=lambda: sums.append(torch.ones(LARGE, dtype=torch.float64).sum().item()))
+        thread.start()
+        thread.join()
+    assert sums == [LARGE]
+
+
+def test_the_last_context_gives_everything_back(library):
+    with freed_memory_kept(on_cpu=True):
+        with freed_memory_kept(on_cpu=True):
+            pass
+        assert ("trim", 0) not in library.calls
+        assert set(library.calls) == set(KEEP)
+    assert library.calls[-len(USUAL) - 1 :] == [*USUAL, ("trim", 0)]
+
+
+def test_an_error_inside_gives_everything_back(library):
+    with pytest.raises(ValueError, match="inside"), freed_memory_kept(on_cpu=True):
+        raise ValueError("inside")
+    assert library.calls[-1] == ("trim", 0)
+
+
+def test_nothing_is_set_while_a_gpu_computes(library):
+    with freed_memory_kept(on_cpu=False):
+        pass
+    assert library.calls == []
+
+
+def test_nothing_happens_where_there_is_no_glibc(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(freed_memory, "_glibc", freed_memory._glibc.__wrapped__)
+    with freed_memory_kept(on_cpu=True):
+        pass
