@@ -23,6 +23,7 @@ import calibration_table
 import cifar_figures_table
 import epoch_speed_table
 import executors_table
+import finetune_cpu_table
 import finetune_speed_table
 import first_step_table
 import frozen_or_trained_table
@@ -376,6 +377,7 @@ MEASURED: tuple[tuple[str, str, str, Parts], ...] = (  # a page, a block in it, 
     ("performance.md", "epoch-speed-cpu", "epoch-speed-cpu", single(epoch_speed_table.parts)),
     ("performance.md", "epoch-speed-cuda", "epoch-speed-cuda", single(epoch_speed_table.parts)),
     ("performance.md", "finetune-speed", "finetune-speed", single(finetune_speed_table.parts)),
+    ("performance.md", "finetune-cpu", "finetune-cpu", single(finetune_cpu_table.parts)),
     ("performance.md", "step-speed", "step-speed", single(step_speed_table.parts)),
     ("performance.md", "kernel-passes", "kernel-passes", single(kernel_passes_table.parts)),
     ("performance.md", "ablation-cpu", "ablation-cpu", single(epoch_speed_table.changes)),

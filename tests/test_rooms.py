@@ -7,7 +7,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[1] / "src" / "tailcloud"
 
 ORDER = """
-errors formatting files randomness garbage_collection freed_memory cuda_driver flat_copy side_stream csv_cells confidence_interval
+errors formatting files randomness garbage_collection freed_memory cuda_driver flat_copy side_stream csv_cells
+confidence_interval
 profile
 sampling
 data/memory data/read_options data/packed_names data/image_io data/file_images data/loaders/decoder_process

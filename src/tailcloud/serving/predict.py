@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tailcloud.calibration.priors import Prior
 from tailcloud.data.augment.normalize import Normalise
@@ -19,6 +19,7 @@ from tailcloud.data.loaders.resident import evaluation_batch
 from tailcloud.errors import TailcloudError
 from tailcloud.serving.load import TrainedClassifier
 from tailcloud.training.devices import cores
+from tailcloud.training.features.batch_norm_folding import folded_for, images_at_once
 
 BATCH = 256
 BATCHES_AHEAD = 4  # batches that are decoded while one is computed
@@ -98,8 +99,13 @@ class BatchPredictor:
         self.device, self.names = device, model.class_names
         self.worked = False  # whether any image had finite outputs
         self.top = min(top, len(self.names))
-        self.classifier = model.classifier.to(device)
+        self.classifier: nn.Module = model.classifier.to(device)
         self.transform = Normalise(model.transform.mean, model.transform.std, device)
+        self.at_once = BATCH
+        if device.type == "cpu":
+            shape = (*model.size, len(model.transform.mean))
+            self.classifier = folded_for(self.classifier, self.transform, shape)
+            self.at_once = images_at_once(model.size[0] * model.size[1])
         self.factor = model.scale / model.temperature
         self.shift = None if prior is None else model.shift(prior).to(device, torch.float32)
 
@@ -122,7 +128,8 @@ class BatchPredictor:
     def top_classes(self, images: ImageArray) -> list[tuple[tuple[str, float], ...]]:
         """The top classes of uint8 images [batch, H, W, C], with their probabilities; none if these are NaN."""
         normalised = self.transform(torch.from_numpy(images).to(self.device))
-        logits: Tensor = self.factor * self.classifier(normalised).float()
+        outputs = [self.classifier(some).float() for some in torch.split(normalised, self.at_once)]
+        logits: Tensor = self.factor * torch.cat(outputs)
         if self.shift is not None:
             logits = logits + self.shift
         values, classes = logits.softmax(dim=1).topk(self.top, dim=1)

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from tailcloud.data.augment.normalize import Transform
+
 TOLERANCE = 1e-3  # of the largest feature
 CACHED_PIXELS = 256 * 32 * 32  # of the images whose feature maps fit into a CPU's cache
 FEWEST, MOST = 4, 256  # images
@@ -39,6 +41,13 @@ def folded(network: nn.Module, images: Tensor) -> nn.Module:
     expected, found = plain(images), quick(images)
     same = torch.allclose(found, expected, rtol=0, atol=TOLERANCE * float(expected.abs().max()))
     return quick if same else plain
+
+
+def folded_for(network: nn.Module, transform: Transform, shape: tuple[int, int, int]) -> nn.Module:
+    """``folded``, tried on two made-up images [height, width, channels]."""
+    height, width, channels = shape
+    sample = torch.linspace(0, 255, 2 * height * width * channels).to(torch.uint8)
+    return folded(network, transform(sample.reshape(2, height, width, channels)))
 
 
 def _pairs(network: nn.Module, images: Tensor) -> list[tuple[str, str]]:

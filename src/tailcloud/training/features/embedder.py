@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from tailcloud.classifier import Classifier
 from tailcloud.data.augment.normalize import Normalise
 from tailcloud.data.loaders.resident import evaluation_batch
-from tailcloud.training.features.batch_norm_folding import folded, images_at_once
+from tailcloud.training.features.batch_norm_folding import folded_for, images_at_once
 from tailcloud.training.features.views import View
 
 LARGEST = 65504.0  # of float16
@@ -53,11 +53,7 @@ class Embedder:
     def backbone(self) -> nn.Module:
         """The backbone, in its fastest form."""
         plain = self.model.backbone
-        if self.device.type != "cpu":
-            return plain
-        height, width, channels = self.shape
-        sample = torch.linspace(0, 255, 2 * height * width * channels).to(torch.uint8)
-        return folded(plain, self.transform(sample.reshape(2, height, width, channels)))
+        return folded_for(plain, self.transform, self.shape) if self.device.type == "cpu" else plain
 
     def __call__(self, pixels: Tensor, view: View) -> Tensor:
         """Features [batch, D] as float16 of a view of uint8 images [batch, H, W, C], at most ``self.batch`` of them."""
