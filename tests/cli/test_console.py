@@ -116,3 +116,19 @@ def test_streams_of_a_gpu_have_queues_of_their_own_unless_the_user_says_otherwis
     environment |= {"CUDA_DEVICE_MAX_CONNECTIONS": own} if own else {}
     said = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert said.stdout.split() == [found, "False"]
+
+
+@pytest.mark.parametrize(
+    ("set_by_user", "expected"),
+    [
+        ({}, "PASSIVE 1000"),
+        ({"GOMP_SPINCOUNT": "7"}, "PASSIVE 7"),
+        ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE None"),
+    ],
+)
+def test_threads_wait_as_the_user_says_or_spin_for_a_moment(set_by_user, expected):
+    names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+    environment = {name: value for name, value in os.environ.items() if name not in names} | set_by_user
+    code = f"import os, tailcloud.cli; print(*map(os.environ.get, {names}))"
+    said = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout.split() == expected.split()

@@ -37,8 +37,11 @@ from tailcloud.cli.watch import watch
 from tailcloud.errors import SilentExit, TailcloudWarning, UsageError, explained, unexpected
 from tailcloud.garbage_collection import exit_quickly
 
-# Threads that wait for each other sleep instead of spinning: on a busy machine a step is several times faster.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when PyTorch is imported
+# Threads that wait for each other spin for a moment, then sleep. On a busy machine a step is several times faster than
+# if they spun for long; on a quiet one, a tenth faster than if they slept at once, and a quarter with small batches.
+if "OMP_WAIT_POLICY" not in os.environ:  # all are read when PyTorch is imported
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 # Runs on one GPU have a stream each, which by default share eight hardware queues and wait for each other there.
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # read when CUDA starts
 warnings.filterwarnings("ignore", category=TailcloudWarning)  # verbs print their own notes
