@@ -23,6 +23,7 @@ import torch
 from measurement import RESULTS, write_record
 from torch import Tensor
 
+import tailcloud.cli  # noqa: F401 (how threads wait, in processes that are started later)
 from tailcloud.auto_recipe.pretrained_draft import COLOR_JITTER, CROP_AREA, FINE_TUNING, FINE_TUNING_BATCH, last_layers
 from tailcloud.data import Dataset, Split
 from tailcloud.data.augment import image_ops

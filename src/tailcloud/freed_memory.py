@@ -1,11 +1,11 @@
 """Freed memory that the process keeps for its next allocation, on Linux with glibc.
 
 A step on a CPU frees as much memory as it takes: gigabytes for large images. glibc gives blocks of 32 MB and more back
-to the operating system at once, which clears each page again when the next step touches it. For large images that is a
-third of the step.
+to the operating system at once, which clears each page again when the next step touches it.
 """
 
 import ctypes
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,8 @@ from threading import Lock
 
 TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4  # parameters of mallopt
 KEEP = ((MMAP_MAX, 0), (TRIM_THRESHOLD, -1))  # no block has a mapping of its own, and nothing is given back
-USUAL = ((MMAP_MAX, 65536), (MMAP_THRESHOLD, 32 << 20), (TRIM_THRESHOLD, 64 << 20))  # where glibc's defaults end up
+USUAL = ((MMAP_MAX, 65536), (MMAP_THRESHOLD, 32 << 20), (TRIM_THRESHOLD, 64 << 20))  # as far as glibc raises its own
+SET_BY_USER = ("GLIBC_TUNABLES", "MALLOC_MMAP_MAX_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
 
 
 class _Kept:
@@ -50,8 +51,8 @@ def _set(library: ctypes.CDLL, parameters: tuple[tuple[int, int], ...]) -> None:
 
 @cache
 def _glibc() -> ctypes.CDLL | None:
-    """The C library of this process, if it is glibc with its own allocator; None elsewhere."""
-    if sys.platform != "linux":
+    """The C library of this process, if it is glibc and the user has not set how it allocates; else None."""
+    if sys.platform != "linux" or any(name in os.environ for name in SET_BY_USER):
         return None
     library = ctypes.CDLL(None)
     wanted = ("gnu_get_libc_version", "mallopt", "malloc_trim")

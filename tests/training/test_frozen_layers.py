@@ -4,6 +4,7 @@ from copy import deepcopy
 
 import pytest
 import torch
+from torch import nn
 
 from helpers.runs import Interrupted, StopAfter, run, same_weights, small_recipe
 from tailcloud.backbones import BACKBONES, create_backbone
@@ -36,7 +37,11 @@ def stage(name, train, **others):
     return load_recipe("digits-lt/ce", [{"model": {"backbone": name}, "stage1": {"train": train, **others}}]).stage1
 
 
-@pytest.mark.parametrize("name", [name for name in BACKBONES if create_backbone(name).sequential])
+def is_sequential(backbone):
+    return vars(type(backbone)).get("sequential", False)
+
+
+@pytest.mark.parametrize("name", [name for name in BACKBONES if is_sequential(create_backbone(name))])
 def test_layers_one_after_the_other_are_the_backbone(name):
     backbone, images = create_backbone(name).eval(), torch.randn(2, 3, 64, 64)
     maps = images
@@ -46,7 +51,7 @@ def test_layers_one_after_the_other_are_the_backbone(name):
 
 
 def test_a_backbone_with_two_branches_is_not_computed_layer_by_layer():
-    assert not create_backbone("resnet50-two-branch").sequential
+    assert not is_sequential(create_backbone("resnet50-two-branch"))
     with pytest.raises(NotImplementedError, match="CifarResNet is not computed layer by layer"):
         create_backbone("resnet8").layer(0, torch.zeros(1, 3, 8, 8))
 
@@ -120,6 +125,23 @@ def test_a_copy_that_was_made_in_an_evaluation_can_train():
     assert made.head.weight.grad is not None
 
 
+def test_folding_does_not_depend_on_the_precision_of_steps():
+    made, trained = model("resnet18"), stage("resnet18", "backbone.layer4+head")
+    set_trainable(made, trained)
+    fast = FrozenLayersNetwork(made, 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        fast(torch.randn(3, 3, 64, 64))
+    assert isinstance(fast.fast.bn1, nn.Identity)
+    assert isinstance(fast.fast.layer4, nn.Identity)  # computed by the model itself
+
+
+@pytest.mark.parametrize("name", ["efficientnet_lite0", "resnet18"])
+def test_a_backbone_is_compiled_as_a_whole(name):
+    backbone, images = create_backbone(name).eval(), torch.randn(2, 3, 32, 32)
+    compiled = torch.compile(backbone, fullgraph=True, backend="eager")
+    assert torch.allclose(compiled(images), backbone(images), atol=1e-5)
+
+
 FINE_TUNING = {
     "model": {"backbone": "resnet18", "width": 0.125},
     "stage1": {"train": "backbone.layer4+head", "epochs": 4, "mixup": 0.0},
@@ -140,6 +162,8 @@ def test_a_run_computes_them_fast_in_eager_steps_on_images():
     assert session_of({"engine": {"executor": "compiled"}}).frozen_layers is None
     assert session_of({"stage1": {"train": "head", "views": 1, "epochs": 1, "mixup": 0.0}}).frozen_layers is None
     assert session_of({"stage1": {"train": "all", "epochs": 1, "mixup": 0.0}}).frozen_layers is None
+    assert session_of({"stage1": {**FINE_TUNING["stage1"], "sam": 0.1}}).frozen_layers is None
+    assert session_of({"engine": {"accumulate": 2}}).frozen_layers is None
 
 
 def test_a_run_that_was_broken_off_ends_with_the_same_bits(tmp_path):

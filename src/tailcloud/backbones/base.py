@@ -19,7 +19,10 @@ class Backbone(nn.Module):
     unused_in_files: str | None = None  # prefix of parameters in a weights file that are not used
     mean: tuple[float, ...] = IMAGENET_MEAN
     std: tuple[float, ...] = IMAGENET_STD
-    sequential: ClassVar[bool] = False  # its features are the average over the maps after the last ``layer``
+    sequential: ClassVar[bool] = (
+        False  # its features are the average over the maps after the last ``layer``; a subclass
+    )
+    # says so anew, since it may compute something else
 
     def layers(self) -> list[list[str]]:
         """The names of its parts, layer by layer from the input to the output, for layer-wise learning rates.

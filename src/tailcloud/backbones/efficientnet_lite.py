@@ -17,7 +17,6 @@ from tailcloud.errors import UsageError
 
 EPSILON, MOMENTUM = 1e-3, 0.01  # of batch norm, as TensorFlow has them
 STEM, FEATURES, MULTIPLE = 32, 1280, 8
-NO_WEIGHTS = repeat(None)  # of residual branches, which are then added as they are
 STAGES = (  # blocks, kernel, stride, expansion, channels
     (1, 3, 1, 1, 16),
     (2, 3, 2, 6, 24),
@@ -148,20 +147,21 @@ class EfficientNetLite(Backbone):
 
     def forward(self, images: Tensor, path_weights: Tensor | None = None) -> Tensor:
         """Features of a batch of normalised images; ``path_weights`` are those of the residual branches."""
-        weights = NO_WEIGHTS if path_weights is None else iter(path_weights.unbind(1))
+        weights = repeat(None) if path_weights is None else iter(path_weights.unbind(1))
         maps = images
         for number in range(len(self.blocks) + 2):
             maps = self.layer(number, maps, weights)
         return global_average_pool(maps)
 
-    def layer(self, number: int, maps: Tensor, path_weights: Iterator[Tensor | None] = NO_WEIGHTS) -> Tensor:
+    def layer(self, number: int, maps: Tensor, path_weights: Iterator[Tensor | None] | None = None) -> Tensor:
         """Feature maps through one of ``layers``; ``path_weights`` yields those of each residual branch."""
+        weights = repeat(None) if path_weights is None else path_weights
         if number == 0:
             return normalised(self.bn1, self.conv_stem(maps), relu6=True)
         if number > len(self.blocks):
             return normalised(self.bn2, self.conv_head(maps), relu6=True)
         for block in self.blocks.get_submodule(str(number - 1)).children():
-            maps = block(maps, next(path_weights)) if block.shortcut else block(maps)
+            maps = block(maps, next(weights)) if block.shortcut else block(maps)
         return maps
 
     def layers(self) -> list[list[str]]:

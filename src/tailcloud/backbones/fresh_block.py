@@ -18,6 +18,8 @@ class FreshResNet(ResNet):
     A weights file fills all other blocks; its last block is not used.
     """
 
+    sequential = True
+
     def __init__(self, kind: type[Block], blocks: Sequence[int], *, channels: int = 3, width: float = 1.0) -> None:
         *before, last = blocks
         super().__init__(kind, (*before, last - 1), channels=channels, width=width)

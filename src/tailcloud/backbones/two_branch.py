@@ -42,8 +42,6 @@ class TwoBranchResNet(CifarResNet):
 class TwoBranchLargeResNet(ResNet):
     """The same for larger images. Published weights fill everything but the branches."""
 
-    sequential = False
-
     def __init__(self, kind: type[Block], blocks: Sequence[int], *, channels: int = 3, width: float = 1.0) -> None:
         *before, last = blocks
         super().__init__(kind, (*before, last - 1), channels=channels, width=width)

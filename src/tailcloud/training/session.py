@@ -167,10 +167,14 @@ class Session:
         self.predictions.clear()
 
     def freeze_layers(self, stage: Stage) -> None:
-        """Compute layers that the stage leaves as they are in their fastest form: in eager steps on a CPU."""
-        on_images = not stage.views and not self.recipe.model.drop_path
-        plain = self.device.type == "cpu" and self.executor == "eager" and on_images
-        layers = frozen_layers(self.model, stage) if plain else 0
+        """Compute layers that the stage leaves as they are in their fastest form: in eager steps of a CPU on images.
+
+        Not with drop path, which takes the classifier itself, nor with SAM, which writes to all buffers, nor in
+        micro-batches, whose gradients belong to a module.
+        """
+        plain = self.device.type == "cpu" and self.executor == "eager" and not self.engine.uses_micro_batches
+        usual = plain and not (stage.views or stage.sam or self.recipe.model.drop_path)
+        layers = frozen_layers(self.model, stage) if usual else 0
         self.frozen_layers = FrozenLayersNetwork(self.model, layers) if layers else None
 
     def drop_evaluations(self) -> None:

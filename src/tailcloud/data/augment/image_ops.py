@@ -50,8 +50,8 @@ def apply_operations(images: Tensor, operations: Tensor, strengths: Tensor, *, f
     """Float images [batch, H, W, C] on a scale of 0 … 255, each changed by its own operation.
 
     ``operations`` [batch] are positions in ``OPERATIONS``, ``strengths`` [batch] floats. What an affine map takes from
-    outside of the image has the level ``fill``. On a CPU each pass takes its own images; elsewhere it takes all, and no
-    host value is read.
+    outside of the image has the level ``fill``. On a CPU each pass takes its own images (a mean grey may then be
+    added up in another order); elsewhere it takes all, and no host value is read.
     """
     if images.device.type != "cpu":
         chosen = Chosen(operations, strengths)

@@ -36,8 +36,8 @@ def folded(network: nn.Module, images: Tensor) -> nn.Module:
         before, after = quick.get_submodule(convolution), quick.get_submodule(norm)
         assert isinstance(before, nn.Conv2d)
         assert isinstance(after, nn.BatchNorm2d)
-        _replace(quick, convolution, fuse_conv_bn_eval(before, after))
-        _replace(quick, norm, nn.Identity())
+        replace_module(quick, convolution, fuse_conv_bn_eval(before, after))
+        replace_module(quick, norm, nn.Identity())
     expected, found = plain(images), quick(images)
     same = torch.allclose(found, expected, rtol=0, atol=TOLERANCE * float(expected.abs().max()))
     return quick if same else plain
@@ -77,6 +77,7 @@ def _pairs(network: nn.Module, images: Tensor) -> list[tuple[str, str]]:
     return pairs if len(set(names)) == len(names) else []
 
 
-def _replace(network: nn.Module, name: str, module: nn.Module) -> None:
+def replace_module(network: nn.Module, name: str, module: nn.Module) -> None:
+    """Put another module in the place of the one of that name."""
     parent, _, child = name.rpartition(".")
     setattr(network.get_submodule(parent), child, module)

@@ -47,7 +47,7 @@ def frozen_layers(model: Classifier, stage: Stage) -> int:
     0 for a backbone that is not computed layer by layer. ``set_trainable`` has to come first.
     """
     backbone = model.backbone
-    if not (isinstance(backbone, Backbone) and backbone.sequential):
+    if not (isinstance(backbone, Backbone) and vars(type(backbone)).get("sequential")):
         return 0
     if stage.batch_norm == "moving" and not stage.backbone_parts:
         return 0
