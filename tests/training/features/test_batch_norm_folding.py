@@ -51,6 +51,15 @@ def test_a_network_without_batch_norm_is_copied():
     assert torch.equal(folded(network, images)(images), network(images))
 
 
+def test_a_network_with_nan_among_its_weights_is_copied():
+    images = torch.randn(2, 3, 8, 8)
+    network = with_statistics(create_backbone("resnet8"), images)
+    network.conv1.weight.data[0] = torch.nan
+    quick = folded(network, images)
+    assert any(isinstance(module, nn.BatchNorm2d) for module in quick.modules())
+    assert quick(images).isnan().any()
+
+
 def test_larger_images_are_computed_fewer_at_a_time():
     sides = (8, 32, 96, 128, 160, 192, 224, 512)
     assert [images_at_once(side**2) for side in sides] == [256, 256, 28, 16, 10, 7, 5, 4]

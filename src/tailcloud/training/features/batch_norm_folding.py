@@ -39,7 +39,7 @@ def folded(network: nn.Module, images: Tensor) -> nn.Module:
         replace_module(quick, convolution, fuse_conv_bn_eval(before, after))
         replace_module(quick, norm, nn.Identity())
     expected, found = plain(images), quick(images)
-    same = torch.allclose(found, expected, rtol=0, atol=TOLERANCE * float(expected.abs().max()))
+    same = (found - expected).abs().max() <= TOLERANCE * expected.abs().max()  # false with NaN
     return quick if same else plain
 
 
