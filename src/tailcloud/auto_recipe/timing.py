@@ -214,7 +214,7 @@ def estimated_timing(recipe: Recipe, features: float, passes: float) -> StepTimi
     Args:
         recipe: the recipe.
         features: seconds to compute the features of one image.
-        passes: so many times as long takes a step, an image; steps on features do not depend on the network.
+        passes: the time of a step, by image, over that; steps on features do not depend on the network.
     """
     step = passes * features
     train = {
